@@ -1,0 +1,1 @@
+"""Statistics, conditions, scanning, recommendation, origin: numpy only, no files of any particular tool."""

@@ -1,0 +1,44 @@
+"""The real dump that ships with the package, and how archives of dumps are unpacked."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+DEMO = Path(__file__).with_name("mindspore-2.0-nan.tar.xz")
+"""A tiny transformer trained by MindSpore 2.0.0 on CPU; step 3 divides 0 by 0 and takes log(0)."""
+
+
+def unpack(archive: Path, parent: Path) -> Path:
+    """Unpacks a dump archive below ``parent`` once and returns the folder of the archive's name.
+
+    Unpacks into a temporary sibling and renames it, so that two processes and an interrupted one
+    never leave half a dump behind.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    import os
+    import shutil
+    import tempfile
+
+    name = archive.name.removesuffix(".tar.xz")
+    target = parent / name
+    if target.is_dir():
+        return target
+    parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
+    try:
+        with tarfile.open(archive, "r:xz") as tar:
+            if hasattr(tarfile, "data_filter"):
+                tar.extractall(scratch, filter="data")
+            else:  # Python before the security back-ports; the archive is our own
+                tar.extractall(scratch)  # noqa: S202 - the archive ships with this package
+        try:
+            os.rename(scratch / name, target)
+        except OSError:
+            if not target.is_dir():  # another process may have been faster
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return target

@@ -1,0 +1,65 @@
+"""The exceptions people may see: each says what happened, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class TdbgError(Exception):
+    """Base of every error that tdbg raises on purpose.
+
+    Attributes:
+        what: one sentence, no trailing full stop needed.
+        where: path, node, or text position; may be empty.
+        hint: what the user can do; may be empty.
+        exit_code: the process exit code a command ends with (2: cannot judge or cannot work).
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
+        """Keeps the three parts apart so that every front end can lay them out itself."""
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """The three parts on one to three lines."""
+        return "\n".join(
+            part
+            for part in (
+                self.what,
+                self.where and f"  where: {self.where}",
+                self.hint and f"  do:    {self.hint}",
+            )
+            if part
+        )
+
+
+class NotADumpError(TdbgError):
+    """Nothing recognisable at the given path."""
+
+
+class UnreadableTensorError(TdbgError):
+    """A tensor file that is missing, truncated, empty, pickled or otherwise not an array."""
+
+
+class BadGraphError(TdbgError):
+    """A graph file that cannot be parsed."""
+
+
+class BadWatchpointError(TdbgError, ValueError):
+    """A watchpoint whose condition, parameters or node selection break a rule."""
+
+
+class BadSliceError(TdbgError, ValueError):
+    """Slice text that does not fit the tensor."""
+
+
+class BadQueryError(TdbgError, ValueError):
+    """A search text or regular expression that cannot be used."""
+
+
+class CancelledError(TdbgError):
+    """The user pressed Esc or Ctrl-C; what was done so far stands."""
+
+    exit_code = 130

@@ -1,0 +1,1 @@
+"""Node tables, categories, search, stacks and the graph file reader."""

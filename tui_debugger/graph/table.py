@@ -1,0 +1,117 @@
+"""The nodes of one rank as columns: a hundred thousand nodes are a handful of arrays and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntFlag
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.model import Category, Frame
+
+Int32 = npt.NDArray[np.int32]
+
+
+class NodeFlag(IntFlag):
+    """Marks of a node row."""
+
+    NONE = 0
+    FILE_ONLY = 1
+    """Known from file names only: no graph, or not in it."""
+    UNCERTAIN = 2
+    """Which files belong to this node stayed open: names and data flow do not decide."""
+    STRUCTURAL = 4
+    """Load, Depend, UpdateState, MakeTuple, TupleGetItem ...: never has files."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInfo:
+    """One graph: ``kernel_graph_0`` with its root's id (equal to its own when it is a root)."""
+
+    name: str
+    root_id: int
+    is_root: bool = True
+
+
+@dataclass(frozen=True)
+class NodeTable:
+    """Columns over node rows. Append-only across refreshes: a row number stays valid for a run.
+
+    Attributes:
+        graphs: graphs of this rank; ``graph`` indexes into it.
+        names: canonical ids, unique within a graph.
+        paths: display path with ``/``: scope of the tree plus leaf (parameters and constants are
+            put into the scope of their first consumer). Same length as ``names``.
+        types: operator type names; ``type_id`` indexes into it (``Parameter``, ``Constant`` included).
+        graph, type_id: int16/int32 indices.
+        category: ``model.Category`` values (uint8).
+        flags: ``NodeFlag`` values (uint8).
+        order: position in execution order (int32): operators by the execution-order file, ties and gaps by
+            timestamp, parameters after all operators, constants last; -1 when nothing is known.
+        outputs: number of output slots (int16).
+        in_ptr, in_node, in_slot: inputs in CSR form, row i has ``in_node[in_ptr[i]:in_ptr[i+1]]``; -1 = unknown.
+            ``in_node`` is the direct producer (may be structural).
+        stack_id: index into ``stacks`` or -1.
+        stacks: unique stacks, each a tuple of frames, innermost first.
+        constants: value text of graph constants by row, for those whose value stands in the graph.
+    """
+
+    graphs: tuple[GraphInfo, ...]
+    names: Sequence[str]
+    paths: Sequence[str]
+    types: tuple[str, ...]
+    graph: npt.NDArray[np.int16]
+    type_id: Int32
+    category: npt.NDArray[np.uint8]
+    flags: npt.NDArray[np.uint8]
+    order: Int32
+    outputs: npt.NDArray[np.int16]
+    in_ptr: Int32
+    in_node: Int32
+    in_slot: npt.NDArray[np.int16]
+    stack_id: Int32
+    stacks: Sequence[tuple[Frame, ...]] = ()
+    constants: dict[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of node rows."""
+        return len(self.names)
+
+    @cached_property
+    def _index(self) -> dict[tuple[int, str], int]:
+        graph = self.graph
+        return {(int(graph[i]), name): i for i, name in enumerate(self.names)}
+
+    def find(self, name: str, graph: str | None = None) -> int:
+        """Row of a canonical id (in the named graph, else in the first graph that has it), or -1."""
+        for index, info in enumerate(self.graphs):
+            if graph is None or info.name == graph:
+                row = self._index.get((index, name), -1)
+                if row >= 0:
+                    return row
+        return -1
+
+    def graph_of(self, row: int) -> GraphInfo:
+        """The graph a row belongs to."""
+        return self.graphs[int(self.graph[row])]
+
+    def op_type(self, row: int) -> str:
+        """Operator type name of a row."""
+        return self.types[int(self.type_id[row])]
+
+    def category_of(self, row: int) -> Category:
+        """Category of a row."""
+        return Category(int(self.category[row]))
+
+    def inputs(self, row: int) -> list[tuple[int, int]]:
+        """Direct (producer row, producer slot) pairs in input order; producer -1 = unknown."""
+        start, stop = int(self.in_ptr[row]), int(self.in_ptr[row + 1])
+        return [(int(n), int(s)) for n, s in zip(self.in_node[start:stop], self.in_slot[start:stop], strict=True)]
+
+    def stack(self, row: int) -> tuple[Frame, ...]:
+        """Source stack of a row, innermost frame first; empty when unknown."""
+        index = int(self.stack_id[row])
+        return self.stacks[index] if index >= 0 else ()

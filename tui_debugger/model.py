@@ -1,0 +1,374 @@
+"""The immutable values that cross the seams between sources, session and front ends.
+
+Big things are columns (see ``graph.table`` and ``sources.base``); what is here is small: keys,
+records of one tensor, watchpoints and hits. Everything is picklable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, IntFlag
+from typing import Any
+
+
+class Side(IntEnum):
+    """Which side of a node a tensor belongs to."""
+
+    INPUT = 0
+    OUTPUT = 1
+
+    @property
+    def label(self) -> str:
+        """``in`` or ``out``, as shown in tables."""
+        return "in" if self is Side.INPUT else "out"
+
+
+class Category(IntEnum):
+    """What a node is, for filters and for a condition's target. Every node has exactly one."""
+
+    OTHER = 0
+    """An operator that is neither gradient nor activation."""
+    WEIGHT = 1
+    """A parameter that an optimizer updates."""
+    OPTIMIZER_STATE = 2
+    """Momenta, accumulators, step counters of an optimizer: parameters, never weights."""
+    PARAMETER = 3
+    """Any other parameter: graph inputs, learning rates, moving averages."""
+    GRADIENT = 4
+    ACTIVATION = 5
+    CONSTANT = 6
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TensorKey:
+    """The handle of one tensor: what crosses seams instead of an array.
+
+    Attributes:
+        rank: process number in the run.
+        graph: graph name, for example ``kernel_graph_0``.
+        node: canonical node id (full name of an operator, bare name of a parameter, ``cst1``).
+        side: input or output of that node.
+        slot: index of the input or output.
+        step: 0-based, as on disk.
+    """
+
+    rank: int
+    graph: str
+    node: str
+    side: Side
+    slot: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSpec:
+    """How to read one tensor anywhere: on this machine, in a worker process, on another host.
+
+    Attributes:
+        path: file that holds the bytes.
+        format: ``npy`` (header in the file) or ``raw`` (``dtype`` and ``shape`` given here).
+        dtype: for ``raw`` the element type. For ``npy`` the *declared* element type when the file
+            name states one, else empty: bfloat16 travels as float32 or as raw ``<E2``.
+        shape: only for ``raw``.
+        offset: bytes before the first element, only for ``raw``.
+    """
+
+    path: str
+    format: str = "npy"
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMeta:
+    """What a header says without reading values: element type by name, shape, bytes of the values."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorStats:
+    """One pass over one tensor. Means and sums are over finite elements only, in float64.
+
+    ``minimum``, ``maximum``, ``mean``, ``abs_mean`` and ``variance`` are None when there is no finite
+    element (empty, all NaN ...): the screen shows ``–``, never ±1.8e308.
+
+    Attributes:
+        count: all elements.
+        nan, pos_inf, neg_inf: elements of that kind.
+        zero: elements equal to 0 (−0 counts).
+        negative, positive: finite elements below, above 0.
+        sum_squares: over finite elements.
+        variance: population variance (divisor n) over finite elements.
+    """
+
+    count: int
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    zero: int
+    negative: int
+    positive: int
+    minimum: float | None
+    maximum: float | None
+    mean: float | None
+    abs_mean: float | None
+    variance: float | None
+    sum_squares: float
+
+    @property
+    def finite(self) -> int:
+        """Number of finite elements."""
+        return self.count - self.nan - self.pos_inf - self.neg_inf
+
+    @property
+    def inf(self) -> int:
+        """Number of infinite elements."""
+        return self.pos_inf + self.neg_inf
+
+    @property
+    def bad(self) -> bool:
+        """Whether any element is NaN or infinite."""
+        return bool(self.nan or self.pos_inf or self.neg_inf)
+
+    @property
+    def zero_percentage(self) -> float:
+        """100 · zeros / elements; 0 for an empty tensor."""
+        return 100.0 * self.zero / self.count if self.count else 0.0
+
+
+class NodeKind(Enum):
+    """How a selection names nodes."""
+
+    CATEGORY = "category"
+    REGEX = "regex"
+    NODE = "node"
+    SCOPE = "scope"
+    TYPE = "type"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelector:
+    """One clause of a selection, for example category=weight or scope=Default/network.
+
+    Attributes:
+        kind: how ``text`` is meant.
+        text: category name (``weight``, ``gradient``, ``activation``, ``parameter``, ``tensor``), regular
+            expression (``re.search`` on the canonical id), exact node id, scope path (without a trailing
+            slash; matches everything below in the displayed tree) or operator type (case-insensitive).
+    """
+
+    kind: NodeKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelection:
+    """Which nodes a watchpoint covers: the union of ``include`` minus the union of ``exclude``."""
+
+    include: tuple[NodeSelector, ...] = ()
+    exclude: tuple[NodeSelector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Watchpoint:
+    """A condition with its parameters, on a set of nodes.
+
+    Attributes:
+        id: from 1, increasing, never reused within a session.
+        condition: id of the condition table, for example ``tensor_too_large``.
+        params: (name, value) of the parameters the user set, in definition order.
+        selection: the nodes.
+        enabled: a disabled watchpoint is kept but not checked.
+        name: free text; the recommended ones carry their recommended name.
+    """
+
+    id: int
+    condition: str
+    params: tuple[tuple[str, float | bool], ...] = ()
+    selection: NodeSelection = field(default_factory=NodeSelection)
+    enabled: bool = True
+    name: str = ""
+
+
+class ErrorBits(IntFlag):
+    """Why nothing could be compared. Values 1 to 32 are MindInsight's; the rest are ours."""
+
+    NONE = 0
+    NAN = 1
+    INF = 2
+    NO_PREVIOUS = 4
+    OUT_OF_MEMORY = 8
+    NO_HISTORY = 16
+    NO_VALUE = 32
+    SHAPE_CHANGED = 64
+    UNREADABLE = 128
+
+
+class Verdict(IntEnum):
+    """What a hit row means. Order is rank: a finding outranks the others."""
+
+    NOT_COMPARABLE = 0
+    """No previous step at the first dumped step: counted in the coverage, no finding."""
+    CANNOT_JUDGE = 1
+    """A missing previous step later on, or an unreadable tensor."""
+    FINDING = 2
+    """A hit, a NaN or Inf that prevented the comparison, or a changed shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParamResult:
+    """One parameter of a checked watchpoint.
+
+    Attributes:
+        name: parameter name.
+        value: the set value.
+        hit: whether this parameter's inequality held.
+        actual: the value found, or None when it was not evaluated.
+    """
+
+    name: str
+    value: float | bool
+    hit: bool
+    actual: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchResult:
+    """The outcome of one watchpoint on one tensor (only outcomes worth a row are kept)."""
+
+    watchpoint: int
+    condition: str
+    verdict: Verdict
+    error: ErrorBits = ErrorBits.NONE
+    params: tuple[ParamResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One row of the hit list: a tensor with everything that hit on it.
+
+    Attributes:
+        key: the tensor.
+        row: node row in that rank's node table.
+        results: one per watchpoint that has something to say, in watchpoint id order.
+        order: (step, position in execution order) for sorting; see ``sources.base.TensorTable.order``.
+        stats: statistics of the tensor, None when it could not be read.
+        origin: True when this tensor is bad (NaN/Inf) while every input of its node is clean.
+        detail: extra text for the row, for example why the file could not be read.
+    """
+
+    key: TensorKey
+    row: int
+    results: tuple[WatchResult, ...]
+    order: tuple[int, int]
+    stats: TensorStats | None = None
+    origin: bool = False
+    detail: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The strongest verdict among the results."""
+        return max((result.verdict for result in self.results), default=Verdict.NOT_COMPARABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a check looked at. "Clean" must always be read together with this.
+
+    Attributes:
+        checked: tensors read and judged by at least one watchpoint.
+        unreadable: tensors under a watchpoint that could not be read.
+        not_comparable: tensors for which some watchpoint had no previous step at the first dumped step.
+        skipped: files under no enabled watchpoint, or the copy of a tensor that was already judged.
+        steps: (rank, step) pairs looked at.
+    """
+
+    checked: int = 0
+    unreadable: int = 0
+    not_comparable: int = 0
+    skipped: int = 0
+    steps: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One entry of a node's source stack.
+
+    Attributes:
+        path: source file as the training process saw it.
+        line: first line, 1-based.
+        code: text of the line.
+        end_line: last line of the entry (equal to ``line`` for one statement).
+        depth: 0 for an outer frame, more for frames nested below it in the text.
+        substack: marked as a sub-stack entry.
+        forward: belongs to the forward node of a backward node.
+        context: an enclosing-function entry that spans lines: context, not a statement.
+        framework: lives inside an installed framework (site-packages, mindspore, torch ...).
+    """
+
+    path: str
+    line: int
+    code: str
+    end_line: int = 0
+    depth: int = 0
+    substack: bool = False
+    forward: bool = False
+    context: bool = False
+    framework: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRun:
+    """One run of a root graph at one step, from the run history or derived from the dumped steps."""
+
+    step: int
+    root_graph: int
+    graph: str
+    has_data: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What was found at the given path, for the header.
+
+    Attributes:
+        path: the run's top directory.
+        layout: for people, for example ``MindSpore 2.10 dump``.
+        title: net name.
+        framework_version: ``2.10.0`` or empty.
+        device: ``CPU``, ``GPU``, ``Ascend`` or empty.
+        notices: degradations, one sentence each (no graph, no history ...).
+    """
+
+    path: str
+    layout: str
+    title: str = ""
+    framework_version: str = ""
+    device: str = ""
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """A snapshot of long work; ``total`` 0 means unknown. Later ones replace earlier ones."""
+
+    done: int
+    total: int
+    text: str = ""
+
+
+ProgressFn = Callable[[Progress], None]
+"""Receives snapshots (at any rate; the receiver throttles). Raises CancelledError to stop the work."""
+
+
+def no_progress(_: Progress) -> None:
+    """The default receiver: ignores the snapshot."""
+
+
+JsonValue = Any
+"""A value that ``json`` can write."""

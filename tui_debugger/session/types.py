@@ -1,0 +1,80 @@
+"""Immutable results that a Session hands to front ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui_debugger.model import Coverage, Hit, TensorKey, TensorMeta, TensorStats, Watchpoint
+
+Pair = tuple[int, int]
+"""(rank, step)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """One line of the tensor table.
+
+    Attributes:
+        key: handle for reading values.
+        index: index in the step's TensorTable, -1 when this tensor has no file at this step.
+        has_value: whether values can be read (a file exists).
+        has_previous: whether the same tensor exists at the previous step.
+        hit: whether the last fresh check of this step has a finding on it.
+        uncertain: the file may belong to another node.
+        origin_text: for an input: producer as ``node:slot``; for the rest empty.
+        meta, stats: filled by ``Session.measure``; None until then or when unreadable.
+        error: why it could not be read.
+        recorded: statistics come from the dump's own statistic.csv, not from values.
+    """
+
+    key: TensorKey
+    index: int
+    has_value: bool
+    has_previous: bool
+    hit: bool = False
+    uncertain: bool = False
+    origin_text: str = ""
+    meta: TensorMeta | None = None
+    stats: TensorStats | None = None
+    error: str = ""
+    recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The outcome of checking some (rank, step) pairs with one state of the watchpoint list.
+
+    Attributes:
+        pairs: what was checked, in checking order.
+        hits: sorted by step, then execution order, then rank.
+        coverage: what the check looked at.
+        watchpoints: the enabled watchpoints as they were.
+        version: ``WatchpointList.version`` they had; results of an older version are outdated.
+        seconds: wall time.
+        cancelled: the user stopped it; ``pairs`` holds what was finished.
+    """
+
+    pairs: tuple[Pair, ...]
+    hits: tuple[Hit, ...]
+    coverage: Coverage
+    watchpoints: tuple[Watchpoint, ...]
+    version: int
+    seconds: float = 0.0
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceExcerpt:
+    """Lines around a frame, read from a source file that exists on this machine.
+
+    Attributes:
+        path: local path that was read.
+        first: number of the first line.
+        lines: text without newlines, control characters removed.
+        focus: number of the frame's line.
+    """
+
+    path: str
+    first: int
+    lines: tuple[str, ...]
+    focus: int

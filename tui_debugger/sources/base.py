@@ -1,0 +1,174 @@
+"""The one seam for data: everything that can be debugged is a Source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntFlag
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, no_progress
+
+
+class TensorFlag(IntFlag):
+    """Marks of a tensor row."""
+
+    NONE = 0
+    CONSTANT = 1
+    """Lives in the constants directory; never watched."""
+    STAT_ONLY = 2
+    """Only a statistic.csv row exists, no values."""
+    UNCERTAIN = 4
+    """The file may belong to another node (see NodeFlag.UNCERTAIN)."""
+
+
+class Names:
+    """A column of file names as one byte blob: no Python object per file.
+
+    Names are kept as the bytes the file system gave (``os.fsencode``), so that invalid UTF-8 survives.
+    """
+
+    __slots__ = ("_blob", "_ends")
+
+    def __init__(self, blob: bytes, ends: npt.NDArray[np.int64]) -> None:
+        """``ends[i]`` is the end of name i in ``blob``; it starts where name i-1 ended."""
+        self._blob = blob
+        self._ends = ends
+
+    @classmethod
+    def of(cls, names: Sequence[bytes]) -> Names:
+        """Packs a sequence."""
+        ends = np.cumsum(np.fromiter((len(n) for n in names), np.int64, len(names))) if names else np.zeros(0, np.int64)
+        return cls(b"".join(names), ends.astype(np.int64))
+
+    def __len__(self) -> int:
+        """Number of names."""
+        return len(self._ends)
+
+    def __getitem__(self, index: int) -> bytes:
+        """Name at an index."""
+        start = int(self._ends[index - 1]) if index else 0
+        return self._blob[start : int(self._ends[index])]
+
+
+class TensorTable(Protocol):
+    """The tensors of one (rank, step) as columns, sorted by ``order``. Immutable.
+
+    Attributes:
+        node: int32 row in the rank's NodeTable.
+        side: uint8, ``model.Side``.
+        slot: int16.
+        flags: uint8, ``TensorFlag``.
+        order: int32 position of this tensor within the step: by execution order of its node, ties and gaps by
+            timestamp, parameters after all operators, constants last; inputs of a node before its outputs.
+        timestamp: int64, microseconds since the epoch, 0 when unknown.
+
+    Duplicates (same node, side, slot) are already resolved: the latest timestamp, compared as a number.
+    """
+
+    node: npt.NDArray[np.int32]
+    side: npt.NDArray[np.uint8]
+    slot: npt.NDArray[np.int16]
+    flags: npt.NDArray[np.uint8]
+    order: npt.NDArray[np.int32]
+    timestamp: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+
+    def find(self, node: int, side: Side, slot: int) -> int:
+        """Index of a tensor, or -1."""
+
+    def of_node(self, node: int) -> npt.NDArray[np.int64]:
+        """Indices of a node's tensors: inputs by slot, then outputs by slot."""
+
+    def spec(self, index: int) -> ReadSpec:
+        """How to read the tensor's values. Undefined for STAT_ONLY rows."""
+
+    def recorded(self, index: int) -> TensorStats | None:
+        """Statistics that the dump itself recorded (statistic.csv), else None.
+
+        Their counts may be partial: a field that was not recorded is 0 or None.
+        """
+
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+        """(dtype, shape) recorded beside the values, for STAT_ONLY rows; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a refresh found.
+
+    Attributes:
+        new_steps: (rank, step) pairs that appeared.
+        grown_steps: (rank, step) pairs whose file list changed.
+        new_nodes: whether some NodeTable grew or was rebuilt with a graph that arrived.
+        new_ranks: ranks that appeared.
+    """
+
+    new_steps: tuple[tuple[int, int], ...] = ()
+    grown_steps: tuple[tuple[int, int], ...] = ()
+    new_nodes: bool = False
+    new_ranks: tuple[int, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.new_steps or self.grown_steps or self.new_nodes or self.new_ranks)
+
+
+class Capability(IntFlag):
+    """What a source can do beyond reading."""
+
+    NONE = 0
+    GROWS = 1
+    """More steps may appear; ``refresh`` and ``watch_paths`` are worth calling."""
+    GRAPH = 2
+    """At least one rank has a graph (edges, stacks)."""
+
+
+class Source(Protocol):
+    """A run: ranks × steps of tensors that hang on nodes. All methods are safe to call from any thread.
+
+    Nothing is read before it is asked for; everything asked for is kept. Methods raise
+    ``errors.TdbgError`` for what the user can understand and degrade with a notice where they can.
+    """
+
+    @property
+    def info(self) -> RunInfo:
+        """What was found. Notices may grow while more is read."""
+
+    @property
+    def capabilities(self) -> Capability:
+        """What this source can do."""
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks, ascending."""
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Dumped steps of a rank, ascending, over all its graphs."""
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """Run history, by step then root graph; derived from the dumped steps when no history file exists."""
+
+    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:
+        """The greatest dumped step below ``step`` in which that root graph ran; None when there is none."""
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
+        """Node table of a rank."""
+
+    def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
+        """Tensor table of a step; empty when the step is not dumped. Lists the directory once."""
+
+    def refresh(self) -> Changes:
+        """Looks for what is new on disk."""
+
+    def watch_paths(self) -> Sequence[Path]:
+        """Directories whose changes are worth a ``refresh``."""
+
+    def close(self) -> None:
+        """Frees what is open. Idempotent."""

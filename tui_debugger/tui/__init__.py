@@ -1,0 +1,1 @@
+"""The screen: a thin shell over Session. Nothing outside this package imports textual."""
