@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ import numpy.typing as npt
 from tui_debugger.model import Category, Frame
 
 Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+T = TypeVar("T")
 
 
 class NodeFlag(IntFlag):
@@ -25,6 +28,8 @@ class NodeFlag(IntFlag):
     """Which files belong to this node stayed open: names and data flow do not decide."""
     STRUCTURAL = 4
     """Load, Depend, UpdateState, MakeTuple, TupleGetItem ...: never has files."""
+    LISTED = 8
+    """The execution-order file lists it: its position is known, not guessed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class NodeTable:
         stack_id: index into ``stacks`` or -1.
         stacks: unique stacks, each a tuple of frames, innermost first.
         constants: value text of graph constants by row, for those whose value stands in the graph.
+        file_names: full name by row where files spell a node otherwise than its canonical id: constants
+            (``cst1`` is ``Default--data-0`` or ``Default_data-0``).
     """
 
     graphs: tuple[GraphInfo, ...]
@@ -75,6 +82,7 @@ class NodeTable:
     stack_id: Int32
     stacks: Sequence[tuple[Frame, ...]] = ()
     constants: dict[int, str] = field(default_factory=dict)
+    file_names: dict[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Number of node rows."""
@@ -110,6 +118,28 @@ class NodeTable:
         """Direct (producer row, producer slot) pairs in input order; producer -1 = unknown."""
         start, stop = int(self.in_ptr[row]), int(self.in_ptr[row + 1])
         return [(int(n), int(s)) for n, s in zip(self.in_node[start:stop], self.in_slot[start:stop], strict=True)]
+
+    def memo(self, build: Callable[[NodeTable], T]) -> T:
+        """``build(self)``, computed once per table: edges, search texts and the like, each in its own module."""
+        if build not in self._memo:
+            self._memo[build] = build(self)
+        result: T = self._memo[build]
+        return result
+
+    @cached_property
+    def _memo(self) -> dict[object, Any]:
+        return {}
+
+    @cached_property
+    def structural(self) -> Bool:
+        """Mask over rows: nodes that only route values and never have files."""
+        return (self.flags & int(NodeFlag.STRUCTURAL)).astype(np.bool_)
+
+    @cached_property
+    def watchable(self) -> Bool:
+        """Mask over rows: nodes a watchpoint can cover, that is all but constants and structural nodes."""
+        mask: Bool = (self.category != int(Category.CONSTANT)) & ~self.structural
+        return mask
 
     def stack(self, row: int) -> tuple[Frame, ...]:
         """Source stack of a row, innermost frame first; empty when unknown."""

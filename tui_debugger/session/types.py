@@ -15,7 +15,10 @@ class TensorRow:
     """One line of the tensor table.
 
     Attributes:
-        key: handle for reading values.
+        key: handle for reading values. For an input without a file of its own this is the producer's output
+            (for a parameter, its value of the previous step).
+        role: ``in``, ``out``, or ``param`` for the current value of a parameter that feeds the node.
+        slot: input or output index at the selected node.
         index: index in the step's TensorTable, -1 when this tensor has no file at this step.
         has_value: whether values can be read (a file exists).
         has_previous: whether the same tensor exists at the previous step.
@@ -28,6 +31,8 @@ class TensorRow:
     """
 
     key: TensorKey
+    role: str
+    slot: int
     index: int
     has_value: bool
     has_previous: bool

@@ -146,6 +146,10 @@ class Source(Protocol):
     def capabilities(self) -> Capability:
         """What this source can do."""
 
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """(rank, step) that the opened path points into; None where it does not say. Where a screen may start."""
+
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
 
@@ -162,7 +166,11 @@ class Source(Protocol):
         """Node table of a rank."""
 
     def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
-        """Tensor table of a step; empty when the step is not dumped. Lists the directory once."""
+        """Tensor table of a step; empty when the step is not dumped. Lists the directory once.
+
+        Its node rows are rows of ``nodes(rank)`` as it is *after* this call: a step with files of unknown nodes
+        makes that table longer (and the next ``refresh`` says so). A table handed out stays as it is.
+        """
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk."""

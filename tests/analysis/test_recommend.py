@@ -1,0 +1,155 @@
+"""The recommended watchpoints: which, on which nodes, and what they find on real dumps."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tui_debugger.analysis.recommend import BIAS, recommended
+from tui_debugger.analysis.watch_text import format_watch
+from tui_debugger.model import Category, Hit, Verdict, Watchpoint
+from tui_debugger.session import Session
+from tui_debugger.sources.open import open_source
+
+NODES = [
+    (Category.WEIGHT, "Parameter"),
+    (Category.OPTIMIZER_STATE, "Parameter"),
+    (Category.GRADIENT, "MatMul"),
+    (Category.GRADIENT, "Tanh"),
+    (Category.ACTIVATION, "Sigmoid"),
+    (Category.ACTIVATION, "MatMulBiasAddReluFusion"),
+    (Category.ACTIVATION, "ReLU"),
+    (Category.OTHER, "Mul"),
+    (Category.CONSTANT, "Constant"),
+]
+
+
+def of(*nodes: tuple[Category, str], device: str = "") -> tuple[Watchpoint, ...]:
+    category = np.array([int(c) for c, _ in nodes], np.uint8)
+    return recommended(category, [kind for _, kind in nodes], device=device)
+
+
+def test_the_set_has_mindinsight_s_names_and_order() -> None:
+    found = of(*NODES)
+    assert [w.name.removeprefix("recommend_").removesuffix("_watchpoint") for w in found] == [
+        *("weight_initialization", "weight_change_too_large", "weight_not_changed", "weight_change_too_small"),
+        *("gradient_vanishing", "tensor_overflow", "tensor_all_zero"),
+        *("sigmoid_activation_range", "relu_activation_range"),
+    ]
+    values = {w.condition: dict(w.params) for w in found}
+    assert values["weight_initialization"] == {"zero_percentage_ge": 100}
+    assert values["weight_change_too_large"] == {"abs_mean_update_ratio_gt": 1}
+    assert values["weight_not_changed"] == {"rtol": 1e-5, "atol": 1e-8}
+    assert values["weight_change_too_small"] == {"abs_mean_update_ratio_lt": 1e-4}
+    assert values["gradient_vanishing"] == {"abs_mean_lt": 1e-12}
+    assert values["tensor_all_zero"] == {"zero_percentage_ge": 100}
+    assert {w.id for w in found} == {0}
+
+
+def test_dead_and_saturated_activations() -> None:
+    found = {
+        w.name.split("_")[1]: w
+        for w in of((Category.OTHER, "Tanh"), (Category.OTHER, "sigmoid"), (Category.OTHER, "ReLUV2"))
+    }
+    tanh, sigmoid, relu = (dict(found[name].params) for name in ("tanh", "sigmoid", "relu"))
+    assert tanh == {
+        "range_start_inclusive": math.tanh(-8.8),
+        "range_end_inclusive": math.tanh(8.8),
+        "range_percentage_lt": 0.1,
+    }
+    assert sigmoid["range_start_inclusive"] == pytest.approx(9.21e-8, rel=1e-2)
+    assert sigmoid["range_end_inclusive"] == pytest.approx(1 - 9.21e-8, abs=1e-9)
+    assert relu == {"range_start_inclusive": -1, "range_end_inclusive": 0, "range_percentage_gt": 99.9}
+    assert "@ type=ReLUV2, -category=gradient" in format_watch(found["relu"])
+
+
+def test_fused_operators_count_by_their_last_activation() -> None:
+    kinds = ("MatMulBiasAddReluFusion", "MatMulLeakyReluFusion", "PReluFusion", "HSigmoidFusion", "SoftmaxGradFusion")
+    (relu,) = [w for w in of(*[(Category.ACTIVATION, kind) for kind in kinds]) if w.condition == "activation_range"]
+    assert [s.text for s in relu.selection.include] == ["MatMulBiasAddReluFusion"]
+
+
+def test_gradients_of_activations_are_not_activations() -> None:
+    assert not [w for w in of((Category.GRADIENT, "Tanh")) if w.condition == "activation_range"]
+
+
+def test_a_group_without_nodes_has_no_watchpoint() -> None:
+    assert of() == of((Category.CONSTANT, "Constant")) == ()
+    assert [w.condition for w in of((Category.OTHER, "Mul"))] == ["tensor_overflow"]
+
+
+def test_operator_overflow_is_offered_on_ascend_only() -> None:
+    for device, offered in (("Ascend", True), ("GPU", False), ("CPU", False), ("", False)):
+        assert ("operator_overflow" in {w.condition for w in of(*NODES, device=device)}) == offered
+
+
+@pytest.mark.parametrize("name", ["fc1.bias", "fc1_bias", "bias", "ln.beta", "blocks.0.attn.k.bias", "lstm.bias_ih_l0"])
+def test_biases_are_known_by_name(name: str) -> None:
+    assert re.search(BIAS, name)
+
+
+@pytest.mark.parametrize("name", ["fc1.weight", "bias.weight", "position_bias_table", "debias", "ln.gamma", "biases.w"])
+def test_other_names_are_no_biases(name: str) -> None:
+    assert not re.search(BIAS, name)
+
+
+def test_optimizer_state_is_watched_for_overflow_only() -> None:
+    for watchpoint in of(*NODES):
+        everything = [s.text for s in watchpoint.selection.include] == ["tensor"]
+        assert everything == (watchpoint.condition == "tensor_overflow")
+
+
+Found = dict[str, set[str]]
+
+
+@pytest.fixture(scope="module")
+def findings(dumps: Callable[[str], Path]) -> Callable[[str, int], Found]:
+    """(dump, step) -> conditions that found something, by node name."""
+    sessions: dict[str, Session] = {}
+
+    def find(name: str, step: int) -> Found:
+        if name not in sessions:
+            sessions[name] = Session(open_source(dumps(name)))
+            sessions[name].watchpoints.clear()
+            sessions[name].add_recommended()
+        hits: tuple[Hit, ...] = sessions[name].check([(0, step)]).hits
+        found: Found = {}
+        for hit in hits:
+            if hit.verdict is Verdict.FINDING:
+                found.setdefault(hit.key.node, set()).update(result.condition for result in hit.results)
+        return found
+
+    return find
+
+
+@pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_healthy_steps_of_a_real_transformer_are_silent(
+    name: str, step: int, findings: Callable[[str, int], Found]
+) -> None:
+    assert findings(name, step) == {}
+
+
+@pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
+@pytest.mark.parametrize("step", range(1, 6))
+def test_frozen_weights_and_a_dead_relu_are_named(name: str, step: int, findings: Callable[[str, int], Found]) -> None:
+    found = findings(name, step)
+    unchanged = {node for node, conditions in found.items() if "weight_not_changed" in conditions}
+    assert unchanged == {"fc2.weight", "fc3.weight"}
+    dead = [node for node, conditions in found.items() if {"activation_range", "tensor_all_zero"} <= conditions]
+    assert [node.split("/")[-2] for node in dead] == ["act3-ReLU"]
+
+
+@pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
+@pytest.mark.parametrize("step", range(6))
+def test_optimizer_state_and_frozen_learning_rates_are_not_named(
+    name: str, step: int, findings: Callable[[str, int], Found]
+) -> None:
+    for node in findings(name, step):
+        assert not re.match("accum|stat|moment|learning_rate", node)
+        assert "optimizer" not in node

@@ -1,0 +1,81 @@
+"""The watchpoint list: ids, versions, and what survives a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tui_debugger.errors import BadWatchpointError
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
+from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
+
+SOME = NodeSelection(
+    (NodeSelector(NodeKind.REGEX, r"fc\d, [x]"), NodeSelector(NodeKind.SCOPE, "Default/a b")),
+    (NodeSelector(NodeKind.NODE, "fc1.weight"),),
+)
+
+
+def test_ids_start_at_one_and_are_not_reused() -> None:
+    watchpoints = WatchpointList()
+    first = watchpoints.add("tensor_overflow")
+    second = watchpoints.add("tensor_all_zero", {"zero_percentage_ge": 50.0})
+    assert (first.id, second.id) == (1, 2)
+    watchpoints.delete(2)
+    assert watchpoints.add("tensor_overflow").id == 3
+
+
+def test_every_change_that_can_change_a_result_raises_the_version() -> None:
+    watchpoints = WatchpointList()
+    made = watchpoints.add("tensor_overflow")
+    versions = [watchpoints.version]
+    watchpoints.set_enabled(made.id, False)
+    versions.append(watchpoints.version)
+    watchpoints.set_enabled(made.id, False)
+    assert watchpoints.version == versions[-1], "nothing changed"
+    watchpoints.replace(made)
+    versions.append(watchpoints.version)
+    watchpoints.clear()
+    versions.append(watchpoints.version)
+    assert versions == sorted(set(versions))
+
+
+def test_a_broken_watchpoint_is_refused_and_nothing_changes() -> None:
+    watchpoints = WatchpointList()
+    with pytest.raises(BadWatchpointError):
+        watchpoints.add("tensor_all_zero", {"zero_percentage_ge": 101.0})
+    assert watchpoints.items() == ()
+    assert watchpoints.version == 0
+    with pytest.raises(BadWatchpointError):
+        watchpoints.replace(WatchpointList().add("tensor_overflow"))
+
+
+def test_the_list_is_restored_for_the_same_dump_only(tmp_path: Path) -> None:
+    store = WatchpointStore("/data/run", tmp_path)
+    watchpoints = WatchpointList(store)
+    watchpoints.add("tensor_too_large", {"abs_mean_gt": 0.1}, SOME, name="mine")
+    watchpoints.set_enabled(1, False)
+    watchpoints.offered = True
+
+    again = WatchpointList(WatchpointStore("/data/run", tmp_path))
+    assert again.items() == watchpoints.items()
+    assert again.offered
+    assert again.add("tensor_overflow").id == 2
+    assert WatchpointList(WatchpointStore("/data/other", tmp_path)).items() == ()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "watchpoints": [{"id": 1}, 7]}'])
+def test_a_broken_file_is_a_problem_to_mention_not_an_error(tmp_path: Path, text: str) -> None:
+    store = WatchpointStore("/data/run", tmp_path)
+    store.path.write_text(text)
+    watchpoints = WatchpointList(store)
+    assert watchpoints.items() == ()
+    assert watchpoints.problem
+
+
+def test_a_state_directory_that_cannot_be_written_is_a_problem_to_mention(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    watchpoints = WatchpointList(WatchpointStore("/data/run", tmp_path / "file" / "below"))
+    watchpoints.add("tensor_overflow")
+    assert len(watchpoints) == 1
+    assert "could not be" in watchpoints.problem

@@ -1,0 +1,169 @@
+"""What every Source promises. Subclass, and give a ``source`` fixture."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tui_debugger.analysis.npy import open_array
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import Progress, Side
+from tui_debugger.sources.base import Capability, Source, TensorFlag, TensorTable
+
+
+def pairs(source: Source) -> Iterator[tuple[int, int, TensorTable]]:
+    for rank in source.ranks():
+        for step in source.steps(rank):
+            yield rank, step, source.tensors(rank, step)
+
+
+class SourceConformance:
+    @pytest.fixture
+    def source(self) -> Iterator[Source]:
+        raise NotImplementedError
+
+    def test_ranks_and_steps_ascend_without_repeats(self, source: Source) -> None:
+        assert list(source.ranks()) == sorted(set(source.ranks())) != []
+        for rank in source.ranks():
+            assert list(source.steps(rank)) == sorted(set(source.steps(rank)))
+
+    def test_info_names_the_layout_and_notices_are_texts_without_repeats(self, source: Source) -> None:
+        for _ in pairs(source):
+            pass
+        assert source.info.layout
+        assert all(source.info.notices)
+        assert len(set(source.info.notices)) == len(source.info.notices)
+
+    def test_a_graph_capability_means_edges(self, source: Source) -> None:
+        edges = any(len(source.nodes(rank).in_node) for rank in source.ranks())
+        assert bool(source.capabilities & Capability.GRAPH) == edges
+
+    def test_tables_are_sorted_by_order_and_unique(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            assert np.all(np.diff(table.order) > 0)
+            triples = list(zip(table.node.tolist(), table.side.tolist(), table.slot.tolist(), strict=True))
+            assert len(set(triples)) == len(triples) == len(table)
+
+    def test_columns_have_their_types_and_cannot_be_written(self, source: Source) -> None:
+        types = {"node": "i4", "side": "u1", "slot": "i2", "flags": "u1", "order": "i4", "timestamp": "i8"}
+        for _, _, table in pairs(source):
+            for name, dtype in types.items():
+                column = getattr(table, name)
+                assert column.dtype == dtype
+                assert not column.flags.writeable
+
+    def test_inputs_of_a_node_come_before_its_outputs_by_slot(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            for node in set(table.node.tolist()):
+                of_node = table.of_node(node)
+                keys = [(int(table.side[i]), int(table.slot[i])) for i in of_node]
+                assert keys == sorted(keys)
+                assert list(of_node) == sorted(of_node)
+
+    def test_node_rows_are_in_the_node_table(self, source: Source) -> None:
+        for rank, _, table in pairs(source):
+            nodes = source.nodes(rank)
+            assert table.node.min(initial=0) >= 0
+            assert table.node.max(initial=-1) < len(nodes)
+
+    def test_parameters_come_after_operators_and_constants_last(self, source: Source) -> None:
+        for rank, _, table in pairs(source):
+            nodes = source.nodes(rank)
+            rank_of = {"Parameter": 1, "Constant": 2}
+            classes = [
+                2 if table.flags[i] & TensorFlag.CONSTANT else rank_of.get(nodes.op_type(int(table.node[i])), 0)
+                for i in range(len(table))
+            ]
+            assert classes == sorted(classes)
+
+    def test_operators_come_in_execution_order(self, source: Source) -> None:
+        for rank, _, table in pairs(source):
+            order = source.nodes(rank).order[table.node]
+            known = order[order >= 0]
+            assert np.all(np.diff(known) >= 0)
+
+    def test_find_and_of_node_agree(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            for i in range(len(table)):
+                node, side, slot = int(table.node[i]), Side(int(table.side[i])), int(table.slot[i])
+                assert table.find(node, side, slot) == i
+                assert i in table.of_node(node)
+            assert table.find(2**31 - 1, Side.INPUT, 0) == -1
+            assert table.find(0, Side.INPUT, 999) == -1
+            assert table.find(-1, Side.INPUT, 0) == -1
+            assert len(table.of_node(2**31 - 1)) == len(table.of_node(-1)) == 0
+
+    def test_every_value_can_be_read_or_has_recorded_statistics(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            for i in range(len(table)):
+                if table.flags[i] & TensorFlag.STAT_ONLY:
+                    assert table.recorded(i) is not None
+                    assert table.recorded_meta(i) is not None
+                else:
+                    open_array(table.spec(i))
+
+    def test_the_previous_step_is_below_and_dumped_and_rises_with_the_step(self, source: Source) -> None:
+        for rank in source.ranks():
+            steps = list(source.steps(rank))
+            for info in source.nodes(rank).graphs:
+                previous = [
+                    source.previous_step(rank, info.root_id, step) for step in [*steps, max(steps, default=0) + 1]
+                ]
+                known = [step for step in previous if step is not None]
+                assert known == sorted(known)
+                assert set(known) <= set(steps)
+                assert all(p is None or p < step for p, step in zip(previous, steps, strict=False))
+
+    def test_the_history_is_sorted_and_knows_every_dumped_step(self, source: Source) -> None:
+        for rank in source.ranks():
+            runs = source.history(rank)
+            keys = [(run.step, run.root_graph) for run in runs]
+            assert keys == sorted(set(keys))
+            assert {run.step for run in runs if run.has_data} == set(source.steps(rank))
+
+    def test_a_step_that_is_not_dumped_is_empty(self, source: Source) -> None:
+        for rank in source.ranks():
+            missing = max(source.steps(rank), default=0) + 1000
+            assert len(source.tensors(rank, missing)) == 0
+
+    def test_tables_are_kept(self, source: Source) -> None:
+        for rank, step, table in pairs(source):
+            assert source.tensors(rank, step) is table
+
+    def test_refresh_on_a_static_source_finds_nothing(self, source: Source) -> None:
+        for rank in source.ranks():
+            source.nodes(rank)
+        before = [table for _, _, table in pairs(source)]
+        source.refresh()  # may tell that listing steps found more nodes
+        assert not source.refresh()
+        assert all(old is new for old, (_, _, new) in zip(before, pairs(source), strict=True))
+
+    def test_a_progress_that_cancels_stops_the_work_and_a_second_try_works(self, source: Source) -> None:
+        def cancel(_: Progress) -> None:
+            raise CancelledError("stopped")
+
+        rank = source.ranks()[0]
+        step = source.steps(rank)[0]
+        with contextlib.suppress(CancelledError):
+            source.tensors(rank, step, cancel)
+        assert len(source.tensors(rank, step)) > 0
+
+    def test_focus_points_at_something_that_exists(self, source: Source) -> None:
+        rank, step = source.focus
+        assert rank is None or rank in source.ranks()
+        assert step is None or (rank is not None and step in source.steps(rank))
+
+    def test_watch_paths_exist_and_are_few(self, source: Source) -> None:
+        for _ in pairs(source):
+            pass
+        assert len(source.watch_paths()) < 40 * len(source.ranks()) + 2
+        assert len(set(source.watch_paths())) == len(source.watch_paths())
+
+    def test_close_can_be_called_twice(self, source: Source) -> None:
+        for _ in pairs(source):
+            break
+        source.close()
+        source.close()

@@ -1,0 +1,156 @@
+"""Where is the run? PATH may be the dump, above it, or anything inside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sources.writer import DumpWriter, write_dump
+from tui_debugger.errors import NotADumpError
+from tui_debugger.sources import open_source
+from tui_debugger.sources.mindspore.discover import find_dump
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    root = tmp_path / "runs" / "monday"
+    write_dump(root, steps=(0, 3))
+    return root
+
+
+INSIDE = [
+    ("", None, None),
+    ("rank_0", 0, None),
+    ("rank_0/Net", 0, None),
+    ("rank_0/Net/0", 0, None),
+    ("rank_0/Net/0/3", 0, 3),
+    ("rank_0/graphs", 0, None),
+    ("rank_0/execution_order", 0, None),
+    ("rank_0/.dump_metadata", 0, None),
+    ("rank_0/.dump_metadata/config.json", 0, None),
+    ("rank_0/graphs/ms_output_trace_code_graph_0.pb", 0, None),
+]
+
+
+@pytest.mark.parametrize(("inside", "rank", "step"), INSIDE)
+def test_any_place_inside_leads_to_the_dump(dump: Path, inside: str, rank: int | None, step: int | None) -> None:
+    found = find_dump(dump / inside)
+    assert (found.root, found.rank, found.step) == (dump, rank, step)
+
+
+def test_a_tensor_file_leads_to_its_step(dump: Path) -> None:
+    file = next((dump / "rank_0/Net/0/3").iterdir())
+    source = open_source(file)
+    assert source.focus == (0, 3)
+    assert any(notice.startswith("opened at rank_0/Net/0/3") for notice in source.info.notices)
+
+
+def test_one_and_two_levels_above(dump: Path) -> None:
+    assert find_dump(dump.parent).root == dump
+    assert find_dump(dump.parent.parent).root == dump
+    with pytest.raises(NotADumpError):
+        find_dump(dump.parent.parent.parent)
+
+
+def test_relative_paths_trailing_slashes_and_dots(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(dump / "rank_0")
+    for text in (".", "..", "../", "Net/0/3/", "../rank_0/../rank_0/Net"):
+        assert find_dump(Path(text)).root == dump
+
+
+def test_symbolic_links_to_a_dump_into_it_and_as_parts_of_it(dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "latest").symlink_to(dump)
+    (tmp_path / "third").symlink_to(dump / "rank_0/Net/0/3")
+    assert find_dump(tmp_path / "latest").root == tmp_path / "latest"
+    assert find_dump(tmp_path / "latest/rank_0/Net/0/3").step == 3
+    assert find_dump(tmp_path / "third").root == dump
+    elsewhere = tmp_path / "disk2" / "r0"
+    elsewhere.parent.mkdir()
+    (dump / "rank_0").rename(elsewhere)
+    (dump / "rank_0").symlink_to(elsewhere)
+    assert find_dump(dump / "rank_0/Net/0/3").root == dump
+
+
+def test_a_folder_beside_the_ranks(dump: Path) -> None:
+    (dump / "script").mkdir()
+    assert find_dump(dump / "script").root == dump
+
+
+def test_a_rank_without_metadata_counts(tmp_path: Path) -> None:
+    DumpWriter(tmp_path).step(0, rank=1)
+    assert find_dump(tmp_path).root == tmp_path
+    assert open_source(tmp_path).ranks() == [1]
+
+
+def test_a_directory_that_is_only_called_rank_is_no_dump(tmp_path: Path) -> None:
+    (tmp_path / "rank_0").mkdir()
+    with pytest.raises(NotADumpError):
+        find_dump(tmp_path)
+
+
+def test_several_dumps_are_listed(tmp_path: Path) -> None:
+    for name in ("a", "b/c"):
+        write_dump(tmp_path / name, steps=(0,))
+    with pytest.raises(NotADumpError, match=r"Several dumps here: a, b/c") as caught:
+        find_dump(tmp_path)
+    assert "one of them" in caught.value.hint
+
+
+def test_nothing_recognisable_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(NotADumpError) as caught:
+        open_source(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "rank_N" in caught.value.hint
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["nothing", "x" * 300, "nul\0byte"])
+def test_a_path_that_does_not_exist(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NotADumpError):
+        open_source(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("tree", "inside", "layout"),
+    [
+        ("net/iteration_0/Default--conv_output_0_shape_1_float32_NCHW.bin", "", "1.1 or 1.2"),
+        ("net/device_0/iteration_0/x.bin", "", "1.1 or 1.2"),
+        ("net/iteration_3/x.bin", "net/iteration_3", "1.1 or 1.2"),
+        ("0/20240102030405/0/model/1/0/Add.Add.1.2.3", "", "GE/ACL"),
+        ("0/20240102030405/0/model/1/0/Add.Add.1.2.3", "0/20240102030405/0/model", "GE/ACL"),
+        ("out/acl_dump_0.json", "", "GE/ACL"),
+        ("step0/rank0/dump.json", "", "msprobe"),
+        ("step0/rank0/dump_tensor_data/x.npy", "step0/rank0/dump_tensor_data", "msprobe"),
+    ],
+)
+def test_layouts_that_cannot_be_read_yet_are_named(tmp_path: Path, tree: str, inside: str, layout: str) -> None:
+    file = tmp_path / "dump" / tree
+    file.parent.mkdir(parents=True)
+    file.touch()
+    with pytest.raises(NotADumpError, match=layout):
+        find_dump(tmp_path / "dump" / inside)
+
+
+def test_step_directories_are_not_listed(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def watching(path: str | Path) -> Iterator[os.DirEntry[str]]:
+        listed.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", watching)
+    for inside, _, _ in INSIDE:
+        source = open_source(dump / inside)
+        assert source.steps(0) == [0, 3]
+    assert not [path for path in listed if path.endswith(("/0/0", "/0/3"))]
+
+
+def test_real_dumps_side_by_side(dumps: Callable[[str], Path]) -> None:
+    first, second = dumps("mindspore-2.0-mlp"), dumps("mindspore-2.0-nan")
+    assert first.parent == second.parent
+    with pytest.raises(NotADumpError, match="Several dumps"):
+        find_dump(first.parent)

@@ -1,0 +1,37 @@
+"""The headless rooms stay headless, and starting the program loads only what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def modules_after(statement: str) -> set[str]:
+    """Names in sys.modules of a fresh interpreter that ran one statement."""
+    code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("package", ["errors", "model", "graph", "analysis", "sources", "session"])
+def test_headless_packages_never_load_the_screen(package: str) -> None:
+    loaded = modules_after(
+        "import pkgutil, importlib, tui_debugger\n"
+        f"m = importlib.import_module('tui_debugger.{package}')\n"
+        "[importlib.import_module(f'{m.__name__}.{i.name}') for i in pkgutil.walk_packages(getattr(m, '__path__', []))"
+        " if '.' not in i.name]"
+    )
+    assert not loaded & {"textual", "rich"}
+
+
+@pytest.mark.parametrize("package", ["model", "analysis"])
+def test_analysis_needs_numpy_only(package: str) -> None:
+    loaded = modules_after(f"import tui_debugger.{package}")
+    assert not loaded & {"google.protobuf", "grpc", "watchfiles", "sqlite3"}
+
+
+def test_the_command_line_starts_without_numpy_and_textual() -> None:
+    loaded = modules_after("import tui_debugger.cli.main as m\nm.build_parser()")
+    assert not loaded & {"numpy", "textual", "rich", "google.protobuf", "grpc", "watchfiles", "sqlite3"}

@@ -1,0 +1,196 @@
+"""The virtual table: draws visible lines only, and nothing jumps under the cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import pytest
+from rich.text import Text
+from textual.app import App, ComposeResult
+
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+COLUMNS = (
+    Column("step", 4, right=True, frozen=True),
+    Column("name", 10, elastic=1),
+    Column("dtype", 8),
+)
+
+
+class CountedRows:
+    """A million rows that count how often they are drawn."""
+
+    def __init__(self, count: int, first: int = 0) -> None:
+        self.row_count = count
+        self.first = first
+        self.asked = 0
+
+    def cells(self, index: int) -> Sequence[Cell]:
+        self.asked += 1
+        return str(self.first + index), Text(f"node/{self.first + index}"), "float32"
+
+    def key(self, index: int) -> Hashable:
+        return self.first + index
+
+    def find(self, key: Hashable) -> int:
+        return key - self.first if isinstance(key, int) and 0 <= key - self.first < self.row_count else -1
+
+
+class TableApp(App[None]):
+    CSS = "VirtualTable { height: 100%; }"
+
+    def __init__(self, table: VirtualTable) -> None:
+        super().__init__()
+        self.table = table
+        self.highlighted: list[Hashable] = []
+        self.selected: list[Hashable] = []
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+
+    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+        self.highlighted.append(event.key)
+
+    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
+        self.selected.append(event.key)
+
+
+def lines(table: VirtualTable) -> list[str]:
+    return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+
+
+async def test_only_visible_lines_are_asked_for() -> None:
+    rows = CountedRows(1_000_000)
+    app = TableApp(VirtualTable(COLUMNS, rows))
+    async with app.run_test(size=(60, 20)) as pilot:
+        await pilot.press("G")
+        assert app.table.cursor_row == 999_999
+        assert "node/999999" in lines(app.table)[-1]
+        rows.asked = 0
+        await pilot.press("up")
+        assert rows.asked <= 2
+        await pilot.press("pageup")
+        assert rows.asked <= 2 * 20
+
+
+@pytest.mark.parametrize(
+    ("keys", "row"),
+    [
+        ("j j k", 1),
+        ("down down up", 1),
+        ("G", 99),
+        ("end home", 0),
+        ("G g", 0),
+        ("pagedown", 9),
+        ("pagedown pageup", 0),
+        ("k", 0),
+    ],
+)
+async def test_keys_move_the_cursor(keys: str, row: int) -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(100)))
+    async with app.run_test(size=(60, 10)) as pilot:
+        await pilot.press(*keys.split())
+        assert app.table.cursor_row == row
+        assert any(f"node/{row} " in line + " " for line in lines(app.table))
+        assert app.highlighted[-1] == row
+
+
+async def test_rows_inserted_above_do_not_move_what_is_under_the_cursor() -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(100, first=1000)))
+    async with app.run_test(size=(60, 10)) as pilot:
+        app.table.move_to_key(1050)
+        await pilot.press("up", "up")
+        line = next(y for y, text in enumerate(lines(app.table)) if "node/1048" in text)
+        heard = len(app.highlighted)
+        app.table.set_rows(CountedRows(300, first=900))
+        await pilot.pause()
+        assert app.table.cursor_key == 1048
+        assert "node/1048" in lines(app.table)[line]
+        assert len(app.highlighted) == heard
+
+
+async def test_the_cursor_stays_near_when_its_row_goes() -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(100)))
+    async with app.run_test(size=(60, 10)) as pilot:
+        app.table.move_to(90)
+        app.table.set_rows(CountedRows(50))
+        await pilot.pause()
+        assert app.table.cursor_key == 49
+        app.table.set_rows(CountedRows(0))
+        await pilot.pause()
+        assert app.table.cursor_key is None
+        await pilot.press("enter", "up", "down", "G", "pagedown")
+        assert app.selected == []
+
+
+async def test_enter_and_a_second_click_select() -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(100)))
+    async with app.run_test(size=(60, 10)) as pilot:
+        await pilot.press("down", "enter")
+        assert app.selected == [1]
+        await pilot.click(app.table, offset=(5, 4))
+        assert app.table.cursor_row == 3
+        assert app.selected == [1]
+        await pilot.click(app.table, offset=(5, 4), times=2)
+        assert app.selected[-1] == 3
+
+
+async def test_long_text_is_reached_sideways_while_frozen_columns_stay() -> None:
+    name = "/".join(f"scope{i}" for i in range(12))
+    app = TableApp(VirtualTable(COLUMNS, ListRows([("7", name, "float32")])))
+    async with app.run_test(size=(40, 5)) as pilot:
+        assert lines(app.table)[1].endswith("float32")
+        assert "…" in lines(app.table)[1]
+        assert "scope11" not in lines(app.table)[1]
+        for _ in range(20):
+            await pilot.press("right")
+        assert "scope11" in lines(app.table)[1]
+        assert lines(app.table)[1].startswith("▌   7")
+        for _ in range(20):
+            await pilot.press("left")
+        assert "scope0/" in lines(app.table)[1]
+
+
+async def test_columns_that_do_not_fit_are_reached_sideways() -> None:
+    columns = (Column("a", 4, frozen=True), *(Column(f"c{i}", 10) for i in range(8)))
+    app = TableApp(VirtualTable(columns, ListRows([("key", *(f"value{i}" for i in range(8)))])))
+    async with app.run_test(size=(40, 5)) as pilot:
+        assert "value7" not in lines(app.table)[1]
+        for _ in range(20):
+            await pilot.press("l")
+        assert "value7" in lines(app.table)[1]
+        assert "c7" in lines(app.table)[0]
+        assert lines(app.table)[1].startswith("▌key")
+
+
+@pytest.mark.parametrize(
+    "name", ["[bold]x[/]", "a[", "\x1b[31mred\x07", "caf\udce9", "日本語" * 20, "x" * 300, "\u202egnp"]
+)
+async def test_names_are_shown_literally_and_safely(name: str) -> None:
+    app = TableApp(VirtualTable(COLUMNS, ListRows([("1", name, "f"), ("2", Text(name, "bold"), "f")])))
+    async with app.run_test(size=(40, 5)) as pilot:
+        await pilot.pause()
+        for y in range(5):
+            strip = app.table.render_line(y)
+            assert strip.cell_length == app.table.scrollable_content_region.width
+            assert not any(ord(c) < 32 or c in "\x7f\u202e" or 0xD800 <= ord(c) < 0xE000 for c in strip.text)
+        if name.startswith("[bold"):
+            assert "[bold]x[/]" in app.table.render_line(1).text
+
+
+async def test_an_empty_table_says_why() -> None:
+    app = TableApp(VirtualTable(COLUMNS, empty="nothing found"))
+    async with app.run_test(size=(40, 5)):
+        assert lines(app.table)[1].strip() == "nothing found"
+
+
+async def test_it_survives_any_size() -> None:
+    app = TableApp(VirtualTable(COLUMNS, CountedRows(100)))
+    async with app.run_test(size=(60, 10)) as pilot:
+        app.table.move_to(50)
+        for size in ((1, 1), (2, 3), (8, 2), (200, 50)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        assert app.table.cursor_row == 50
+        assert any("node/50" in line for line in lines(app.table))

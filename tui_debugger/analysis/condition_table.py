@@ -1,0 +1,326 @@
+"""The one table of watch conditions.
+
+The form on screen, the text form of the command line, the API classes and the wire format all read it. Ids,
+abbreviations, parameters, their order, defaults, ranges and wire numbers are those of MindInsight r1.1 to r2.3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tui_debugger.errors import BadWatchpointError
+
+Value = float | bool
+
+WIRE_OPERATOR_OVERFLOW: Final = 2
+WIRE_OVERFLOW: Final = 13
+WIRE_INITIALIZATION: Final = 14
+WIRE_CHANGE_TOO_LARGE: Final = 18
+WIRE_CHANGE_TOO_SMALL: Final = 19
+WIRE_NOT_CHANGED: Final = 20
+WIRE_RANGE: Final = 21
+
+EPSILON: Final = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ParamSpec:
+    """One parameter of a condition, with everything a form needs.
+
+    Attributes:
+        name: as on the wire; the text after the last ``_`` is the inequality.
+        kind: ``float`` or ``bool``.
+        label: short text for a form.
+        help: one sentence.
+        default: value a form starts with; None leaves the field empty (the parameter is off).
+        required: the parameter cannot be switched off: its default applies when it is not set.
+        visible: shown in a form; the others are for those who write a watchpoint as text.
+        check: True when this parameter decides; False when it only supports another one (range bounds).
+        needs: names of the supporting parameters that must be set together with this one.
+        low, high: inclusive bounds of the value, which must be finite in any case.
+        low_open: ``low`` itself is not allowed.
+    """
+
+    name: str
+    kind: str
+    label: str
+    help: str
+    default: Value | None = None
+    required: bool = False
+    visible: bool = True
+    check: bool = True
+    needs: tuple[str, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+
+    @property
+    def range_text(self) -> str:
+        """The allowed values in words, for a form: ``0 to 100``, ``above 0``, ``a finite number``."""
+        if self.kind == "bool":
+            return "yes or no"
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"{self.low:g} to {self.high:g}"
+        if math.isfinite(self.low):
+            return f"above {self.low:g}" if self.low_open else f"{self.low:g} or more"
+        return "a finite number"
+
+    @property
+    def symbol(self) -> str:
+        """The inequality as a sign (``>``, ``<``, ``≥``, ``≤``), or ``=`` when there is none."""
+        return _SYMBOLS.get(self.name.rpartition("_")[2], "=")
+
+    def check_value(self, value: object) -> Value:
+        """The value as this parameter stores it.
+
+        Raises:
+            BadWatchpointError: wrong type, not finite, or outside the range.
+        """
+        if self.kind == "bool":
+            if isinstance(value, bool):
+                return value
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            number = float(value)
+            above = number > self.low if self.low_open else number >= self.low
+            if math.isfinite(number) and above and number <= self.high:
+                return number
+        msg = f"{self.name} must be {self.range_text}, not {value!r}"
+        raise BadWatchpointError(msg)
+
+    def parse(self, text: str) -> Value:
+        """Reads what a person typed: a number, or yes/no/true/false/1/0 for a bool.
+
+        Raises:
+            BadWatchpointError: not a value of this parameter.
+        """
+        word = text.strip().lower()
+        value: object = text.strip()
+        if self.kind == "bool":
+            value = _WORDS.get(word, value)
+        else:
+            with contextlib.suppress(ValueError):
+                value = float(word)
+        return self.check_value(value)
+
+
+_SYMBOLS: Final = {"gt": ">", "lt": "<", "ge": "≥", "le": "≤"}
+_WORDS: Final = {
+    "true": True,
+    "yes": True,
+    "1": True,
+    "on": True,
+    "false": False,
+    "no": False,
+    "0": False,
+    "off": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One row of the condition table.
+
+    Attributes:
+        id: for example ``tensor_too_large``.
+        abbr: for example ``TL``.
+        target: category of nodes it is made for: ``tensor``, ``weight``, ``activation`` or ``gradient``.
+        wire: number on the wire; several conditions share one and differ only in their target.
+        summary: one sentence for lists and help.
+        params: in definition order, which is also the wire order.
+        platforms: devices it works on; empty means all.
+        initial_only: judged on initial values only, never on a step.
+    """
+
+    id: str
+    abbr: str
+    target: str
+    wire: int
+    summary: str
+    params: tuple[ParamSpec, ...] = ()
+    platforms: tuple[str, ...] = ()
+    initial_only: bool = False
+
+    @property
+    def title(self) -> str:
+        """The id as words: ``Tensor too large``."""
+        return self.id.replace("_", " ").capitalize()
+
+    def param(self, name: str) -> ParamSpec:
+        """A parameter by name.
+
+        Raises:
+            BadWatchpointError: this condition has no such parameter.
+        """
+        for spec in self.params:
+            if spec.name == name:
+                return spec
+        names = ", ".join(spec.name for spec in self.params)
+        msg = f"{self.id} has no parameter {name!r}"
+        raise BadWatchpointError(msg, hint=f"it has {names}" if names else "it takes no parameters")
+
+    def available(self, device: str) -> bool:
+        """Whether the condition can be judged on a run of this device (``""``: unknown)."""
+        return not self.platforms or device in self.platforms
+
+
+def _bound(name: str, label: str, text: str) -> ParamSpec:
+    return ParamSpec(name, "float", label, text)
+
+
+_ZERO = ParamSpec(
+    "zero_percentage_ge",
+    "float",
+    "zeros ≥ %",
+    "Hits when at least this share of the elements is zero.",
+    100.0,
+    low=0,
+    high=100,
+)
+_MAX_GT = _bound("max_gt", "max >", "Hits when the largest element is above this.")
+_MAX_LT = _bound("max_lt", "max <", "Hits when the largest element is below this.")
+_MIN_GT = _bound("min_gt", "min >", "Hits when the smallest element is above this.")
+_MIN_LT = _bound("min_lt", "min <", "Hits when the smallest element is below this.")
+_MEAN_GT = _bound("mean_gt", "mean >", "Hits when the mean is above this.")
+_MEAN_LT = _bound("mean_lt", "mean <", "Hits when the mean is below this.")
+_LARGE = (
+    ParamSpec("abs_mean_gt", "float", "mean |x| >", "Hits when the mean magnitude is above this.", low=0),
+    _MAX_GT,
+    _MIN_GT,
+    _MEAN_GT,
+)
+_SMALL = (
+    ParamSpec("abs_mean_lt", "float", "mean |x| <", "Hits when the mean magnitude is below this.", low=0),
+    _MAX_LT,
+    _MIN_LT,
+    _MEAN_LT,
+)
+_EPSILON = ParamSpec(
+    "epsilon",
+    "float",
+    "epsilon",
+    "Added to the divisor, so that a zero tensor has a ratio.",
+    EPSILON,
+    required=True,
+    visible=False,
+)
+BOUND_NAMES = ("range_start_inclusive", "range_end_inclusive")
+_RANGE = (
+    ParamSpec("range_start_inclusive", "float", "range from", "First value inside the range.", check=False),
+    ParamSpec("range_end_inclusive", "float", "range to", "Last value inside the range.", check=False),
+    ParamSpec(
+        "range_percentage_lt",
+        "float",
+        "inside < %",
+        "Hits when less than this share of the elements is inside the range.",
+        needs=BOUND_NAMES,
+        low=0,
+        high=100,
+    ),
+    ParamSpec(
+        "range_percentage_gt",
+        "float",
+        "inside > %",
+        "Hits when more than this share of the elements is inside the range.",
+        needs=BOUND_NAMES,
+        low=0,
+        high=100,
+    ),
+    ParamSpec(
+        "max_min_lt", "float", "max − min <", "Hits when the elements span less than this.", low=0, low_open=True
+    ),
+    ParamSpec("max_min_gt", "float", "max − min >", "Hits when the elements span more than this.", low=0),
+)
+_NOT_CHANGED = (
+    ParamSpec("rtol", "float", "rtol", "Allowed change, relative to the previous value.", 1e-5, low=0),
+    ParamSpec("atol", "float", "atol", "Allowed change, absolute.", 1e-8, required=True, visible=False),
+    ParamSpec(
+        "equal_nan",
+        "bool",
+        "equal_nan",
+        "NaN in the same place counts as unchanged.",
+        False,
+        required=True,
+        visible=False,
+    ),
+)
+
+
+def _change(suffix: str, default: float, word: str) -> tuple[ParamSpec, ...]:
+    text = f"Hits when mean |change| / mean |previous| is {word} this."
+    sign = _SYMBOLS[suffix]
+    name = f"abs_mean_update_ratio_{suffix}"
+    return ParamSpec(name, "float", f"update ratio {sign}", text, default, low=0), _EPSILON
+
+
+_TABLE: Final = (
+    Condition(
+        "operator_overflow",
+        "OO",
+        "tensor",
+        WIRE_OPERATOR_OVERFLOW,
+        "The device recorded an overflow of the operator (asynchronous Ascend dumps only).",
+        platforms=("Ascend",),
+    ),
+    Condition("tensor_all_zero", "TZ", "tensor", 17, "Too many elements are zero.", (_ZERO,)),
+    Condition("tensor_overflow", "TO", "tensor", WIRE_OVERFLOW, "Contains NaN or Inf."),
+    Condition("tensor_range", "TR", "tensor", WIRE_RANGE, "Elements leave, or crowd into, a range.", _RANGE),
+    Condition("tensor_too_large", "TL", "tensor", 15, "Values are too large.", _LARGE),
+    Condition("tensor_too_small", "TS", "tensor", 16, "Values are too small.", _SMALL),
+    Condition(
+        "weight_change_too_large",
+        "WCL",
+        "weight",
+        WIRE_CHANGE_TOO_LARGE,
+        "Changed too much since the previous step.",
+        _change("gt", 0.1, "above"),
+    ),
+    Condition(
+        "weight_change_too_small",
+        "WCS",
+        "weight",
+        WIRE_CHANGE_TOO_SMALL,
+        "Changed too little since the previous step.",
+        _change("lt", 1e-4, "below"),
+    ),
+    Condition(
+        "weight_initialization",
+        "WI",
+        "weight",
+        WIRE_INITIALIZATION,
+        "Initial values look wrong.",
+        (_ZERO, _MAX_GT, _MIN_LT),
+        initial_only=True,
+    ),
+    Condition(
+        "weight_not_changed", "WNC", "weight", WIRE_NOT_CHANGED, "Did not change since the previous step.", _NOT_CHANGED
+    ),
+    Condition("weight_overflow", "WO", "weight", WIRE_OVERFLOW, "Contains NaN or Inf."),
+    Condition("weight_too_large", "WL", "weight", 15, "Values are too large.", _LARGE),
+    Condition("weight_too_small", "WS", "weight", 16, "Values are too small.", _SMALL),
+    Condition("activation_range", "AR", "activation", WIRE_RANGE, "Elements leave, or crowd into, a range.", _RANGE),
+    Condition("gradient_exploding", "GE", "gradient", WIRE_OVERFLOW, "Contains NaN or Inf."),
+    Condition("gradient_too_large", "GL", "gradient", 15, "Values are too large.", _LARGE),
+    Condition("gradient_vanishing", "GV", "gradient", 16, "Values are too small.", _SMALL),
+)
+
+CONDITIONS: Final[Mapping[str, Condition]] = {condition.id: condition for condition in _TABLE}
+"""All 17 conditions by id, in listing order: tensor, weight, activation, gradient; by id inside."""
+_BY_ABBR: Final = {condition.abbr: condition for condition in _TABLE}
+
+
+def by_abbr(text: str) -> Condition:
+    """A condition by abbreviation or id, in any case.
+
+    Raises:
+        BadWatchpointError: neither.
+    """
+    word = text.strip()
+    found = _BY_ABBR.get(word.upper()) or CONDITIONS.get(word.lower())
+    if found is None:
+        msg = f"no condition is called {word!r}"
+        raise BadWatchpointError(msg, hint="one of " + " ".join(_BY_ABBR))
+    return found

@@ -1,0 +1,142 @@
+"""Element types by name: what files and file names call them, and the numpy type that reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+DType = np.dtype[Any]
+
+_NUMPY: Final = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+_EXTENSIONS: Final = (
+    *("bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"),
+    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+)
+# getattr: the list of fp8 types grew from version to version of ml_dtypes.
+_TYPES: Final[dict[str, DType]] = {name: np.dtype(name) for name in _NUMPY} | {
+    name: np.dtype(getattr(ml_dtypes, name)) for name in _EXTENSIONS if hasattr(ml_dtypes, name)
+}
+_STORED_WIDER: Final = {
+    "int4": "int8",
+    "int2": "int8",
+    "int1": "int8",
+    "uint4": "uint8",
+    "uint2": "uint8",
+    "uint1": "uint8",
+}
+"""Types without a numpy counterpart, and the type whose elements hold their values in MindSpore's files."""
+_ALIASES: Final = {
+    "bf16": "bfloat16",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "int": "int32",
+    "float8e4m3": "float8_e4m3fn",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+    "float8e8m0fnu": "float8_e8m0fnu",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The ends of an element type.
+
+    Attributes:
+        largest: largest finite value.
+        smallest_normal: smallest positive value with full precision; 1 for integers and bool.
+    """
+
+    largest: float
+    smallest_normal: float
+
+
+@lru_cache(maxsize=256)
+def canonical_name(token: str) -> str:
+    """The name of an element type, or ``""`` when the token is none.
+
+    Accepts numpy's names, MindSpore's tokens (``Float32``, ``BFloat16``, ``Int4``), ``torch.float32`` and the short
+    forms ``bf16``, ``f32``, ``half`` ...
+    """
+    word = token.strip().lower().removeprefix("torch.")
+    if word in _TYPES or word in _STORED_WIDER:
+        return word
+    return _ALIASES.get(word.replace("_", ""), "")
+
+
+def dtype_of(token: str) -> DType | None:
+    """The numpy type that reads elements of a named type; None for an unknown name.
+
+    Types of less than a byte are read from the wider type that MindSpore stores them in (int4 as int8).
+    """
+    name = canonical_name(token)
+    return _TYPES.get(_STORED_WIDER.get(name, name))
+
+
+@lru_cache(maxsize=256)
+def name_of(dtype: DType) -> str:
+    """The name of a numpy type, the same for every byte order."""
+    return str(dtype.name if dtype.kind not in "SUV" or dtype in _TYPES.values() else dtype.str)
+
+
+def is_numeric(dtype: DType) -> bool:
+    """Whether statistics are defined: bool, integers, floats of every width, complex."""
+    return dtype.kind in "biufc" or dtype in _TYPES.values()
+
+
+@lru_cache(maxsize=256)
+def declared_view(stored: DType, token: str) -> tuple[DType, str]:
+    """What the elements of a file are when its name declares a type that its header cannot state.
+
+    Args:
+        stored: type by the header. ``V1`` and ``V2`` are raw elements (numpy writes ml_dtypes that way).
+        token: declared type, may be empty or unknown.
+
+    Returns:
+        The type to read elements as, and the name to show. MindSpore stores bfloat16 as float32 and int4 as int8: the
+        values then stay as stored and only the name changes. When header and declaration contradict each
+        other otherwise, the header is right.
+    """
+    name = canonical_name(token)
+    wanted = _TYPES.get(name)
+    if name in _STORED_WIDER and stored == _TYPES[_STORED_WIDER[name]]:
+        return stored, name
+    if wanted is not None and name in _EXTENSIONS:
+        if stored.kind in "Vu" and stored.itemsize == wanted.itemsize:
+            return wanted, name
+        if stored == np.float32:
+            return stored, name
+    if stored.kind == "V" and wanted is not None and stored.itemsize == wanted.itemsize:
+        return wanted, name
+    return stored, name_of(stored)
+
+
+@lru_cache(maxsize=64)
+def limits(token: str) -> Limits | None:
+    """Largest finite and smallest normal value of a named type; None for an unknown one."""
+    name = canonical_name(token)
+    if name in _STORED_WIDER:
+        bits = int(name.removeprefix("u").removeprefix("int"))
+        return Limits(float(2**bits - 1 if name.startswith("u") else max(2 ** (bits - 1) - 1, 0)), 1.0)
+    dtype = _TYPES.get(name)
+    if dtype is None:
+        return None
+    if dtype.kind == "b":
+        return Limits(1.0, 1.0)
+    if dtype.kind in "iu":
+        return Limits(float(np.iinfo(dtype).max), 1.0)
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # its stub lacks the annotation
+    return Limits(float(info.max), float(info.smallest_normal))

@@ -1,0 +1,56 @@
+"""``tdbg demo``: the screen on the real dump that ships with the package."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.cli import screen
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "demo",
+        help="open the real dump that ships with tdbg",
+        description="Opens a small real dump: a tiny transformer whose values go to NaN at step 3. "
+        "It is unpacked once, into the user's cache directory.",
+    )
+    screen.add_options(parser)
+    parser.add_argument("--unpack", action="store_true", help="only unpack the dump, print where it lies, and leave")
+    parser.set_defaults(run=_run)
+
+
+def demo_path() -> Path:
+    """The unpacked demo dump.
+
+    Raises:
+        TdbgError: the cache directory cannot be written.
+    """
+    from tui_debugger.demo import DEMO, unpack
+
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tdbg"
+    try:
+        return unpack(DEMO, cache)
+    except OSError as error:
+        raise TdbgError(
+            f"the demo dump could not be unpacked: {error.strerror or error}",
+            where=str(cache),
+            hint="set XDG_CACHE_HOME to a directory you can write",
+        ) from None
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    path = demo_path()
+    if arguments.unpack:
+        print(path)
+        return 0
+    if arguments.recommended is None:
+        arguments.recommended = True
+    return screen.run(path, arguments)

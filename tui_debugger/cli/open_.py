@@ -1,0 +1,29 @@
+"""``tdbg open PATH``: the screen on a dump directory."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.cli import screen
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "open",
+        help="open a dump directory in the terminal",
+        description="Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
+        "or any directory inside it (rank, net, graph, step).",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    screen.add_options(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    return screen.run(arguments.path, arguments)

@@ -1,0 +1,119 @@
+"""What the commands that open the screen share: their options, and the session they hand to the TUI."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import Session
+    from tui_debugger.sources.base import Source
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``open`` and ``demo``."""
+    recommended = parser.add_mutually_exclusive_group()
+    recommended.add_argument(
+        "--recommended", action="store_true", default=None, help="use the recommended watchpoints without asking"
+    )
+    recommended.add_argument(
+        "--no-recommended", dest="recommended", action="store_false", help="do not offer the recommended watchpoints"
+    )
+    parser.add_argument(
+        "--watch",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
+    parser.add_argument("--step", type=int, metavar="N", help="start at this step")
+    parser.add_argument(
+        "--source-map",
+        action="append",
+        default=[],
+        type=source_map,
+        metavar="OLD=NEW",
+        help="where the training's source tree lies on this machine (may be repeated)",
+    )
+    parser.add_argument("--no-state", action="store_true", help="do not restore or keep watchpoints for this dump")
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
+
+
+def source_map(text: str) -> tuple[str, str]:
+    """Parses ``OLD=NEW``."""
+    old, equals, new = text.partition("=")
+    if not equals or not old or not new:
+        raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")
+    return old, new
+
+
+def run(path: Path, arguments: argparse.Namespace) -> int:
+    """Opens the screen on a path and returns the exit code.
+
+    Raises:
+        TdbgError: the path holds no dump, a --watch text is wrong, or stdout is no terminal.
+    """
+    watches = parse_watches(arguments.watch)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
+    from tui_debugger.sources.open import open_source
+
+    source = open_source(path)  # looks at a few directories only: a wrong path is answered in the shell
+    from tui_debugger.tui.app import run_app
+
+    return run_app(
+        opener(source, arguments, watches),
+        title=str(path),
+        recommended=arguments.recommended,
+        rank=arguments.rank,
+        step=arguments.step,
+        mouse=not arguments.no_mouse,
+    )
+
+
+def parse_watches(texts: Sequence[str]) -> list[str]:
+    """Checks every --watch text now, so that a mistake is answered in the shell.
+
+    Raises:
+        BadWatchpointError: naming the text.
+    """
+    if texts:
+        from tui_debugger.analysis.watch_text import parse_watch
+
+        for text in texts:
+            parse_watch(text)
+    return list(texts)
+
+
+def opener(source: Source, arguments: argparse.Namespace, watches: Sequence[str]) -> Callable[[ProgressFn], Session]:
+    """The slow part, for a worker: reads the first rank, restores the watchpoints."""
+
+    def open_session(progress: ProgressFn) -> Session:
+        from tui_debugger.session import Session
+        from tui_debugger.session.watchpoints import WatchpointStore
+
+        store = None if arguments.no_state else WatchpointStore(source.info.path)
+        session = Session(source, store=store, source_map=arguments.source_map)
+        session.open(progress)
+        add_watches(session, watches)
+        return session
+
+    return open_session
+
+
+def add_watches(session: Session, texts: Sequence[str]) -> None:
+    """Adds the --watch texts that the list does not hold already."""
+    from tui_debugger.analysis.watch_text import parse_watch
+
+    present = {(w.condition, w.selection) for w in session.watchpoints.items()}
+    for text in texts:
+        condition, params, selection = parse_watch(text)
+        if (condition, selection) not in present:
+            session.watchpoints.add(condition, params, selection)

@@ -1,0 +1,277 @@
+"""What a node is: weight, optimizer state, gradient, activation ...
+
+Rules: MindInsight 2.0's category table (``old_rule``), and around it our own: what an optimizer's update
+operator updates is a weight whatever its name, and fused operators that hold an activation are activations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Container
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.graph.edges import edges
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Category
+
+ACTIVATIONS = frozenset(
+    {
+        *("elu", "fastgelu", "gelu", "hsigmoid", "hswish", "leakyrelu", "logsigmoid", "logsoftmax"),
+        *("prelu", "relu", "relu6", "reluv2", "sigmoid", "softmax", "tanh"),
+    }
+)
+"""MindInsight's activation types, lower-case, matched exactly."""
+
+_NEWER_ACTIVATIONS = frozenset(
+    {
+        *("silu", "mish", "selu", "seluext", "celu", "softplus", "softsign", "hshrink", "softshrink", "glu", "swiglu"),
+        *("hardswish", "hardsigmoid", "hardtanh", "rrelu", "threshold", "logsoftmaxv2", "softmaxv2", "leakyreluv2"),
+        *("reluv3", "fastgeluv2", "geluv2", "relun", "siluext", "geluext", "eluext", "softplusext", "logsoftmaxext"),
+        *("logsigmoidext", "softmaxext", "preluext", "swish", "tanhext", "sigmoidext", "gelu_", "relu_", "silu_"),
+        *("maskedsoftmax", "scaledmaskedsoftmax"),
+    }
+)
+_WITHIN_FUSED = re.compile(r"relu|gelu|silu|selu|swish|mish|sigmoid|softmax|tanh")
+_FUSED = re.compile(r"fusion|fused|matmul|bias|conv|dense|^add|add(?=relu|gelu)")
+_NO_ACTIVATION = re.compile(r"grad|loss|crossentropy|logits|backprop")
+
+_PARAMETER, _CONSTANTS = "parameter", frozenset({"constant", "const"})
+
+_GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Input slots of an optimizer's update operator.
+
+    Attributes:
+        weight: slot of the parameter that is updated.
+        states: slots of the optimizer's own parameters.
+        gradient: slot of the gradient.
+        stride: for operators that update many parameters at once: inputs of one group, else 0.
+    """
+
+    weight: int
+    states: tuple[int, ...]
+    gradient: int
+    stride: int = 0
+
+
+UPDATES: dict[str, Update] = {
+    # Names are those of mindspore.ops, without "Apply" where both spellings exist; see update_of().
+    "momentum": Update(0, (1,), 3),
+    "kerasmomentum": Update(0, (1,), 3),
+    "sparseapplymomentum": Update(0, (1,), 3),
+    "fusedscaleapplymomentum": Update(1, (2,), 4),
+    "fusedweightapplymomentum": Update(1, (2,), 4),
+    "fusedweightscaleapplymomentum": Update(2, (3,), 5),
+    "combinescalemomentum": Update(1, (2,), 4, stride=6),
+    "combineweightdecayscalemomentum": Update(2, (3,), 5, stride=7),
+    "sgd": Update(0, (3, 5), 1),
+    "gradientdescent": Update(0, (), 2),
+    "proximalgradientdescent": Update(0, (), 4),
+    "adam": Update(0, (1, 2, 3, 4), 9),
+    "fusedsparseadam": Update(0, (1, 2, 3, 4), 9),
+    "fusedsparselazyadam": Update(0, (1, 2, 3, 4), 9),
+    "adamweightdecay": Update(0, (1, 2), 8),
+    "fusedcastadamweightdecay": Update(0, (1, 2), 8),
+    "fusedadam": Update(6, (7, 8), 9),
+    "fusedadamweightdecay": Update(6, (7, 8), 9),
+    "adamw": Update(0, (1, 2, 3, 4), 10),
+    "adamwithamsgrad": Update(0, (1, 2, 3, 4, 5), 7),
+    "adamwithamsgradv2": Update(0, (1, 2, 3, 4, 5), 10),
+    "adamax": Update(0, (1, 2, 3), 8),
+    "lamb": Update(0, (1, 2, 8), 9),
+    "adadelta": Update(0, (1, 2), 6),
+    "sparseapplyadadelta": Update(0, (1, 2), 5),
+    "adagrad": Update(0, (1,), 3),
+    "adagradv2": Update(0, (1,), 3),
+    "adagradda": Update(0, (1, 2, 7), 3),
+    "sparseapplyadagrad": Update(0, (1,), 2),
+    "sparseapplyadagradv2": Update(0, (1,), 2),
+    "sparseapplyadagradda": Update(0, (1, 2, 8), 3),
+    "proximaladagrad": Update(0, (1,), 5),
+    "sparseapplyproximaladagrad": Update(0, (1,), 5),
+    "fusedsparseproximaladagrad": Update(0, (1,), 5),
+    "ftrl": Update(0, (1, 2), 3),
+    "ftrlv2": Update(0, (1, 2), 3),
+    "sparseapplyftrl": Update(0, (1, 2), 3),
+    "sparseapplyftrlv2": Update(0, (1, 2), 3),
+    "fusedsparseftrl": Update(0, (1, 2), 3),
+    "rmsprop": Update(0, (1, 2), 4),
+    "centeredrmsprop": Update(0, (1, 2, 3), 4),
+    "sparseapplyrmsprop": Update(0, (1, 2), 4),
+    "sparseapplycenteredrmsprop": Update(0, (1, 2, 3), 8),
+    "addsign": Update(0, (1,), 6),
+    "powersign": Update(0, (1,), 6),
+}
+"""Update operators by lower-case type. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
+
+# Prefixes that MindSpore's optimizers clone parameters with. A layer can bear the names of the second
+# group, so those count only before the name of another parameter of the graph.
+_SURE_PREFIX = re.compile(
+    r"""(?:moment[12]|moments|accum|accum_update|stat|vhat|mean_square|mean_grad|adam_[mv]|lamb_[mv]
+      |(?:max_)?exp_avg(?:_sq(?:_row|_col)?)?|exp_inf|grad_accum|momentum_buffer|velocity)[._](?=.)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_POSSIBLE_PREFIX = re.compile(r"(?:moment|momentum|linear|prev|step_size|mu|eta|ax|m|v)[._](?=.)", re.IGNORECASE)
+_STATE_NAMES = frozenset({"beta1_power", "beta2_power", "global_step", "step_t", "state_step"})
+
+_WEIGHT_OR_BIAS = re.compile(r"(?:^|[._])(?:weight|bias)$", re.IGNORECASE)
+_WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|gamma|beta|embedding_table)$", re.IGNORECASE)
+# Gain and shift of a normalisation are trained too, but are not counted as weights where a graph tells
+# what the optimizer updates: 26 weights in a two-block transformer, not 34.
+_NORMALISATION = re.compile(r"(?:^|[._])(?:gamma|beta)$", re.IGNORECASE)
+
+
+def update_of(op_type: str) -> Update | None:
+    """The slots of an optimizer's update operator, whichever way its type is spelled; None for another operator."""
+    name = op_type.lower()
+    spellings = (name, name.removesuffix("d")) if op_type.endswith("D") else (name,)
+    for each in spellings:
+        found = UPDATES.get(each) or UPDATES.get(each.removeprefix("apply"))
+        if found is not None:
+            return found
+    return None
+
+
+def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
+    """Whether a parameter's bare name is that of an optimizer's own parameter.
+
+    Args:
+        name: with dots, or with ``_`` as MindSpore 2.10 writes file names.
+        names: the other parameters' names, when known.
+    """
+    if name in _STATE_NAMES or _SURE_PREFIX.match(name):
+        return True
+    possible = _POSSIBLE_PREFIX.match(name)
+    return possible is not None and name[possible.end() :] in names
+
+
+def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
+    """Category of a parameter from its name alone, for dumps without a graph."""
+    if is_optimizer_state(name, names):
+        return Category.OPTIMIZER_STATE
+    return Category.WEIGHT if _WEIGHT_LIKE.search(name) else Category.PARAMETER
+
+
+def is_gradient(name: str) -> bool:
+    """Whether an operator's full name (or the part of it a file name kept) lies in the backward pass."""
+    return _GRADIENT_NAME.match(name) is not None
+
+
+def is_activation(op_type: str) -> bool:
+    """Whether an operator type is, or fuses, an activation function."""
+    name = op_type.lower()
+    if name in ACTIVATIONS or name in _NEWER_ACTIVATIONS:
+        return True
+    fused = _WITHIN_FUSED.search(name) is not None and _FUSED.search(name) is not None
+    return fused and _NO_ACTIVATION.search(name) is None
+
+
+def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
+    """Category of every row, from types, names and the data flow (``category`` of the table is not read).
+
+    A parameter is a weight when an optimizer's update operator updates it, or when its name ends in
+    ``.weight`` or ``.bias`` without an optimizer's prefix; see ``parameter_by_name`` for graphs in which
+    no such operator occurs. What else such an operator keeps is optimizer state.
+    """
+    categories = np.full(len(table), int(Category.OTHER), np.uint8)
+    lower = [name.lower() for name in table.types]
+    parameters = [row for row, kind in enumerate(table.type_id.tolist()) if lower[kind] == _PARAMETER]
+    names = {table.names[row] for row in parameters}
+    # By name, not by row: a parameter that one graph trains may be read by another.
+    updated, states = ({table.names[row] for row in rows} for rows in _optimizer_slots(table, set(parameters)))
+    for row in parameters:
+        name = table.names[row]
+        known = _parameter(name, names, name in updated, name in states) if updated else parameter_by_name(name, names)
+        categories[row] = int(known)
+    activation = [is_activation(name) for name in table.types]
+    for row, kind in enumerate(table.type_id.tolist()):
+        if lower[kind] in _CONSTANTS:
+            categories[row] = int(Category.CONSTANT)
+        elif lower[kind] == _PARAMETER:
+            continue
+        elif is_gradient(table.names[row]) or is_gradient(table.paths[row]):
+            categories[row] = int(Category.GRADIENT)
+        elif activation[kind]:
+            categories[row] = int(Category.ACTIVATION)
+    categories[_by_scope(table, categories)] = int(Category.ACTIVATION)
+    return categories
+
+
+def _parameter(name: str, names: Container[str], updated: bool, state: bool) -> Category:
+    if is_optimizer_state(name, names) or (state and not updated):
+        return Category.OPTIMIZER_STATE
+    if _WEIGHT_OR_BIAS.search(name) or (updated and not _NORMALISATION.search(name)):
+        return Category.WEIGHT
+    return Category.PARAMETER
+
+
+def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], set[int]]:
+    """Parameter rows that update operators update, and those they keep their state in."""
+    updates = [update_of(name) for name in table.types]
+    updated: set[int] = set()
+    states: set[int] = set()
+    if not any(updates):
+        return updated, states
+    flow = edges(table)
+    for row, kind in enumerate(table.type_id.tolist()):
+        update = updates[kind]
+        if update is None:
+            continue
+        made = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
+        for start in range(0, len(made), update.stride) if update.stride else (0,):
+            updated.update(made[start + update.weight : start + update.weight + 1])
+            states.update(each for slot in update.states for each in made[start + slot : start + slot + 1])
+    return updated & parameters, states & parameters
+
+
+def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
+    """Operators that are activations by their scope only.
+
+    An activation cell (``act1-ReLU``) in which no operator is one by type was fused or made of primitives:
+    its last operator in execution order yields the activation.
+    """
+    last: dict[tuple[int, str], int] = {}
+    settled: set[tuple[int, str]] = set()
+    cells: dict[str, bool] = {}
+    for row, path in enumerate(table.paths):
+        scope = path.rpartition("/")[0]
+        if scope not in cells:
+            cell = scope.rpartition("/")[2].rpartition("-")[2].lower()
+            cells[scope] = cell in ACTIVATIONS or cell in _NEWER_ACTIVATIONS
+        if not cells[scope]:
+            continue
+        key = (int(table.graph[row]), scope)
+        if categories[row] == int(Category.ACTIVATION):
+            settled.add(key)
+        elif categories[row] == int(Category.OTHER) and not table.structural[row]:
+            best = last.get(key)
+            if best is None or table.order[row] >= table.order[best]:
+                last[key] = row
+    return [row for key, row in last.items() if key not in settled]
+
+
+def old_rule(full_name: str, op_type: str, category: str, activations: Collection[str] = ACTIVATIONS) -> bool:
+    """MindInsight's rule: by name and type alone, everything compared in lower case.
+
+    Args:
+        full_name: for a parameter the scope of a consumer and its name.
+        op_type: operator type, ``Parameter`` or ``Const``.
+        category: ``tensor``, ``parameter``, ``weight``, ``gradient`` or ``activation``.
+        activations: the types that count as activations.
+    """
+    name, kind = full_name.lower(), op_type.lower()
+    backward = name.startswith("gradients/") or name == "gradients"
+    if category == "weight":
+        named = name.endswith((".weight", ".bias")) and "optimizer-" not in name
+        return kind == _PARAMETER and named and not backward
+    if category == "gradient":
+        return backward and kind != _PARAMETER and kind not in _CONSTANTS
+    if category == "activation":
+        return not backward and kind in {each.lower() for each in activations}
+    return category == "tensor" or (category == "parameter" and kind == _PARAMETER)

@@ -1,0 +1,215 @@
+"""Which nodes match a query of the node list, and which a watchpoint's selection covers."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tui_debugger.errors import BadQueryError
+from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector
+
+CATEGORY_NAMES: dict[str, frozenset[Category]] = {
+    "weight": frozenset({Category.WEIGHT}),
+    "gradient": frozenset({Category.GRADIENT}),
+    "activation": frozenset({Category.ACTIVATION}),
+    "parameter": frozenset({Category.WEIGHT, Category.OPTIMIZER_STATE, Category.PARAMETER}),
+    "optimizer_state": frozenset({Category.OPTIMIZER_STATE}),
+    "other": frozenset({Category.OTHER}),
+    "constant": frozenset({Category.CONSTANT}),
+    "tensor": frozenset(Category) - {Category.CONSTANT},
+}
+"""Category words of a selection or a query, and what they stand for."""
+
+
+@dataclass(frozen=True)
+class NodeQuery:
+    """A filter of the node list. Empty parts do not filter; all parts must hold.
+
+    Attributes:
+        text: substring (or regular expression) on the canonical id or the display path.
+        regex: ``text`` is a regular expression, searched anywhere.
+        case_sensitive: compare ``text`` with case.
+        categories: wanted categories.
+        types: wanted operator types, lower-case.
+        graphs: wanted graph names.
+        watched: watchpoint id whose nodes are wanted, 0 for any enabled one; resolved by the session.
+        hit: only nodes with a finding; resolved by the session.
+        line: (source file, line) that the node's stack must name.
+        structural: also nodes that only route values.
+    """
+
+    text: str = ""
+    regex: bool = False
+    case_sensitive: bool = False
+    categories: frozenset[Category] = frozenset()
+    types: frozenset[str] = frozenset()
+    graphs: frozenset[str] = frozenset()
+    watched: int | None = None
+    hit: bool = False
+    line: tuple[str, int] | None = None
+    structural: bool = False
+
+
+def match(table: NodeTable, query: NodeQuery) -> Bool:
+    """Node rows that match, as a mask. ``watched`` and ``hit`` are left to the session.
+
+    Raises:
+        BadQueryError: ``text`` is not a regular expression although ``regex`` says so.
+    """
+    mask = np.ones(len(table), np.bool_) if query.structural else ~table.structural
+    if query.categories:
+        mask &= _of_categories(table, query.categories)
+    if query.types:
+        mask &= _of_types(table, query.types)
+    if query.graphs:
+        wanted = np.array([info.name in query.graphs for info in table.graphs], np.bool_)
+        mask &= wanted[table.graph] if len(wanted) else False
+    if query.line is not None:
+        mask &= _of_line(table, query.line)
+    if query.text:
+        mask &= _of_text(table, query)
+    return mask
+
+
+def select(table: NodeTable, selection: NodeSelection) -> Bool:
+    """Node rows that a watchpoint with this selection covers, as a mask.
+
+    Constants and structural nodes are never covered: they have no values that change.
+
+    Raises:
+        BadQueryError: a category word is unknown or a regular expression is broken.
+    """
+    covered = _union(table, selection.include)
+    if selection.exclude:
+        covered &= ~_union(table, selection.exclude)
+    return covered & table.watchable
+
+
+def compile_pattern(text: str, *, case_sensitive: bool = True) -> re.Pattern[str]:
+    """Compiles what a person typed.
+
+    Raises:
+        BadQueryError: with the position in the text.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "possible nested set" is for authors of programs
+            return re.compile(text, 0 if case_sensitive else re.IGNORECASE)
+    except (re.error, OverflowError, RecursionError) as error:
+        position = getattr(error, "pos", None)
+        raise BadQueryError(
+            f"not a regular expression: {error}",
+            where=f"{text!r}" + (f", character {position + 1}" if position is not None else ""),
+            hint="escape special characters such as [ ( * + ? with a backslash, or search as plain text",
+        ) from error
+
+
+def _union(table: NodeTable, selectors: Iterable[NodeSelector]) -> Bool:
+    mask = np.zeros(len(table), np.bool_)
+    for selector in selectors:
+        mask |= _selected(table, selector)
+    return mask
+
+
+def _selected(table: NodeTable, selector: NodeSelector) -> Bool:
+    text = selector.text
+    if selector.kind is NodeKind.CATEGORY:
+        if text not in CATEGORY_NAMES:
+            raise BadQueryError(
+                f"unknown category {text!r}", where=text, hint=f"one of {', '.join(sorted(CATEGORY_NAMES))}"
+            )
+        return _of_categories(table, CATEGORY_NAMES[text])
+    if selector.kind is NodeKind.TYPE:
+        return _of_types(table, frozenset({text.lower()}))
+    if selector.kind is NodeKind.SCOPE:
+        return _of_scope(table, text.strip("/"))
+    if selector.kind is NodeKind.NODE:
+        return _of_name(table, text)
+    search = compile_pattern(text).search
+    return _mask(search(name) is not None for name in table.names)
+
+
+def _mask(values: Iterable[bool]) -> Bool:
+    return np.fromiter(values, np.bool_)
+
+
+def _of_categories(table: NodeTable, categories: Iterable[Category]) -> Bool:
+    wanted = np.zeros(256, np.bool_)
+    wanted[[int(category) for category in categories]] = True
+    mask: Bool = wanted[table.category]
+    return mask
+
+
+def _of_types(table: NodeTable, types: frozenset[str]) -> Bool:
+    wanted = np.array([name.lower() in types for name in table.types], np.bool_)
+    mask: Bool = wanted[table.type_id] if len(wanted) else np.zeros(len(table), np.bool_)
+    return mask
+
+
+def _of_scope(table: NodeTable, scope: str) -> Bool:
+    """Nodes in or at a display path; with several graphs it may begin with a graph's name, as tree paths do."""
+    mask = _under(table.paths, scope)
+    if len(table.graphs) > 1:
+        graph, _, rest = scope.partition("/")
+        for index, info in enumerate(table.graphs):
+            if info.name == graph:
+                mask |= (table.graph == index) & _under(table.paths, rest)
+    return mask
+
+
+def _under(paths: Sequence[str], scope: str) -> Bool:
+    if not scope:
+        return np.ones(len(paths), np.bool_)
+    below = scope + "/"
+    return _mask(path.startswith(below) or path == scope for path in paths)
+
+
+def _of_name(table: NodeTable, name: str) -> Bool:
+    mask = _mask(each == name for each in table.names)
+    if not mask.any():  # graph_name/node_id, as some reports spell it
+        graph, _, rest = name.partition("/")
+        row = table.find(rest, graph) if rest else -1
+        if row >= 0:
+            mask[row] = True
+    return mask
+
+
+def _of_line(table: NodeTable, line: tuple[str, int]) -> Bool:
+    path, number = line
+    # One more entry for stack id -1: no stack.
+    named = [
+        any(frame.line == number and frame.path == path and not frame.context for frame in stack)
+        for stack in table.stacks
+    ]
+    mask: Bool = np.array([*named, False], np.bool_)[table.stack_id]
+    return mask
+
+
+def _of_text(table: NodeTable, query: NodeQuery) -> Bool:
+    if query.regex:
+        search = compile_pattern(query.text, case_sensitive=query.case_sensitive).search
+        return _mask(
+            search(path) is not None or (name is not path and search(name) is not None)
+            for name, path in zip(table.names, table.paths, strict=True)
+        )
+    if query.case_sensitive:
+        return _contains(table.memo(_texts), query.text)
+    return _contains(table.memo(_lower_texts), query.text.lower())
+
+
+def _contains(texts: Sequence[str], needle: str) -> Bool:
+    return np.array([needle in text for text in texts], np.bool_)
+
+
+def _texts(table: NodeTable) -> list[str]:
+    """Per row one text that holds both the canonical id and the display path."""
+    return [path if name in path else f"{name}\n{path}" for name, path in zip(table.names, table.paths, strict=True)]
+
+
+def _lower_texts(table: NodeTable) -> list[str]:
+    return [text.lower() for text in table.memo(_texts)]

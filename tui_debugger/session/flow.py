@@ -1,0 +1,102 @@
+"""What flows into a node: the one answer that checks, origin and the tensor table share.
+
+Input of a node = its own dumped input file when there is one; else the output of its producer; for a
+parameter its value of the *previous* step, because parameter files are written after the optimizer ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Category, Side
+from tui_debugger.sources.base import Source, TensorFlag, TensorTable
+
+PARAMETERS = frozenset({Category.WEIGHT, Category.OPTIMIZER_STATE, Category.PARAMETER})
+"""The categories whose nodes are parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The tensor that an input slot is fed with: an output of the node that really made it; row -1 = unknown."""
+
+    row: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A tensor of some step: index into that step's table, -1 when it has no file."""
+
+    step: int
+    index: int
+    row: int
+    side: Side
+    slot: int
+
+
+class Flow:
+    """The data flow of one rank: nodes plus the files of its steps."""
+
+    def __init__(self, source: Source, rank: int) -> None:
+        """Cheap; nodes and tables are asked of the source when needed."""
+        self.source = source
+        self.rank = rank
+
+    @property
+    def nodes(self) -> NodeTable:
+        """The rank's node table as it is now."""
+        return self.source.nodes(self.rank)
+
+    def table(self, step: int) -> TensorTable:
+        """The files of a step."""
+        return self.source.tensors(self.rank, step)
+
+    def previous_step(self, row: int, step: int) -> int | None:
+        """The step before, in the node's own root graph."""
+        return self.source.previous_step(self.rank, self.nodes.graph_of(row).root_id, step)
+
+    def holders(self, row: int) -> list[Holder]:
+        """What feeds each input slot of a node; empty without a graph."""
+        return [Holder(node, slot) for node, slot in real_inputs(self.nodes, row)]
+
+    def consumers(self, row: int) -> list[tuple[int, int]]:
+        """(node row, input slot) of the nodes that really read any output of a node."""
+        return real_consumers(self.nodes, row)
+
+    def holder(self, row: int, slot: int) -> Holder:
+        """What feeds one input slot; row -1 when the graph does not say."""
+        found = self.holders(row)
+        return found[slot] if slot < len(found) else Holder(-1, 0)
+
+    def locate_input(self, step: int, row: int, slot: int) -> Located | None:
+        """Where the value that entered a node stands on disk, or None."""
+        own = self.table(step).find(row, Side.INPUT, slot)
+        if own >= 0:
+            return Located(step, own, row, Side.INPUT, slot)
+        return self.locate_held(step, self.holder(row, slot))
+
+    def locate_held(self, step: int, holder: Holder) -> Located | None:
+        """Where the value of a held tensor *before or during* a step stands, or None."""
+        if holder.row < 0:
+            return None
+        at: int | None = step
+        if self.nodes.category_of(holder.row) in PARAMETERS and self.updated(holder.row):
+            at = self.previous_step(holder.row, step)
+        if at is None:
+            return None
+        index = self.table(at).find(holder.row, Side.OUTPUT, holder.slot)
+        return Located(at, index, holder.row, Side.OUTPUT, holder.slot) if index >= 0 else None
+
+    def updated(self, row: int) -> bool:
+        """Whether a parameter's file shows its value after the step: graph inputs such as labels do not change."""
+        return self.nodes.category_of(row) in (Category.WEIGHT, Category.OPTIMIZER_STATE)
+
+    def is_constant(self, row: int) -> bool:
+        """Whether a node is a graph constant."""
+        return row >= 0 and self.nodes.category_of(row) is Category.CONSTANT
+
+    def has_values(self, table: TensorTable, index: int) -> bool:
+        """Whether a table row has a file with values."""
+        return not int(table.flags[index]) & TensorFlag.STAT_ONLY

@@ -1,0 +1,151 @@
+"""What has to be looked at to judge one step of one rank: subjects, and the tensors they are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.conditions import needs
+from tui_debugger.analysis.record import Need
+from tui_debugger.model import Side, Watchpoint
+from tui_debugger.session.flow import PARAMETERS, Flow, Holder
+from tui_debugger.sources.base import TensorFlag, TensorTable
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Subject:
+    """A file to be judged.
+
+    Attributes:
+        index: index in the step's table.
+        node: the node it is stored under.
+        side: input or output of that node.
+        holder: the tensor it holds: the node itself for outputs; for inputs what the graph says feeds the slot.
+        watch: watchpoints that judge it.
+        initial: weight-initialization watchpoints that judge it as a weight's initial value.
+        previous: index of the same tensor in the previous step's table, -1 when there is none.
+        previous_step: the previous step, None at the first dumped step.
+        references: (step, index) of tensors that may hold the same values.
+    """
+
+    index: int
+    node: int
+    side: Side
+    holder: Holder
+    watch: tuple[Watchpoint, ...]
+    initial: tuple[Watchpoint, ...] = ()
+    previous: int = -1
+    previous_step: int | None = None
+    references: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(slots=True)
+class Plan:
+    """The subjects of one step, in execution order, and what has to be known about which tensor."""
+
+    step: int
+    subjects: list[Subject] = field(default_factory=list)
+    needs: dict[tuple[int, int], Need] = field(default_factory=dict)
+    skipped: int = 0
+
+    def ask(self, step: int, index: int, need: Need) -> None:
+        """Adds a question about a tensor."""
+        self.needs[step, index] = self.needs.get((step, index), Need()) | need
+
+
+class Planner:
+    """Decides which files of a step are judged, by which watchpoints.
+
+    Outputs are judged by the watchpoints on their node. An input file is judged as the tensor it holds (by
+    the watchpoints on its producer), unless it turns out to be a copy: see ``references``.
+    """
+
+    def __init__(self, flow: Flow, watchpoints: Sequence[Watchpoint], mask: Callable[[Watchpoint], Mask]) -> None:
+        """``mask`` gives the node rows a watchpoint covers."""
+        self.flow = flow
+        self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
+        self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
+        self.masks = {w.id: mask(w) for w in watchpoints}
+        self.needs = {w.id: needs(w) for w in watchpoints}
+
+    def plan(self, step: int) -> Plan:
+        """The plan of one step."""
+        table = self.flow.table(step)
+        plan = Plan(step)
+        first_inputs: dict[int, Subject] = {}
+        candidates: list[Subject] = []
+        for index in range(len(table)):
+            if int(table.flags[index]) & TensorFlag.CONSTANT:
+                continue
+            subject = self._subject(table, index)
+            if subject.side is Side.INPUT and subject.holder.row >= 0:
+                first_inputs.setdefault(subject.holder.row, subject)
+            candidates.append(subject)
+        self._add_initial(step, first_inputs)
+        for subject in candidates:
+            if not subject.watch and not subject.initial:
+                plan.skipped += 1
+                continue
+            self._complete(plan, table, subject)
+        plan.skipped += len(table) - len(candidates)
+        return plan
+
+    def _subject(self, table: TensorTable, index: int) -> Subject:
+        node, side, slot = int(table.node[index]), Side(int(table.side[index])), int(table.slot[index])
+        if side is Side.OUTPUT:
+            return Subject(index, node, side, Holder(node, slot), self._covering(node))
+        holder = self.flow.holder(node, slot)
+        if self.flow.is_constant(holder.row):
+            # A constant may well be zero or large; NaN in the copy that a kernel read is wrong in any case.
+            watch = tuple(w for w in self._covering(node) if CONDITIONS[w.condition].wire == WIRE_OVERFLOW)
+        else:
+            watch = self._covering(holder.row if holder.row >= 0 else node)
+        return Subject(index, node, side, holder, watch)
+
+    def _covering(self, row: int) -> tuple[Watchpoint, ...]:
+        return tuple(w for w in self.regular if self.masks[w.id][row])
+
+    def _add_initial(self, step: int, first_inputs: dict[int, Subject]) -> None:
+        if not self.initial:
+            return
+        for row, subject in first_inputs.items():
+            if self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None:
+                subject.initial = tuple(w for w in self.initial if self.masks[w.id][row])
+
+    def _complete(self, plan: Plan, table: TensorTable, subject: Subject) -> None:
+        need = Need()
+        for watchpoint in (*subject.watch, *subject.initial):
+            need = need | self.needs[watchpoint.id]
+        subject.previous_step = self.flow.previous_step(subject.node, plan.step)
+        if subject.previous_step is not None:
+            slot = int(table.slot[subject.index])
+            subject.previous = self.flow.table(subject.previous_step).find(subject.node, subject.side, slot)
+        plan.ask(plan.step, subject.index, need)
+        if subject.side is Side.INPUT:
+            subject.references = self._references(plan.step, subject)
+            for step, index in subject.references:
+                plan.ask(step, index, Need())
+        plan.subjects.append(subject)
+
+    def _references(self, step: int, subject: Subject) -> tuple[tuple[int, int], ...]:
+        """Files that may hold the same values as an input file.
+
+        The producer's output now, a parameter's value of the step before, and the node's own outputs: an
+        in-place operator's input is written after the kernel ran.
+        """
+        table, found = self.flow.table(step), []
+        holder = subject.holder
+        if holder.row >= 0:
+            found.append((step, table.find(holder.row, Side.OUTPUT, holder.slot)))
+            if self.flow.nodes.category_of(holder.row) in PARAMETERS:
+                before = self.flow.previous_step(holder.row, step)
+                if before is not None:
+                    found.append((before, self.flow.table(before).find(holder.row, Side.OUTPUT, holder.slot)))
+        found += [(step, int(i)) for i in table.of_node(subject.node) if int(table.side[i]) == Side.OUTPUT]
+        return tuple(pair for pair in found if pair[1] >= 0)

@@ -1,0 +1,101 @@
+"""Results of checks by (rank, step): which are fresh, and how several are shown as one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Watchpoint
+from tui_debugger.session.checking import PairResult
+from tui_debugger.session.types import CheckResult, Pair
+
+Mask = npt.NDArray[np.bool_]
+
+
+class ResultBook:
+    """What every (rank, step) was last found to be, with the watchpoint version it was judged by."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._lock = threading.Lock()
+        self._results: dict[Pair, tuple[int, PairResult]] = {}
+
+    def put(self, pair: Pair, version: int, result: PairResult) -> None:
+        """Keeps a result; a later one replaces it."""
+        with self._lock:
+            self._results[pair] = (version, result)
+
+    def fresh(self, pair: Pair, version: int) -> PairResult | None:
+        """The result of a pair if it was judged by this version."""
+        with self._lock:
+            kept = self._results.get(pair)
+        return kept[1] if kept is not None and kept[0] == version else None
+
+    def latest(self, pair: Pair) -> PairResult | None:
+        """The last result of a pair, outdated or not."""
+        with self._lock:
+            kept = self._results.get(pair)
+        return kept[1] if kept is not None else None
+
+    def clear(self) -> None:
+        """Forgets everything: node rows or their files changed."""
+        with self._lock:
+            self._results.clear()
+
+    def drop_from(self, rank: int, step: int) -> None:
+        """Forgets a rank's results from a step on: its files changed, or a later step's previous one did."""
+        with self._lock:
+            for pair in [pair for pair in self._results if pair[0] == rank and pair[1] >= step]:
+                del self._results[pair]
+
+    def rows_where(self, rank: int, step: int | None, count: int, wanted: Callable[[Hit], bool]) -> Mask:
+        """Marks the node rows (of ``count``) that have a wanted hit in a step (None: in any)."""
+        with self._lock:
+            results = [r for (of, at), (_, r) in self._results.items() if of == rank and step in (None, at)]
+        mask = np.zeros(count, bool)
+        for result in results:
+            for hit in result.hits:
+                if wanted(hit):
+                    mask[hit.row] = True
+        return mask
+
+
+def scaled(progress: ProgressFn, number: int, count: int) -> ProgressFn:
+    """One part of several equal parts: 1000 units each, so that a bar moves inside a part too."""
+
+    def tell(snapshot: Progress) -> None:
+        inside = snapshot.done / snapshot.total if snapshot.total else 0.0
+        progress(Progress(int(1000 * (number + inside)), 1000 * count, snapshot.text))
+
+    return tell
+
+
+def merged(
+    results: Sequence[tuple[Pair, PairResult]],
+    watchpoints: tuple[Watchpoint, ...],
+    version: int,
+    seconds: float,
+    cancelled: bool,
+) -> CheckResult:
+    """One result from the results of several pairs."""
+    covers = [result.coverage for _, result in results]
+    coverage = Coverage(
+        checked=sum(c.checked for c in covers),
+        unreadable=sum(c.unreadable for c in covers),
+        not_comparable=sum(c.not_comparable for c in covers),
+        skipped=sum(c.skipped for c in covers),
+        steps=tuple(pair for pair, _ in results),
+    )
+    hits = sorted((hit for _, result in results for hit in result.hits), key=lambda hit: (hit.order, hit.key.rank))
+    return CheckResult(
+        pairs=coverage.steps,
+        hits=tuple(hits),
+        coverage=coverage,
+        watchpoints=watchpoints,
+        version=version,
+        seconds=seconds,
+        cancelled=cancelled,
+    )

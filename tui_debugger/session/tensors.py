@@ -1,0 +1,112 @@
+"""The tensor table of a node: its inputs, outputs and parameters at one step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from tui_debugger.analysis.record import Need, Record
+from tui_debugger.model import ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.session.checking import Checker
+from tui_debugger.session.flow import PARAMETERS, Flow, Located
+from tui_debugger.session.types import TensorRow
+from tui_debugger.sources.base import TensorFlag
+
+
+def tensor_rows(flow: Flow, step: int, row: int, is_hit: Callable[[TensorKey], bool]) -> tuple[TensorRow, ...]:
+    """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
+
+    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor.
+    """
+    maker = _RowMaker(flow, step, row, is_hit)
+    rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
+    return tuple(rows)
+
+
+class _RowMaker:
+    def __init__(self, flow: Flow, step: int, row: int, is_hit: Callable[[TensorKey], bool]) -> None:
+        self.flow = flow
+        self.step = step
+        self.row = row
+        self.is_hit = is_hit
+        self.table = flow.table(step)
+        self.holders = flow.holders(row)
+
+    def _slots(self, side: Side) -> set[int]:
+        return {int(self.table.slot[i]) for i in self.table.of_node(self.row) if int(self.table.side[i]) == side}
+
+    def inputs(self) -> list[TensorRow]:
+        slots = self._slots(Side.INPUT) | set(range(len(self.holders)))
+        return [self._input(slot) for slot in sorted(slots)]
+
+    def _input(self, slot: int) -> TensorRow:
+        at = self.flow.locate_input(self.step, self.row, slot)
+        if at is None:
+            at = Located(self.step, -1, self.row, Side.INPUT, slot)
+        return self._make(at, "in", slot, self._producer_text(slot))
+
+    def _producer_text(self, slot: int) -> str:
+        if slot >= len(self.holders) or self.holders[slot].row < 0:
+            return ""
+        holder = self.holders[slot]
+        name = self.flow.nodes.names[holder.row]
+        if self.flow.is_constant(holder.row):
+            value = self.flow.nodes.constants.get(holder.row, "")
+            return f"{name} = {value}" if value else name
+        return f"{name}:{holder.slot}"
+
+    def outputs(self) -> list[TensorRow]:
+        slots = self._slots(Side.OUTPUT)
+        if not slots:
+            slots = set(range(int(self.flow.nodes.outputs[self.row])))
+        return [self._output(slot) for slot in sorted(slots)]
+
+    def _output(self, slot: int) -> TensorRow:
+        index = self.table.find(self.row, Side.OUTPUT, slot)
+        text = self.flow.nodes.constants.get(self.row, "") if self.flow.is_constant(self.row) else ""
+        return self._make(Located(self.step, index, self.row, Side.OUTPUT, slot), "out", slot, text)
+
+    def parameters(self) -> list[TensorRow]:
+        nodes, rows = self.flow.nodes, []
+        for slot, holder in enumerate(self.holders):
+            if holder.row >= 0 and nodes.category_of(holder.row) in PARAMETERS and self.flow.updated(holder.row):
+                index = self.table.find(holder.row, Side.OUTPUT, holder.slot)
+                if index >= 0:
+                    at = Located(self.step, index, holder.row, Side.OUTPUT, holder.slot)
+                    rows.append(self._make(at, "param", slot, f"{nodes.names[holder.row]}:{holder.slot}"))
+        return rows
+
+    def _make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
+        nodes, table = self.flow.nodes, self.flow.table(at.step)
+        key = TensorKey(self.flow.rank, nodes.graph_of(at.row).name, nodes.names[at.row], at.side, at.slot, at.step)
+        has_file = at.index >= 0
+        flags = int(table.flags[at.index]) if has_file else 0
+        return TensorRow(
+            key=key,
+            role=role,
+            slot=slot,
+            index=at.index,
+            has_value=has_file and not flags & TensorFlag.STAT_ONLY,
+            has_previous=has_file and self._has_previous(at),
+            hit=self.is_hit(key),
+            uncertain=bool(flags & TensorFlag.UNCERTAIN),
+            origin_text=origin,
+            recorded=bool(flags & TensorFlag.STAT_ONLY),
+        )
+
+    def _has_previous(self, at: Located) -> bool:
+        before = self.flow.previous_step(at.row, at.step)
+        return before is not None and self.flow.table(before).find(at.row, at.side, at.slot) >= 0
+
+
+def measured(checker: Checker, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
+    """The same rows with shape, dtype and statistics; what was measured before is not read again."""
+    wanted = {(row.key.step, row.index): Need() for row in rows if row.index >= 0}
+    checker.ensure(wanted, progress, "statistics")
+    return tuple(_filled(row, checker.record(row.key.step, row.index) if row.index >= 0 else None) for row in rows)
+
+
+def _filled(row: TensorRow, record: Record | None) -> TensorRow:
+    if record is None:
+        return row
+    return dataclasses.replace(row, meta=record.meta, stats=record.stats, error=record.error)

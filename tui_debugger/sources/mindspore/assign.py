@@ -1,0 +1,345 @@
+"""Assignment under equality constraints: which contents belong to which node.
+
+Variables are nodes. The nodes of one ``Pool`` share a stock of choices; a choice is one *content* (the bytes of all
+files of a group) and exists as often as there are groups with that content, so groups that differ in nothing do not
+multiply the search. ``Net`` constraints say that several variables hold equal bytes at certain places.
+
+Propagation (arc consistency over nets, counting over pools) narrows the choices; what it leaves is
+searched: a choice stays possible only when a complete assignment with it exists. The cost of the search is
+bounded; what the budget does not reach stays possible, which errs on the side of doubt.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.sources.mindspore.values import UNKNOWN
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+Domains = list[Mask]
+
+BUDGET = 30_000
+"""Net and pool checks that the search of one problem may cost: about a second."""
+LARGEST = 300
+"""Variables of a component that is searched; larger ones stay open."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Variables ``first`` to ``first + size - 1`` that share a stock of choices.
+
+    Attributes:
+        stock: how often each choice exists; sums to ``size``.
+        domains: what each variable may take, bool[size, choices].
+        preference: choices of each variable, best first, int64[size, choices].
+    """
+
+    first: int
+    size: int
+    stock: Numbers
+    domains: Mask
+    preference: Numbers
+
+
+@dataclass(frozen=True)
+class Net:
+    """Variables that hold equal numbers.
+
+    Attributes:
+        pins: (variable, number of each of its choices at this place); UNKNOWN fits everything.
+        known: numbers that settled nodes hold at the other pins; None when there is none.
+    """
+
+    pins: tuple[tuple[int, Numbers], ...]
+    known: frozenset[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wires:
+    """A net with its numbers replaced by small ones, so that sets of them are masks.
+
+    Attributes:
+        pins: as in Net; UNKNOWN indexes the last element of a mask, which is always True.
+        known: mask of what the settled pins allow.
+        narrows: whether ``known`` excludes anything.
+    """
+
+    pins: tuple[tuple[int, Numbers], ...]
+    known: Mask
+    narrows: bool
+
+    @classmethod
+    def of(cls, net: Net) -> _Wires:
+        distinct = np.unique(np.concatenate([numbers for _, numbers in net.pins]))
+        distinct = distinct[distinct != UNKNOWN]
+        known = np.ones(len(distinct) + 1, np.bool_)
+        if net.known is not None:
+            known[:-1] = np.isin(distinct, np.fromiter(net.known, np.int64, len(net.known)))
+        pins = tuple(
+            (variable, np.where(numbers == UNKNOWN, UNKNOWN, np.searchsorted(distinct, numbers)))
+            for variable, numbers in net.pins
+        )
+        return cls(pins, known, net.known is not None)
+
+
+@dataclass
+class Solution:
+    """What came out.
+
+    Attributes:
+        chosen: choice of each variable.
+        possible: choices of each variable that some complete assignment has.
+        strained: variables with a pin that fits no assignment: a value that contradicts the graph.
+    """
+
+    chosen: Numbers
+    possible: list[Mask]
+    strained: set[int] = field(default_factory=set)
+
+
+class Solver:
+    """Solves one problem; use once."""
+
+    def __init__(self, pools: Sequence[Pool], nets: Sequence[Net]) -> None:
+        """Pools must number their variables consecutively from 0."""
+        self._pools, self._nets, self._budget = pools, nets, BUDGET
+        self._pool_of = [index for index, pool in enumerate(pools) for _ in range(pool.size)]
+        self._nets_of: list[list[int]] = [[] for _ in self._pool_of]
+        self._ignored: set[tuple[int, int]] = set()
+        self._strained: set[int] = set()
+        for index, net in enumerate(nets):
+            for variable, _ in net.pins:
+                self._nets_of[variable].append(index)
+        self._wires = [_Wires.of(net) for net in nets]
+
+    def solve(self) -> Solution:
+        """Propagates, then searches what stays open, component by component."""
+        domains: Domains = [mask.copy() for pool in self._pools for mask in pool.domains]
+        self._propagate(domains, range(len(self._nets)), range(len(self._pools)), relax=True)
+        self._budget = BUDGET
+        chosen = np.full(len(domains), -1, np.int64)
+        possible = list(domains)
+        for component in self._components(domains):
+            self._search_component(domains, component, possible)
+        for variable, mask in enumerate(possible):
+            if mask.sum() == 1:
+                chosen[variable] = int(mask.argmax())
+        self._choose(chosen, possible)
+        return Solution(chosen, possible, self._strained)
+
+    # --- propagation -------------------------------------------------------------------------------------------
+
+    def _propagate(self, domains: Domains, nets: Iterable[int], pools: Iterable[int], *, relax: bool = False) -> bool:
+        """Narrows ``domains`` in place. False: no assignment is left (never with ``relax``, which drops evidence)."""
+        net_queue, pool_queue = deque(nets), dict.fromkeys(pools)
+        queued = set(net_queue)
+        while net_queue or pool_queue:
+            if net_queue:
+                index = net_queue.popleft()
+                queued.discard(index)
+                changed = self._tighten(index, domains, relax=relax)
+            else:
+                pool = next(iter(pool_queue))
+                del pool_queue[pool]
+                changed = self._count(pool, domains)
+                if changed is None and relax:
+                    changed = self._give_up(pool, domains)
+            if changed is None:
+                return False
+            for variable in changed:
+                pool_queue[self._pool_of[variable]] = None
+                fresh = [net for net in self._nets_of[variable] if net not in queued]
+                net_queue.extend(fresh)
+                queued.update(fresh)
+        return True
+
+    def _tighten(self, index: int, domains: Domains, *, relax: bool) -> list[int] | None:
+        """Makes one net consistent; the variables that lost choices, None when nothing fits."""
+        self._budget -= 1
+        wires = self._wires[index]
+        allowed = wires.known
+        narrowed = wires.narrows
+        pins = [(*pin, place) for place, pin in enumerate(wires.pins) if (index, place) not in self._ignored]
+        pins.sort(key=lambda pin: int(np.count_nonzero(domains[pin[0]])))
+        holding = []
+        for variable, places, place in pins:
+            seen = np.zeros_like(allowed)
+            seen[places[domains[variable]]] = True
+            if not seen[UNKNOWN]:
+                seen[UNKNOWN] = True
+                common = allowed & seen
+                if np.count_nonzero(common) == 1:
+                    if not relax:
+                        return None
+                    self._ignored.add((index, place))
+                    self._strained.add(variable)
+                    continue
+                allowed, narrowed = common, True
+            holding.append((variable, places))
+        if not narrowed:
+            return []
+        changed = []
+        for variable, places in holding:
+            keep = domains[variable] & allowed[places]
+            if np.count_nonzero(keep) < np.count_nonzero(domains[variable]):
+                domains[variable] = keep
+                changed.append(variable)
+        return changed
+
+    def _count(self, index: int, domains: Domains) -> list[int] | None:
+        """Compares demand with stock; the variables that lost choices, None when it cannot work out."""
+        self._budget -= 1
+        pool = self._pools[index]
+        span = range(pool.first, pool.first + pool.size)
+        matrix = np.stack([domains[variable] for variable in span])
+        before = matrix.sum(axis=1)
+        while True:
+            open_rows = matrix.sum(axis=1) > 1
+            taken, wanted = matrix[~open_rows].sum(axis=0), matrix.sum(axis=0)
+            if not matrix.any(axis=1).all() or (taken > pool.stock).any() or (wanted < pool.stock).any():
+                return None
+            sold_out = (taken == pool.stock) & (wanted > taken)
+            only = (wanted == pool.stock) & (wanted > taken) & ~sold_out
+            if sold_out.any():
+                matrix[np.ix_(open_rows, sold_out)] = False
+            elif only.any():
+                choice = int(only.argmax())
+                takers = matrix[:, choice].copy()
+                matrix[takers] = False
+                matrix[takers, choice] = True
+            else:
+                break
+        changed = np.flatnonzero(matrix.sum(axis=1) < before)
+        for row in changed.tolist():
+            domains[span[row]] = matrix[row].copy()
+        return [span[row] for row in changed.tolist()]
+
+    def _give_up(self, index: int, domains: Domains) -> list[int]:
+        """A pool whose evidence contradicts itself: everything is possible, and nothing follows from it."""
+        pool = self._pools[index]
+        span = range(pool.first, pool.first + pool.size)
+        for variable in span:
+            domains[variable] = pool.stock > 0
+            self._strained.add(variable)
+        for net in {net for variable in span for net in self._nets_of[variable]}:
+            places = enumerate(self._nets[net].pins)
+            self._ignored.update((net, place) for place, (variable, _) in places if variable in span)
+        return []
+
+    # --- search ------------------------------------------------------------------------------------------------
+
+    def _components(self, domains: Domains) -> list[list[int]]:
+        """Open variables that depend on each other: through a net that is still open, or through their pool."""
+        parent = list(range(len(domains)))
+
+        def top(variable: int) -> int:
+            while parent[variable] != variable:
+                parent[variable] = variable = parent[parent[variable]]
+            return variable
+
+        bundles: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for variable, mask in enumerate(domains):
+            if mask.sum() > 1:
+                bundles["pool", self._pool_of[variable]].append(variable)
+        for index, net in enumerate(self._nets):
+            for place, (variable, numbers) in enumerate(net.pins):
+                if (index, place) not in self._ignored and len(set(numbers[domains[variable]].tolist())) > 1:
+                    bundles["net", index].append(variable)
+        for members in bundles.values():
+            for other in members[1:]:
+                parent[top(other)] = top(members[0])
+        components: dict[int, list[int]] = defaultdict(list)
+        for variable, mask in enumerate(domains):
+            if mask.sum() > 1:
+                components[top(variable)].append(variable)
+        return list(components.values())
+
+    def _search_component(self, domains: Domains, component: list[int], possible: list[Mask]) -> None:
+        """Finds which choices of a component some complete assignment has, within the budget."""
+        if len(component) > LARGEST:
+            return
+        proven = {variable: np.zeros_like(domains[variable]) for variable in component}
+        for variable in component:
+            for choice in self._ranked(variable, domains[variable]):
+                if proven[variable][choice]:
+                    continue
+                found = self._attempt(domains, component, (variable, choice))
+                if found is None and self._budget <= 0:
+                    for member in component:
+                        possible[member] = domains[member]
+                    return
+                if found is None:
+                    domains[variable] = domains[variable].copy()
+                    domains[variable][choice] = False
+                    continue
+                for member in component:
+                    proven[member] |= found[member]
+        for variable in component:
+            possible[variable] = proven[variable]
+
+    def _attempt(self, domains: Domains, component: list[int], fixed: tuple[int, int] | None) -> Domains | None:
+        """One complete assignment of a component (depth first, fewest choices first), None when there is none."""
+        trial = list(domains)
+        touched: list[int] = []
+        if fixed is not None:
+            variable, choice = fixed
+            trial[variable] = np.zeros_like(trial[variable])
+            trial[variable][choice] = True
+            touched = [variable]
+        nets = [net for variable in touched for net in self._nets_of[variable]]
+        if self._budget <= 0 or not self._propagate(trial, nets, {self._pool_of[variable] for variable in component}):
+            return None
+        still_open = [variable for variable in component if trial[variable].sum() > 1]
+        if not still_open:
+            return trial
+        variable = min(still_open, key=lambda member: int(trial[member].sum()))
+        for choice in self._ranked(variable, trial[variable]):
+            found = self._attempt(trial, component, (variable, choice))
+            if found is not None:
+                return found
+        return None
+
+    def _ranked(self, variable: int, mask: Mask) -> list[int]:
+        pool = self._pools[self._pool_of[variable]]
+        preferred = pool.preference[variable - pool.first]
+        return [int(choice) for choice in preferred if mask[choice]]
+
+    def _choose(self, chosen: Numbers, possible: list[Mask]) -> None:
+        """Settles what stays open: a consistent assignment by preference, or at least one that fits the stock."""
+        open_variables = [variable for variable, mask in enumerate(possible) if mask.sum() != 1]
+        if not open_variables:
+            return
+        self._budget = BUDGET // 4
+        domains = [mask if mask.any() else np.ones_like(mask) for mask in possible]
+        for component in self._components(domains):
+            found = self._attempt(domains, component, None) if len(component) <= LARGEST else None
+            for variable in component:
+                if found is not None:
+                    chosen[variable] = int(found[variable].argmax())
+        for pool in self._pools:
+            _fill(pool, chosen, possible)
+
+
+def _fill(pool: Pool, chosen: Numbers, possible: list[Mask]) -> None:
+    """Gives what is left of a pool's stock to its variables without a choice, by preference."""
+    left = pool.stock.copy()
+    waiting = []
+    for variable in range(pool.first, pool.first + pool.size):
+        if chosen[variable] >= 0:
+            left[chosen[variable]] -= 1
+        else:
+            waiting.append(variable)
+    for strict in (True, False):
+        for variable in list(waiting):
+            ranked = pool.preference[variable - pool.first]
+            fits = [int(c) for c in ranked if left[c] > 0 and (possible[variable][c] or not strict)]
+            if fits:
+                chosen[variable] = fits[0]
+                left[fits[0]] -= 1
+                waiting.remove(variable)

@@ -1,0 +1,209 @@
+"""Where is the run? From a path to the dump directory, looking at names only.
+
+Step directories can hold a million files, so nothing here lists one: a directory is recognised by the names
+of a few entries, and every scan stops early.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from tui_debugger.errors import NotADumpError
+
+RANK = re.compile(r"rank_(\d{1,9})")
+RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
+"""Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
+
+_MOST_ENTRIES = 20_000
+_MOST_DIRECTORIES = 2_000
+_LEVELS_UP = 6
+_LEVELS_BESIDE = 2
+
+LOOKED_FOR = (
+    "rank_N/ holding .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/, here, two levels below or above"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a run lies and what inside it was named.
+
+    Attributes:
+        root: the directory that holds the ``rank_N`` directories.
+        given: the path as the user wrote it.
+        inside: the part of the given path below ``root``, empty when it was not inside.
+        rank, step: what the given path points into, None when it does not say.
+    """
+
+    root: Path
+    given: Path
+    inside: str = ""
+    rank: int | None = None
+    step: int | None = None
+
+
+def find_dump(path: Path) -> Found:
+    """Finds the one run at, above (inside) or up to two levels below a path.
+
+    Raises:
+        NotADumpError: nothing there, nothing recognisable, several runs, or another layout.
+    """
+    if not _exists(path):
+        raise NotADumpError("No such file or directory", where=str(path), hint="name the directory of a dump")
+    # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
+    starts = dict.fromkeys((Path(os.path.abspath(path)), path.resolve()))  # noqa: PTH100 - keeps symbolic links
+    for start in starts:
+        found = _at_or_above(start, path)
+        if found is not None:
+            return found
+    start = next(iter(starts))
+    if start.is_file():
+        start = start.parent
+    below = _below(start)
+    if len(below) == 1:
+        return Found(below[0], path)
+    if below:
+        names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
+        raise NotADumpError(f"Several dumps here: {names}", where=str(path), hint="name one of them")
+    for place in list(start.parents)[:_LEVELS_BESIDE]:
+        if _is_root(place):  # beside the ranks, for example a folder with the training script
+            return Found(place, path, str(start.relative_to(place)))
+    layout = _foreign(start)
+    if layout:
+        raise NotADumpError(
+            f"This is {layout}, which cannot be read yet",
+            where=str(path),
+            hint="readable: rank_N/NET/GRAPH/STEP/ trees",
+        )
+    raise NotADumpError("No MindSpore dump here", where=str(path), hint=f"looked for {LOOKED_FOR}")
+
+
+def rank_directories(root: Path) -> dict[int, Path]:
+    """``rank_N`` directories of a dump by number; empty when the directory cannot be listed."""
+    ranks: dict[int, Path] = {}
+    for name in sorted(_directories(root)):
+        match = RANK.fullmatch(name)
+        if match:
+            ranks.setdefault(int(match[1]), root / name)
+    return dict(sorted(ranks.items()))
+
+
+def is_rank(directory: Path) -> bool:
+    """Whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
+    if any((directory / mark).is_dir() for mark in RANK_MARKS):
+        return True
+    return any(
+        graph.isdigit() for net in islice(_directories(directory), 50) for graph in _directories(directory / net)
+    )
+
+
+def _at_or_above(start: Path, given: Path) -> Found | None:
+    # Ranks above come first: their names are cheap, while the start may be a step with a million files.
+    for place in (start, *list(start.parents)[:_LEVELS_UP]):
+        match = RANK.fullmatch(place.name)
+        if match and place.is_dir() and is_rank(place):
+            inside = start.relative_to(place).parts
+            step = int(inside[2]) if len(inside) > 2 and inside[1].isdigit() and inside[2].isdigit() else None
+            return Found(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
+    return Found(start, given) if _is_root(start) else None
+
+
+def _below(start: Path) -> list[Path]:
+    """Dumps one or two levels below, not looking inside one that was found."""
+    found: list[Path] = []
+    others: list[Path] = []
+    for name in islice(_directories(start), _MOST_DIRECTORIES):
+        (found if _is_root(start / name) else others).append(start / name)
+    budget = _MOST_DIRECTORIES
+    for parent in others:
+        children = list(islice(_directories(parent), budget))
+        budget -= len(children)
+        found += [parent / name for name in children if _is_root(parent / name)]
+    return sorted(found)
+
+
+def _is_root(directory: Path) -> bool:
+    return any(RANK.fullmatch(name) and is_rank(directory / name) for name in _directories(directory))
+
+
+_OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories)"
+_GE = "an Ascend GE/ACL dump (graph mode O2: STEP/TIME/DEVICE/MODEL/... directories)"
+_MSPROBE = "an msprobe dump"
+
+
+def _foreign(start: Path) -> str:
+    """The name of a known layout that is not read: at the path, around it, or just below; empty when unknown."""
+    for place in (start, *list(start.parents)[:_LEVELS_UP]):
+        if re.fullmatch(r"iteration_\d+", place.name):
+            return _OLD
+        if re.fullmatch(r"\d{14}", place.name) and place.parent.name.isdigit():
+            return _GE
+        if re.fullmatch(r"step\d+", place.parent.name) and re.fullmatch(r"(rank|proc)\d*", place.name):
+            return _MSPROBE
+    for place in (start, *(start / name for name in islice(_directories(start), 200))):
+        layout = _layout_of(place)
+        if layout:
+            return layout
+    return ""
+
+
+def _layout_of(directory: Path) -> str:
+    for name in _entries(directory):
+        layout = _layout_of_entry(directory / name, name)
+        if layout:
+            return layout
+    return ""
+
+
+def _layout_of_entry(path: Path, name: str) -> str:
+    def holds(pattern: str) -> bool:
+        return any(re.fullmatch(pattern, inner) for inner in islice(_directories(path), 50))
+
+    if re.fullmatch(r"acl_dump_\d+\.json", name) or (name.isdigit() and holds(r"\d{14}")):
+        return _GE
+    if name in {"dump.json", "construct.json"} or (re.fullmatch(r"step\d+", name) and holds(r"(rank|proc)\d*")):
+        return _MSPROBE
+    old = re.fullmatch(r"iteration_\d+", name) and path.is_dir()
+    if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
+        return _OLD
+    return ""
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _entries(directory: Path) -> Iterator[str]:
+    """Names in a directory, lazily and at most so many; nothing when it cannot be listed."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                yield entry.name
+    except OSError:
+        return
+
+
+def _directories(directory: Path) -> Iterator[str]:
+    """Names of directories in a directory (links to directories included), lazily."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
+                    yield entry.name
+    except OSError:
+        return
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

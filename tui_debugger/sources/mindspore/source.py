@@ -1,0 +1,159 @@
+"""A MindSpore dump as a Source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import GraphRun, ProgressFn, RunInfo, no_progress
+from tui_debugger.sources.base import Capability, Changes, TensorTable
+from tui_debugger.sources.mindspore.discover import Found, find_dump, is_rank, rank_directories
+from tui_debugger.sources.mindspore.graphs import graph_paths
+from tui_debugger.sources.mindspore.metadata import DIRECTORY as METADATA
+from tui_debugger.sources.mindspore.metadata import Metadata, at_least, read_metadata
+from tui_debugger.sources.mindspore.rank import RankRun
+
+
+def open_mindspore(path: Path) -> MindSporeSource:
+    """Finds and opens the dump at, around or below a path.
+
+    Raises:
+        NotADumpError: see ``discover.find_dump``.
+    """
+    return MindSporeSource(find_dump(path))
+
+
+class MindSporeSource:
+    """See ``base.Source``. A rank is looked at when it is first asked for."""
+
+    def __init__(self, found: Found) -> None:
+        """Reads the names of ranks and the metadata."""
+        self._found = found
+        self._lock = threading.RLock()
+        self._directories = self._list_ranks()
+        self._metadata = self._read_metadata()
+        self._ranks: dict[int, RankRun] = {}
+
+    @property
+    def info(self) -> RunInfo:
+        """What was found; notices grow while more is read."""
+        metadata = self._metadata
+        with self._lock:
+            ranks = [self._ranks[number] for number in sorted(self._ranks)]
+        version = metadata.version or next((rank.generation for rank in ranks if rank.generation), "")
+        nets = tuple(dict.fromkeys(net for rank in ranks for net in rank.nets))
+        notices = [*self._own_notices(nets), *metadata.notices]
+        for rank in ranks:
+            notices += rank.notices()
+        return RunInfo(
+            path=str(self._found.root),
+            layout=f"MindSpore {version} dump" if version else "MindSpore dump",
+            title=metadata.net or ", ".join(nets),
+            framework_version=metadata.version,
+            device=metadata.device,
+            notices=tuple(dict.fromkeys(notices)),
+        )
+
+    @property
+    def capabilities(self) -> Capability:
+        """A dump may grow; a graph when any rank has one."""
+        graph = any(graph_paths(path) for path in self._directories.values())
+        return Capability.GROWS | (Capability.GRAPH if graph else Capability.NONE)
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """(rank, step) that the opened path points into; None where it does not say."""
+        return self._found.rank, self._found.step
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks, ascending."""
+        return list(self._directories)
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Dumped steps of a rank, ascending, over all its graphs."""
+        return self._rank(rank).steps()
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """Run history by step, then root graph."""
+        return self._rank(rank).history()
+
+    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:
+        """The greatest dumped step below ``step`` in which that root graph ran."""
+        return self._rank(rank).previous_step(root_graph, step)
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
+        """Node table of a rank."""
+        return self._rank(rank).nodes(progress)
+
+    def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
+        """Tensor table of a step."""
+        return self._rank(rank).tensors(step, progress)
+
+    def refresh(self) -> Changes:
+        """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""
+        with self._lock:
+            before = self._directories
+            self._directories = self._list_ranks()
+            new_ranks = tuple(number for number in self._directories if number not in before)
+            if not self._metadata.version:
+                self._metadata = self._read_metadata()
+            ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
+        new_steps: list[tuple[int, int]] = []
+        grown: list[tuple[int, int]] = []
+        new_nodes = False
+        for rank in ranks:
+            changes = rank.refresh()
+            new_steps += [(rank.number, step) for step in changes.new_steps]
+            grown += [(rank.number, step) for step in changes.grown_steps]
+            new_nodes = new_nodes or changes.new_nodes
+        return Changes(tuple(new_steps), tuple(grown), new_nodes, new_ranks)
+
+    def watch_paths(self) -> Sequence[Path]:
+        """Directories in which something new shows."""
+        with self._lock:
+            ranks = list(self._ranks.values())
+        return [self._found.root, *(path for rank in ranks for path in rank.watch_paths())]
+
+    def close(self) -> None:
+        """Forgets what was read; nothing is open between calls."""
+        with self._lock:
+            self._ranks.clear()
+
+    def _rank(self, number: int) -> RankRun:
+        with self._lock:
+            if number not in self._ranks:
+                path = self._directories.get(number, self._found.root / f"rank_{number}")
+                right_mean = at_least(self._metadata.version, 2, 4)
+                self._ranks[number] = RankRun(number, path, self._lend_graph, right_mean)
+            return self._ranks[number]
+
+    def _lend_graph(self, borrower: RankRun) -> Path | None:
+        """The lowest other rank that has a graph and dumped the same net."""
+        for number, path in self._directories.items():
+            if number == borrower.number or not graph_paths(path):
+                continue
+            nets = self._rank(number).nets
+            if not nets or not borrower.nets or set(nets) & set(borrower.nets):
+                return path
+        return None
+
+    def _list_ranks(self) -> dict[int, Path]:
+        ranks = rank_directories(self._found.root)
+        return {number: path for number, path in ranks.items() if is_rank(path)}
+
+    def _read_metadata(self) -> Metadata:
+        paths = list(self._directories.values())
+        path = next((path for path in paths if (path / METADATA).is_dir()), paths[0] if paths else self._found.root)
+        return read_metadata(path)
+
+    def _own_notices(self, nets: Sequence[str]) -> list[str]:
+        notices = []
+        if self._found.inside:
+            notices.append(f"opened at {self._found.inside}")
+        if len(nets) > 1:
+            notices.append(f"several nets in one dump: {', '.join(nets)}")
+        if self._ranks and not nets:
+            notices.append("no tensors are dumped (yet)")
+        return notices

@@ -1,0 +1,22 @@
+"""The one door: a path in, a source out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui_debugger.sources.base import Source
+
+
+def open_source(path: Path) -> Source:
+    """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
+
+    Looks at a few directories only; nothing is listed or read before it is asked for.
+
+    Raises:
+        NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
+    """
+    from tui_debugger.sources.mindspore.source import open_mindspore
+
+    return open_mindspore(path)

@@ -1,0 +1,179 @@
+"""The program behind ``tdbg open``: wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+
+from textual.app import App
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import ProgressFn
+from tui_debugger.tui import actions, messages, theme
+from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.desk import Desk, Started, Unopened, presentable
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+    from tui_debugger.sources.base import Changes, Source
+
+OpenSession = Callable[[ProgressFn], "Session"]
+
+
+class Runnable(Protocol):
+    """A follower of the dump directory, with a thread of its own."""
+
+    def start(self) -> None:
+        """Starts."""
+
+    def stop(self, timeout: float = ...) -> None:
+        """Stops, waiting at most so many seconds."""
+
+
+Follow = Callable[["Session", Callable[["Changes"], None]], Runnable]
+
+
+class Commands(Provider):
+    """The command palette: the actions of the registry."""
+
+    async def search(self, query: str) -> Hits:
+        """Actions whose title or help matches."""
+        matcher = self.matcher(query)
+        for action, run in self._commands():
+            text = f"{action.title}  {action.label}"
+            score = max(matcher.match(action.title), matcher.match(action.help) * 0.5)
+            if score > 0:
+                yield Hit(score, matcher.highlight(text), run, help=action.help)
+
+    async def discover(self) -> AsyncIterator[DiscoveryHit]:
+        """All actions."""
+        for action, run in self._commands():
+            yield DiscoveryHit(f"{action.title}  {action.label}", run, help=action.help)
+
+    def _commands(self) -> list[tuple[actions.Action, Callable[[], None]]]:
+        desk = self.screen
+        if not isinstance(desk, Desk):
+            return []
+        reachable = actions.reachable(desk.current_pane)
+        found = [action for action in reachable if action.palette and action.where not in {"list", "tree"}]
+        return [(action, partial(desk.action_act, action.id)) for action in found]
+
+
+class TdbgApp(App[int]):
+    """Opens a session in a worker and shows it."""
+
+    TITLE = "tdbg"
+    CSS_PATH = "tdbg.tcss"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {Commands}
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        *,
+        title: str = "",
+        recommended: bool | None = None,
+        rank: int | None = None,
+        step: int | None = None,
+        follow: Follow | None = None,
+    ) -> None:
+        """Nothing is read before the first frame.
+
+        Args:
+            open_session: the slow part, called in a worker; raises TdbgError for what people can understand.
+            title: shown until the run says its name.
+            recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+            rank: where to start, when the run has it.
+            step: likewise.
+            follow: makes a follower that tells of changes on disk; None follows nothing.
+        """
+        super().__init__()
+        self.register_theme(theme.THEME)
+        self.theme = "tdbg"
+        self.animation_level = "none"
+        self._open_session = open_session
+        self._make_follower = follow
+        self._follower: Runnable | None = None
+        self.desk = Desk(title=title, recommended=recommended, rank=rank, step=step)
+
+    def on_mount(self) -> None:
+        """First frame, then the worker."""
+        self.push_screen(self.desk)
+        self.call_after_refresh(self._start)
+
+    def _start(self) -> None:
+        opener = self._open_session
+        bridge = self.desk.bridge
+
+        def work(report: Report) -> messages.Opened:
+            return messages.Opened(opener(report))
+
+        bridge.run("open", work)
+
+    def on_started(self, event: Started) -> None:
+        """The session is there."""
+        session = event.session
+        self.desk.start(session)
+        if self._make_follower is not None:
+            self._follower = self._make_follower(session, self._changed)
+            self._follower.start()
+
+    def _changed(self, changes: Changes) -> None:
+        """Called in the follower's thread."""
+        self.desk.post_message(messages.Refreshed(changes))
+
+    def on_unopened(self, event: Unopened) -> None:
+        """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""
+        from tui_debugger.tui.screens.error import ErrorScreen
+
+        shown = presentable(event.error)
+        if isinstance(shown, CancelledError):
+            self.exit(shown.exit_code, return_code=shown.exit_code)
+            return
+        self.push_screen(ErrorScreen(shown), lambda _: self.exit(shown.exit_code, return_code=shown.exit_code))
+
+    def shut(self) -> None:
+        """Stops threads and closes the session; quick, whatever is running."""
+        if self._follower is not None:
+            self._follower.stop(0.2)
+        self.desk.bridge.close()
+        if self.desk.session is not None:
+            self.desk.session.close()
+
+    async def on_unmount(self) -> None:
+        """The last thing that happens."""
+        self.shut()
+
+
+class _Followed:
+    """A session as its follower sees it: refreshing it also forgets what the changes make stale."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.refresh = session.refresh
+        self.watch_paths = session.source.watch_paths
+
+
+def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
+    """A follower for sources that can grow."""
+    from tui_debugger.sources.follow import Follower
+
+    return Follower(cast("Source", _Followed(session)), on_change)
+
+
+def run_app(
+    open_session: OpenSession,
+    *,
+    title: str = "",
+    recommended: bool | None = None,
+    rank: int | None = None,
+    step: int | None = None,
+    mouse: bool = True,
+) -> int:
+    """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened."""
+    app = TdbgApp(open_session, title=title, recommended=recommended, rank=rank, step=step, follow=follow_directory)
+    app.run(mouse=mouse)
+    return app.return_code or 0

@@ -1,0 +1,327 @@
+"""Checking: step resets, rechecks, everything, on to the next step with a hit; and in which state the hits are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tui_debugger.model import Coverage, Hit, Verdict
+from tui_debugger.session.types import CheckResult, Pair
+from tui_debugger.tui import theme
+from tui_debugger.tui.bridge import MIN_INTERVAL, Report
+from tui_debugger.tui.header import Status
+from tui_debugger.tui.messages import Checked, CheckTooLarge, Finished, StepFound
+from tui_debugger.tui.panes.hits import HitFilter
+from tui_debugger.tui.panes.numbers import plural, size
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+    from tui_debugger.tui.desk import Desk
+
+QUICK = 64 << 20
+"""Bytes: a step reset checks by itself up to this much."""
+QUICK_PAIRS = 64
+"""(rank, step) pairs: on opening, everything is checked by itself up to this many."""
+
+
+class Checker:
+    """Runs checks in the worker and keeps the hit list honest."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Nothing checked."""
+        self._desk = desk
+        self._fresh = False
+
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Actions by id."""
+        return {
+            "recheck": self.recheck,
+            "recheck_all": self.recheck_all,
+            "continue": self.go_on,
+            "forward": self.ask_forward,
+            "pause": lambda: None if self.pause() else self._desk.say("nothing is running"),
+            "filter_hits": self.ask_filter,
+            "clear_hit_filter": self.clear_filter,
+            "show_quiet": self.toggle_quiet,
+        }
+
+    @property
+    def _session(self) -> Session:
+        return self._desk.opened_session
+
+    def _pairs(self) -> tuple[Pair, ...]:
+        """The current step on every rank that has it."""
+        step = self._desk.state.step
+        return self._session.pairs(None, (step,)) if step is not None else ()
+
+    @property
+    def _nothing_to_check(self) -> bool:
+        return not any(watchpoint.enabled for watchpoint in self._session.watchpoints.items())
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        """A small run is checked as a whole; of a large one the current step, when that is quick."""
+        session = self._session
+        pairs = session.pairs()
+        if len(pairs) > QUICK_PAIRS or self._nothing_to_check:
+            self.step_reset()
+            return
+        here = self._pairs()
+
+        def work(report: Report) -> Finished:
+            if session.cost(pairs) <= QUICK:
+                return Checked(_check(session, pairs, report))
+            cost = session.cost(here)
+            return Checked(_check(session, here, report)) if cost <= QUICK else CheckTooLarge(cost)
+
+        self._desk.bridge.run("check", work)
+
+    def step_reset(self) -> None:
+        """Shows the current step's hits when they are known, or checks when that is quick."""
+        session, pairs, state = self._session, self._pairs(), self._desk.state
+        state.too_large = 0
+        if not pairs:
+            self._show(None)
+            return
+        known = session.known(pairs)
+        if known is not None or self._nothing_to_check:
+            self._desk.bridge.run("check", lambda _: Checked(known or session.check(pairs)))
+            return
+        self._show(None)
+
+        def work(report: Report) -> Finished:
+            cost = session.cost(pairs)
+            return Checked(_check(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
+
+        self._desk.bridge.run("check", work)
+
+    def recheck(self) -> None:
+        """This step, whatever it costs."""
+        self._check(self._pairs())
+
+    def recheck_all(self) -> None:
+        """Every step of every rank."""
+        self._check(self._session.pairs())
+
+    def _check(self, pairs: Sequence[Pair]) -> None:
+        if not pairs:
+            self._desk.say("no step is dumped", bad=True)
+        elif self._nothing_to_check:
+            self._desk.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+        else:
+            session = self._session
+            self._desk.state.too_large = 0
+            self._desk.bridge.run("check", lambda report: Checked(_check(session, pairs, report)))
+
+    def go_on(self) -> None:
+        """On to the next step with a hit; to the last step when there is none."""
+        self._search(None)
+
+    def ask_forward(self) -> None:
+        """N steps forward, stopping at a hit."""
+        from tui_debugger.tui.screens.prompts import NumberPrompt
+
+        ahead = len(self._ahead())
+        if not ahead:
+            self._desk.say("this is the last dumped step")
+            return
+        prompt = NumberPrompt("Steps forward", 1, low=1, high=ahead, note="stops at the first step with a hit")
+        self._desk.app.push_screen(prompt, lambda count: None if count is None else self._search(count))
+
+    def _ahead(self) -> list[int]:
+        session, step = self._session, self._desk.state.step
+        steps = {s for rank in session.ranks() for s in session.steps(rank)}
+        return sorted(s for s in steps if step is None or s > step)
+
+    def _search(self, count: int | None) -> None:
+        steps = self._ahead()[:count]
+        if not steps:
+            self._desk.say("this is the last dumped step")
+            return
+        if self._nothing_to_check and count is None:
+            self._desk.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            return
+        session = self._session
+
+        def work(report: Report) -> StepFound:
+            result: CheckResult | None = None
+            for step in steps:
+                result = session.check(session.pairs(None, (step,)), report)
+                if result.cancelled or any(hit.verdict is Verdict.FINDING for hit in result.hits):
+                    return StepFound(result, step)
+            return StepFound(result, steps[-1])
+
+        self._desk.bridge.run("check", work)
+
+    def pause(self) -> bool:
+        """Stops what runs; False when nothing does."""
+        bridge = self._desk.bridge
+        stopped = [lane for lane in ("check", "nodes", "save", "open") if bridge.busy(lane) and bridge.cancel(lane)]
+        return bool(stopped)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def checked(self, message: Checked) -> None:
+        """A check, or a part of one, is done."""
+        self._show(message.result)
+        if message.result.cancelled:
+            self._desk.say(f"stopped after {plural(len(message.result.pairs), 'step')}")
+
+    def too_large(self, message: CheckTooLarge) -> None:
+        """The step is not checked by itself."""
+        self._desk.state.too_large = message.size
+        self._show(None)
+
+    def step_found(self, message: StepFound) -> None:
+        """Continue ended."""
+        desk, result = self._desk, message.result
+        if result is None:
+            return
+        stopped = result.cancelled
+        found = any(hit.verdict is Verdict.FINDING for hit in result.hits)
+        rank = desk.state.rank
+        if message.searched_to in self._session.steps(rank):
+            desk.navigator.place(rank, message.searched_to)
+        elif result.pairs:
+            desk.navigator.place(result.pairs[0][0], message.searched_to)
+        self._show(result if result.pairs else None)
+        if found:
+            desk.say(f"step {message.searched_to} has {plural(len(desk.hits_pane.hits), 'hit')}: n goes to the first")
+        else:
+            desk.say("stopped" if stopped else f"no hit up to step {message.searched_to}")
+
+    def stopped(self, lane: str) -> None:
+        """Work was cancelled."""
+        self._desk.say("opening was stopped: q leaves" if lane == "open" else "stopped")
+        self.changed()
+
+    def changed(self) -> None:
+        """Watchpoints or files changed: the hits may be outdated now."""
+        self._show(self._desk.state.result)
+
+    def _show(self, result: CheckResult | None) -> None:
+        desk = self._desk
+        state = desk.state
+        changed, state.result = result is not state.result, result
+        self._fresh = result is not None and self._session.known(result.pairs) is not None
+        desk.hits_pane.show(result, where=self._where(result), state=self._words(), empty=self._empty(result))
+        desk.watcher.show_list()
+        if changed:
+            desk.watcher.mark()
+            if state.row >= 0:
+                desk.inspector.show_node(state.row)
+        desk.update_header()
+
+    def findings(self) -> dict[int, int] | None:
+        """Findings by watchpoint; None when nothing was checked."""
+        result = self._desk.state.result
+        if result is None:
+            return None
+        return Counter(r.watchpoint for hit in result.hits for r in hit.results if r.verdict is Verdict.FINDING)
+
+    # -- the state in words ----------------------------------------------------------------------
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the hit list shows what the watchpoints say about the files as they are."""
+        return self._fresh
+
+    def status(self) -> Status:
+        """For the header."""
+        if self._desk.session is None:
+            return "▶", "opening", theme.GOOD
+        if self._desk.bridge.busy("check"):
+            return "▶", "checking", theme.GOOD
+        if self._desk.state.result is None:
+            if self._nothing_to_check:
+                return "○", "no watchpoints: w makes one, a adds the recommended ones", theme.NORMAL
+            return "○", f"outdated: r checks this step{self._price()}", theme.DOUBT
+        if not self._fresh:
+            return "○", "outdated: r checks this step, R everything", theme.DOUBT
+        return "●", f"fresh: {self._where(self._desk.state.result)}", theme.GOOD
+
+    def _words(self) -> str:
+        if self._desk.bridge.busy("check"):
+            return "checking"
+        return "" if self._fresh or self._nothing_to_check else "outdated"
+
+    def _price(self) -> str:
+        return f" ({size(self._desk.state.too_large)})" if self._desk.state.too_large else ""
+
+    def _where(self, result: CheckResult | None) -> str:
+        if result is None or not result.pairs:
+            return ""
+        steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
+        text = f"step {min(steps)}" if len(steps) == 1 else f"steps {min(steps)}–{max(steps)}"
+        return text + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
+
+    def _empty(self, result: CheckResult | None) -> str:
+        if self._nothing_to_check:
+            return "no watchpoint is enabled: w makes one, a adds the recommended ones"
+        if result is None:
+            return f"outdated: r checks this step{self._price()}, R every step and rank"
+        where = self._where(result)
+        return f"no hit in {where}: c goes on to the next step with one" if where else "nothing checked"
+
+    # -- filters of the hit list -----------------------------------------------------------------
+
+    def ask_filter(self) -> None:
+        """The filter dialog of the hit list."""
+        from tui_debugger.tui.screens.filters import HitFilterScreen
+
+        nodes = self._desk.nodes_pane.nodes
+        graphs = [info.name for info in nodes.graphs] if nodes is not None else []
+        pane = self._desk.hits_pane
+        screen = HitFilterScreen(pane.filter, self._desk.watcher.names(), graphs, self._session.ranks())
+        self._desk.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
+
+    def _set_filter(self, chosen: HitFilter) -> None:
+        self._desk.hits_pane.set_filter(chosen, self._desk.watcher.names())
+
+    def clear_filter(self) -> None:
+        """All findings again."""
+        self._desk.hits_pane.clear_search()
+        self._set_filter(HitFilter(quiet=self._desk.hits_pane.filter.quiet))
+
+    def toggle_quiet(self) -> None:
+        """Rows without a comparison."""
+        pane = self._desk.hits_pane
+        self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
+        self._desk.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
+
+
+def _check(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
+    """Checks, telling what was found so far at most four times a second."""
+    parts: list[CheckResult] = []
+    due = time.monotonic() + MIN_INTERVAL
+
+    def collect(part: CheckResult) -> None:
+        nonlocal due
+        parts.append(part)
+        if time.monotonic() >= due:
+            report.tell(Checked(_joined(parts), final=False))
+            due = time.monotonic() + MIN_INTERVAL
+
+    return session.check(pairs, report, collect if len(pairs) > 1 else None)
+
+
+def _joined(parts: Sequence[CheckResult]) -> CheckResult:
+    covers = [part.coverage for part in parts]
+    hits: list[Hit] = sorted((hit for part in parts for hit in part.hits), key=lambda hit: (hit.order, hit.key.rank))
+    return CheckResult(
+        pairs=tuple(pair for part in parts for pair in part.pairs),
+        hits=tuple(hits),
+        coverage=Coverage(
+            checked=sum(cover.checked for cover in covers),
+            unreadable=sum(cover.unreadable for cover in covers),
+            not_comparable=sum(cover.not_comparable for cover in covers),
+            skipped=sum(cover.skipped for cover in covers),
+            steps=tuple(pair for part in parts for pair in part.pairs),
+        ),
+        watchpoints=parts[-1].watchpoints,
+        version=parts[-1].version,
+    )

@@ -1,0 +1,422 @@
+"""The main screen: five panes, header and footer. It lays out, routes keys and messages, and knows no rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.screen import Screen
+
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.tui import actions, messages
+from tui_debugger.tui.bridge import Bridge
+from tui_debugger.tui.checker import Checker
+from tui_debugger.tui.header import header_lines
+from tui_debugger.tui.inspector import Inspector
+from tui_debugger.tui.navigator import Navigator
+from tui_debugger.tui.panes.hits import HitsPane
+from tui_debugger.tui.panes.nodes import NodesPane
+from tui_debugger.tui.panes.pane import TITLES, Pane
+from tui_debugger.tui.panes.stack import StackPane
+from tui_debugger.tui.panes.tensors import TensorsPane
+from tui_debugger.tui.panes.watchpoints import WatchpointsPane
+from tui_debugger.tui.state import State
+from tui_debugger.tui.watcher import Watcher
+from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+
+WIDE, HIGH = 110, 30
+"""From this size on all five panes are shown."""
+WITHOUT_SESSION = frozenset(
+    {"quit", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
+)
+Handler = Callable[[], None]
+
+
+class Started(Message):
+    """For the app: a session is open."""
+
+    def __init__(self, session: Session) -> None:
+        """The session."""
+        super().__init__()
+        self.session = session
+
+
+class Unopened(Message):
+    """For the app: the run could not be opened."""
+
+    def __init__(self, error: Exception) -> None:
+        """Why."""
+        super().__init__()
+        self.error = error
+
+
+class Desk(Screen[None]):
+    """The screen of a run.
+
+    Attributes:
+        session: None until the run is open.
+        state: what is shown.
+        bridge: where work is started.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings_for("global"))
+
+    def __init__(self, *, title: str, recommended: bool | None, rank: int | None, step: int | None) -> None:
+        """Shows empty panes until ``opened``.
+
+        Args:
+            title: the path as the user typed it, until the run says its name.
+            recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+            rank: where to start, when the run has it.
+            step: likewise.
+        """
+        super().__init__()
+        self.run_title = title
+        self.session: Session | None = None
+        self.state = State()
+        self.bridge = Bridge(self.post_message)
+        self.nodes_pane = NodesPane()
+        self.stack_pane = StackPane()
+        self.watchpoints_pane = WatchpointsPane()
+        self.hits_pane = HitsPane()
+        self.tensors_pane = TensorsPane()
+        self.panes: dict[str, Pane] = {
+            pane.PANE: pane
+            for pane in (self.nodes_pane, self.stack_pane, self.watchpoints_pane, self.hits_pane, self.tensors_pane)
+        }
+        self.header = HeaderBar()
+        self.tabs = TabStrip()
+        self.footer = FooterBar()
+        self.current_pane = "nodes"
+        self.zoomed = False
+        self.navigator = Navigator(self, rank, step)
+        self.checker = Checker(self)
+        self.watcher = Watcher(self, recommended)
+        self.inspector = Inspector(self)
+        self._waiting: dict[int, tuple[Callable[[Any], None], Callable[[Exception], None]]] = {}
+        self.handlers: dict[str, Handler] = {
+            **self._own_handlers(),
+            **self.navigator.handlers(),
+            **self.checker.handlers(),
+            **self.watcher.handlers(),
+            **self.inspector.handlers(),
+        }
+
+    def compose(self) -> ComposeResult:
+        """Left: what is there and what to look for. Right: what was found, its values, its source."""
+        yield self.header
+        yield self.tabs
+        with Horizontal(id="panes"):
+            with Vertical(id="left", classes="column"):
+                yield self.nodes_pane
+                yield self.watchpoints_pane
+            with Vertical(id="right", classes="column"):
+                yield self.hits_pane
+                yield self.tensors_pane
+                yield self.stack_pane
+        yield self.footer
+
+    def on_mount(self) -> None:
+        """Starts in the node list."""
+        self.focus_pane("nodes")
+        self.update_header()
+
+    @property
+    def opened_session(self) -> Session:
+        """The session; only used where one is open."""
+        if self.session is None:
+            msg = "no session is open"
+            raise RuntimeError(msg)
+        return self.session
+
+    def start(self, session: Session) -> None:
+        """The run is open: shows it, offers the recommended watchpoints once, checks what is quick to check."""
+        self.session = session
+        self.state.progress.clear()
+        self.navigator.opened()
+        self.watcher.show_list()
+        self.watcher.opened(self.checker.opened)
+        self.update_header()
+
+    # -- layout and focus ------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Five panes or one, by size."""
+        self._lay_out(event.size.width, event.size.height)
+
+    def _lay_out(self, width: int, height: int) -> None:
+        single = self.zoomed or width < WIDE or height < HIGH
+        self.set_class(single, "-single")
+        for name, pane in self.panes.items():
+            current = name == self.current_pane
+            pane.set_class(current, "-current")
+            if current and pane.parent is not None:
+                for column in self.query(".column"):
+                    column.set_class(column is pane.parent, "-current")
+        self.tabs.display = single
+        self._update_tabs()
+
+    def _update_tabs(self) -> None:
+        tabs = []
+        for number, (name, title) in enumerate(actions.PANES, 1):
+            count = self.panes[name].count.split(" ")[0] if name in {"hits", "watchpoints"} else ""
+            tabs.append((name, f"{number} {title}" + (f" {count}" if count else "")))
+        self.tabs.show(tabs, self.current_pane)
+
+    def focus_pane(self, name: str) -> None:
+        """Goes to a pane; when one pane is shown, to that one."""
+        self.current_pane = name
+        self._lay_out(self.size.width, self.size.height)
+        self.panes[name].table.focus(scroll_visible=False)
+        self._update_footer()
+
+    def on_descendant_focus(self, _: events.DescendantFocus) -> None:
+        """The mouse may have moved the focus."""
+        pane = (
+            next((a for a in self.focused.ancestors_with_self if isinstance(a, Pane)), None) if self.focused else None
+        )
+        if pane is not None and self.current_pane != pane.PANE:
+            self.current_pane = pane.PANE
+            self._lay_out(self.size.width, self.size.height)
+            self._update_footer()
+
+    def on_tab_strip_chosen(self, event: TabStrip.Chosen) -> None:
+        """A click on a tab."""
+        self.focus_pane(event.pane)
+
+    def _update_footer(self) -> None:
+        self.footer.show([(action.main_key, action.title) for action in actions.footer(self.current_pane)])
+
+    def update_header(self) -> None:
+        """Draws header and tabs again, where they changed."""
+        self.header.show(*header_lines(self.run_title, self.session, self.state, self.checker.status()))
+        self._update_tabs()
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def _own_handlers(self) -> dict[str, Handler]:
+        panes: dict[str, Handler] = {f"pane_{name}": partial(self.focus_pane, name) for name in TITLES}
+        return panes | {
+            "next_pane": lambda: self._neighbour(1),
+            "previous_pane": lambda: self._neighbour(-1),
+            "zoom": self._zoom,
+            "search": self._search,
+            "back": self._back,
+            "help": self._help,
+            "palette": self._palette,
+            "redraw": self._redraw,
+            "quit": self._quit,
+        }
+
+    def action_act(self, action: str) -> None:
+        """Does one action of the registry."""
+        self.footer.hush()
+        if self.session is None and action not in WITHOUT_SESSION and not action.startswith("pane_"):
+            self.footer.say("still opening", bad=True)
+            return
+        self.handlers[action]()
+
+    def on_key(self, _: events.Key) -> None:
+        """A message lasts until the next key."""
+        self.footer.hush()
+
+    def _neighbour(self, by: int) -> None:
+        names = list(self.panes_in_order)
+        self.focus_pane(names[(names.index(self.current_pane) + by) % len(names)])
+
+    @property
+    def panes_in_order(self) -> list[str]:
+        """Pane ids as they stand on the screen."""
+        return [name for name, _ in actions.PANES]
+
+    def _zoom(self) -> None:
+        self.zoomed = not self.zoomed
+        self._lay_out(self.size.width, self.size.height)
+
+    def _search(self) -> None:
+        self.panes[self.current_pane].open_search()
+
+    def _palette(self) -> None:
+        self.app.action_command_palette()
+
+    def _redraw(self) -> None:
+        self.refresh(repaint=True, layout=True)
+
+    def _quit(self) -> None:
+        self.app.exit()
+
+    def _back(self) -> None:
+        """Esc: stops work, else ends a search, else unzooms."""
+        if self.checker.pause():
+            return
+        if self.panes[self.current_pane].clear_search():
+            return
+        if self.zoomed:
+            self._zoom()
+
+    def _help(self) -> None:
+        from tui_debugger.tui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(actions.ACTIONS))
+
+    # -- results of work -------------------------------------------------------------------------
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        """One line in the footer, until the next key."""
+        self.footer.say(text, bad=bad)
+
+    def ask(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+        """Does work for a dialog; ``done`` or ``failed`` is called on the event loop."""
+        self._waiting.clear()
+        self._waiting[self.bridge.run("dialog", lambda _: messages.Answered(work()))] = (done, failed)
+
+    def on_progressed(self, message: messages.Progressed) -> None:
+        """Long work tells how far it is."""
+        if self.bridge.fresh(message) and self.bridge.busy(message.lane):
+            self.state.progress[message.lane] = message.progress
+            self.update_header()
+
+    def _route(self, message: messages.Finished, handler: Callable[[Any], None]) -> None:
+        if self.bridge.fresh(message):
+            if not self.bridge.busy(message.lane):
+                self.state.progress.pop(message.lane, None)
+            handler(message)
+            self.update_header()
+
+    def on_opened(self, message: messages.Opened) -> None:
+        """Routes to the app, which also starts to follow the directory."""
+        if self.bridge.fresh(message):
+            self.post_message(Started(message.session))
+
+    def on_nodes_loaded(self, message: messages.NodesLoaded) -> None:
+        """Routes to the navigator."""
+        self._route(message, self.navigator.nodes_loaded)
+
+    def on_nodes_filtered(self, message: messages.NodesFiltered) -> None:
+        """Routes to the navigator."""
+        self._route(message, self.navigator.nodes_filtered)
+
+    def on_nodes_marked(self, message: messages.NodesMarked) -> None:
+        """Routes to the watcher."""
+        self._route(message, self.watcher.marked)
+
+    def on_refreshed(self, message: messages.Refreshed) -> None:
+        """The directory changed; told by the follower, so there is no request to compare with."""
+        self.navigator.refreshed(message.changes)
+        self.update_header()
+
+    def on_checked(self, message: messages.Checked) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.checked)
+
+    def on_check_too_large(self, message: messages.CheckTooLarge) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.too_large)
+
+    def on_step_found(self, message: messages.StepFound) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.step_found)
+
+    def on_tensors_listed(self, message: messages.TensorsListed) -> None:
+        """Routes to the inspector."""
+        self._route(message, self.inspector.listed)
+
+    def on_stack_indexed(self, message: messages.StackIndexed) -> None:
+        """Routes to the inspector."""
+        self._route(message, self.inspector.indexed)
+
+    def on_saved(self, message: messages.Saved) -> None:
+        """A tensor was written."""
+        self._route(message, lambda saved: self.say(f"wrote {saved.path}"))
+
+    def on_answered(self, message: messages.Answered) -> None:
+        """Work for a dialog is done."""
+        done, _ = self._waiting.pop(message.request, (None, None))
+        if done is not None:
+            done(message.value)
+
+    def on_failed(self, message: messages.Failed) -> None:
+        """Something went wrong in a worker."""
+        if message.lane == "open":
+            self.post_message(Unopened(message.error))
+            return
+        if message.lane == "dialog":
+            _, failed = self._waiting.pop(message.request, (None, None))
+            if failed is not None:
+                failed(message.error)
+            return
+        self._route(message, self._failed)
+
+    def _failed(self, message: messages.Failed) -> None:
+        error = message.error
+        if isinstance(error, CancelledError):
+            self.checker.stopped(message.lane)
+        elif message.lane == "filter":
+            self.navigator.bad_query(error)
+        else:
+            self.show_error(error)
+
+    def show_error(self, error: Exception) -> None:
+        """What, where and what to do, until Enter or Esc."""
+        from tui_debugger.tui.screens.error import ErrorScreen
+
+        self.app.push_screen(ErrorScreen(presentable(error)))
+
+    # -- what the panes say ----------------------------------------------------------------------
+
+    def on_pane_searched(self, event: Pane.Searched) -> None:
+        """Search boxes: in memory for short lists, in a worker for nodes and source lines."""
+        if event.pane is self.nodes_pane:
+            self.navigator.search(event.text)
+        elif event.pane is self.stack_pane:
+            self.inspector.search_stack(event.text)
+        elif isinstance(event.pane, HitsPane | TensorsPane | WatchpointsPane):
+            event.pane.refresh_rows()
+
+    def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:
+        """The selected node's tensors and stack follow."""
+        if event.row >= 0:
+            self.inspector.show_node(event.row)
+        if event.opened:
+            self.focus_pane("tensors")
+
+    def on_stack_pane_line_chosen(self, event: StackPane.LineChosen) -> None:
+        """Restricts the node list to a source line."""
+        self.navigator.restrict_to_line(event.path, event.line)
+
+    def on_stack_pane_mode_changed(self, _: StackPane.ModeChanged) -> None:
+        """The run's lines are read when they are first looked at."""
+        self.inspector.search_stack(self.stack_pane.search_text)
+
+    def on_watchpoints_pane_watchpoint_highlighted(self, event: WatchpointsPane.WatchpointHighlighted) -> None:
+        """The node list marks what the selected watchpoint covers."""
+        self.watcher.selected(event.watchpoint)
+        if event.opened:
+            self.watcher.edit()
+
+    def on_hits_pane_hit_chosen(self, event: HitsPane.HitChosen) -> None:
+        """Enter on a hit goes to its node and tensors."""
+        self.navigator.go_to_hit(event.hit)
+        self.focus_pane("tensors")
+
+    def on_tensors_pane_tensor_chosen(self, event: TensorsPane.TensorChosen) -> None:
+        """Enter on a tensor shows its values."""
+        self.inspector.show_values(event.row)
+
+
+def presentable(error: Exception) -> TdbgError:
+    """Any exception as one of ours."""
+    if isinstance(error, TdbgError):
+        return error
+    return TdbgError(
+        f"{type(error).__name__}: {error}", hint="this is a mistake in tdbg; the rest of the screen goes on working"
+    )

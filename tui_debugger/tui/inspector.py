@@ -1,0 +1,251 @@
+"""The selected node: its tensors, its stack, values, export, source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.timer import Timer
+
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.messages import Saved, StackIndexed, TensorsListed
+from tui_debugger.tui.panes.numbers import plural
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session, TensorRow
+    from tui_debugger.tui.desk import Desk
+
+QUIET = 0.06
+"""Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
+
+
+class Inspector:
+    """Fills the tensor table and the stack list for the selected node."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Nothing selected."""
+        self._desk = desk
+        self._timer: Timer | None = None
+        self._shown: tuple[int, int] | None = None
+        self.wanted: tuple[str, int] | None = None
+
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Actions by id."""
+        return {
+            "stack_mode": self._desk.stack_pane.toggle_mode,
+            "source": self.show_source,
+            "export": self.export_tensor,
+            "export_hit": self.export_hit,
+            "producer": self.go_to_producer,
+            "consumers": self.go_to_consumer,
+        }
+
+    @property
+    def _session(self) -> Session:
+        return self._desk.opened_session
+
+    # -- tensors and stack -----------------------------------------------------------------------
+
+    def show_node(self, row: int) -> None:
+        """Selects a node; the panes follow after a short quiet."""
+        self._desk.state.row = row
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self._desk.set_timer(QUIET, self._load)
+
+    def forget(self) -> None:
+        """The rank changed: no node is selected."""
+        if self._timer is not None:
+            self._timer.stop()
+        self._shown = None
+        self._desk.tensors_pane.show("", (), measured=True, empty="no node selected")
+        self._desk.stack_pane.show_node((), "no node selected")
+
+    def _load(self) -> None:
+        desk, session = self._desk, self._session
+        state, nodes = desk.state, desk.nodes_pane.nodes
+        rank, step, row = state.rank, state.step, state.row
+        if nodes is None or not 0 <= row < len(nodes):
+            return
+        self._show_stack(row)
+        if step is None:
+            desk.tensors_pane.show(nodes.names[row], (), measured=True, empty="no step is dumped")
+            return
+
+        def work(report: Report) -> TensorsListed:
+            rows = session.tensor_rows(rank, step, row)
+            if (rank, row) != self._shown:
+                report.tell(TensorsListed(rank, step, row, rows, measured=False))
+            return TensorsListed(rank, step, row, session.measure(rows, report), measured=True)
+
+        desk.bridge.run("tensors", work)
+
+    def _show_stack(self, row: int) -> None:
+        nodes = self._desk.nodes_pane.nodes
+        if nodes is None or self._shown == (self._desk.state.rank, row):
+            return
+        reason = "this node has no source stack" if len(nodes.stacks) else "the dump has no source stacks"
+        self._desk.stack_pane.show_node(nodes.stack(row), reason)
+
+    def listed(self, message: TensorsListed) -> None:
+        """Tensors are there, first without, then with statistics."""
+        desk, nodes = self._desk, self._desk.nodes_pane.nodes
+        state = desk.state
+        if nodes is None or (message.rank, message.step, message.row) != (state.rank, state.step, state.row):
+            return
+        self._shown = (message.rank, message.row)
+        empty = f"nothing of this node is dumped at step {message.step}"
+        pane = desk.tensors_pane
+        pane.show(nodes.names[message.row], message.rows, measured=message.measured, empty=empty)
+        if self.wanted is not None and pane.move_to_slot(*self.wanted):
+            self.wanted = None if message.measured else self.wanted
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def show_values(self, row: TensorRow) -> None:
+        """The values of a tensor."""
+        if not row.has_value:
+            why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
+            self._desk.say(f"no values to show: {row.error or why}", bad=True)
+            return
+        from tui_debugger.tui.screens.values import ValuesScreen
+
+        session = self._session
+        self._desk.app.push_screen(
+            ValuesScreen(row, lambda: session.read(row.key), previous=self._previous(row), run=self._desk.ask)
+        )
+
+    def _previous(self, row: TensorRow) -> Callable[[], Any] | None:
+        nodes, session = self._desk.nodes_pane.nodes, self._session
+        at = nodes.find(row.key.node, row.key.graph) if nodes is not None and row.has_previous else -1
+        before = session.previous_step(row.key.rank, at, row.key.step) if at >= 0 else None
+        if before is None:
+            return None
+        key = replace(row.key, step=before)
+        return lambda: session.read(key)
+
+    def export_tensor(self) -> None:
+        """The tensor under the cursor as .npy."""
+        row = self._desk.tensors_pane.current
+        if row is None or not row.has_value:
+            self._desk.say("no values to write here", bad=True)
+        else:
+            self._export(row.key)
+
+    def export_hit(self) -> None:
+        """The tensor of the hit under the cursor as .npy."""
+        hit = self._desk.hits_pane.current
+        if hit is not None:
+            self._export(hit.key)
+
+    def _export(self, key: TensorKey) -> None:
+        from tui_debugger.tui.screens.prompts import TextPrompt
+
+        session = self._session
+
+        def save(text: str | None) -> None:
+            if text is not None:
+                path = Path(text.strip()).expanduser()
+                self._desk.bridge.run("save", lambda _: Saved(session.save_npy(key, path)))
+
+        prompt = TextPrompt("Write as .npy", file_name(key), check_path)
+        self._desk.app.push_screen(prompt, save)
+
+    # -- source ----------------------------------------------------------------------------------
+
+    def search_stack(self, text: str) -> None:
+        """The source lines of the run, once the pane shows them."""
+        desk = self._desk
+        if not desk.stack_pane.whole_run or desk.session is None:
+            return
+        from tui_debugger.graph.stacks import search
+
+        session, rank = self._session, desk.state.rank
+
+        def work(_: Report) -> StackIndexed:
+            index = session.stack_index(rank)
+            return StackIndexed(rank, search(index, text) if text else index)
+
+        desk.bridge.run("stack", work)
+
+    def indexed(self, message: StackIndexed) -> None:
+        """The answer."""
+        self._desk.stack_pane.show_run(message.index)
+
+    def show_source(self) -> None:
+        """The frames of the node (or the line of the run) with the source around them."""
+        from tui_debugger.tui.screens.source import SourceScreen
+
+        desk, pane, session = self._desk, self._desk.stack_pane, self._session
+        frame = pane.frame
+        if frame is None:
+            desk.say("no source line here", bad=True)
+            return
+        nodes, row = desk.nodes_pane.nodes, desk.state.row
+        whole = pane.whole_run or nodes is None or row < 0
+        frames = (frame,) if whole or nodes is None else nodes.stack(row)
+        title = f"{frame.path}:{frame.line}" if whole or nodes is None else nodes.names[row]
+        focus = 0 if whole else min(pane.table.cursor_row, len(frames) - 1)
+        desk.app.push_screen(SourceScreen(title, frames, session.excerpt, focus=focus, run=desk.ask))
+
+    # -- the data flow ---------------------------------------------------------------------------
+
+    def go_to_producer(self) -> None:
+        """The node that made the input under the cursor."""
+        desk, row = self._desk, self._desk.tensors_pane.current
+        if row is None or row.role == "out":
+            desk.say("put the cursor on an input", bad=True)
+            return
+        producers = self._session.producers(desk.state.rank, desk.state.row)
+        producer, slot = producers[row.slot] if row.slot < len(producers) else (-1, 0)
+        if producer < 0:
+            desk.say("the graph does not say where this input comes from", bad=True)
+            return
+        self.wanted = (Side.OUTPUT.label, slot)
+        desk.navigator.go_to_row(producer)
+
+    def go_to_consumer(self) -> None:
+        """One of the nodes that use this node's outputs."""
+        from tui_debugger.tui.screens.prompts import ChoiceScreen
+
+        desk, nodes = self._desk, self._desk.nodes_pane.nodes
+        if nodes is None or desk.state.row < 0:
+            return
+        consumers = self._session.consumers(desk.state.rank, desk.state.row)
+        if not consumers:
+            desk.say("nothing uses this node's outputs, as far as the graph says", bad=True)
+            return
+
+        def go(index: int | None) -> None:
+            if index is not None:
+                consumer, slot = consumers[index]
+                self.wanted = (Side.INPUT.label, slot)
+                desk.navigator.go_to_row(consumer)
+
+        if len(consumers) == 1:
+            go(0)
+            return
+        options = [f"{nodes.names[consumer]}  in:{slot}" for consumer, slot in consumers]
+        desk.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
+
+
+def file_name(key: TensorKey) -> str:
+    """A name for an exported tensor, in the working directory."""
+    node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
+    return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}.npy"
+
+
+def check_path(text: str) -> str | None:
+    """What is wrong with a path to write to."""
+    if not text.strip():
+        return "a file name is needed"
+    path = Path(text.strip()).expanduser()
+    if path.is_dir():
+        return "this is a directory"
+    if path.exists():
+        return "this file exists; nothing is overwritten"
+    return None if path.parent.is_dir() else "its directory does not exist"

@@ -1,0 +1,56 @@
+"""Numbers as the tables print them: short, and the same width whatever their size."""
+
+from __future__ import annotations
+
+import math
+
+from tui_debugger.tui.theme import NONE
+
+
+def number(value: float | None) -> str:
+    """At most ten cells: ``0``, ``0.0417``, ``1.25e-24``, ``–`` for none."""
+    if value is None:
+        return NONE
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Inf" if value > 0 else "-Inf"
+    size = abs(value)
+    if size < 1e6 and value == int(value):
+        return str(int(value))
+    if 1e-3 <= size < 1e6:
+        return f"{value:.5g}"
+    return f"{value:.3e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
+def percent(part: float) -> str:
+    """``0``, ``<0.1``, ``37.5``, ``100``: a percentage that never rounds to 0 or 100 by itself."""
+    if part in (0.0, 100.0):
+        return str(int(part))
+    if part < 0.1:
+        return "<0.1"
+    if part > 99.9:
+        return ">99.9"
+    return f"{part:.1f}"
+
+
+def count(value: int) -> str:
+    """A count in at most six cells: ``0``, ``12345``, ``1.2M``."""
+    for limit, unit in ((1e5, ""), (1e6, "k"), (1e9, "M"), (1e12, "G"), (1e15, "T")):
+        if value < limit:
+            scale = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[unit]
+            return str(value) if not unit else f"{value / scale:.4g}{unit}"
+    return f"{value:.1e}"
+
+
+def size(value: int) -> str:
+    """Bytes: ``512 B``, ``1.5 MB``."""
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if amount < 1000 or unit == "TB":
+            return f"{amount:.4g} {unit}" if amount < 1000 else f"{amount:.0f} {unit}"
+        amount /= 1000
+    return str(value)
+
+
+def plural(count_: int, word: str) -> str:
+    """``1 step``, ``3 steps``."""
+    return f"{count_:,} {word}" + ("" if count_ == 1 else "s")

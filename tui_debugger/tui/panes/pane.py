@@ -1,0 +1,134 @@
+"""What the panes have in common: a frame with a title, a search box, a line about filters, a table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from tui_debugger.tui.actions import PANES, bindings_for
+from tui_debugger.tui.widgets.search_bar import SearchBar
+from tui_debugger.tui.widgets.text import clean
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
+TITLES = dict(PANES)
+
+
+class Pane(Vertical, can_focus=False):
+    """Base of the panes. ``PANE`` is its id in the action registry."""
+
+    PANE: ClassVar[str] = ""
+    table: VirtualTable
+
+    class Searched(Message):
+        """The text in the search box changed."""
+
+        def __init__(self, pane: Pane, text: str) -> None:
+            """Text without the box's own decoration."""
+            super().__init__()
+            self.pane = pane
+            self.text = text
+
+    def __init__(self) -> None:
+        """An empty pane with its pane id as widget id."""
+        super().__init__(id=self.PANE, classes="pane")
+        self.search_bar = SearchBar()
+        self.filters = Static(id=f"{self.PANE}-filters", classes="filters", markup=False)
+        self.filters.display = False
+        self._count = ""
+        self._filter_text: str | None = None
+
+    def compose(self) -> ComposeResult:
+        """Search box, filter line, table."""
+        yield self.search_bar
+        yield self.filters
+        yield self.table
+
+    def on_mount(self) -> None:
+        """First title."""
+        self.set_count("")
+
+    def set_count(self, text: str) -> None:
+        """Text after the title, for example a count."""
+        self._count = text
+        title = f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}"
+        self.border_title = Content.assemble((title, "bold"), f" {clean(text)}" if text else "")
+
+    @property
+    def count(self) -> str:
+        """The text after the title."""
+        return self._count
+
+    def set_detail(self, text: str) -> None:
+        """Text in the lower edge of the frame."""
+        self.border_subtitle = Content(clean(text))
+
+    def set_filters(self, text: Text | None) -> None:
+        """The line that says what is filtered; None takes it away."""
+        plain = None if text is None else text.plain
+        if plain == self._filter_text:
+            return
+        self._filter_text = plain
+        self.filters.display = text is not None
+        if text is not None:
+            self.filters.update(text)
+
+    def open_search(self) -> None:
+        """Opens the search box."""
+        self.search_bar.open()
+
+    @property
+    def search_text(self) -> str:
+        """What is being searched for."""
+        return self.search_bar.value
+
+    def clear_search(self) -> bool:
+        """Ends the search; False when there was none."""
+        if not self.search_bar.value:
+            return False
+        self.search_bar.drop()
+        return True
+
+    def mark_search(self, wrong: bool) -> None:
+        """Shows that the search text cannot be used."""
+        self.search_bar.set_class(wrong, "-wrong")
+
+    def on_search_bar_typed(self, event: SearchBar.Typed) -> None:
+        """Passes the text on."""
+        event.stop()
+        self.post_message(self.Searched(self, event.text))
+
+    def on_search_bar_left(self, event: SearchBar.Left) -> None:
+        """Back into the list."""
+        event.stop()
+        self.table.focus()
+
+
+def pane_bindings(pane: str) -> list[BindingType]:
+    """Key bindings of a pane."""
+    return list(bindings_for(pane))
+
+
+def matcher(text: str) -> Callable[[str], bool] | None:
+    """A test for search text: substring without case, or a regular expression after ``~``.
+
+    Returns:
+        None when the expression is broken.
+    """
+    if text.startswith("~"):
+        try:
+            search = re.compile(text[1:], re.IGNORECASE).search
+        except (re.error, RecursionError, OverflowError):
+            return None
+        return lambda candidate: search(candidate) is not None
+    needle = text.lower()
+    return lambda candidate: needle in candidate.lower()

@@ -1,0 +1,157 @@
+"""Pane 5: the tensors of the selected node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.binding import BindingType
+from textual.message import Message
+
+from tui_debugger.session.types import TensorRow
+from tui_debugger.tui import theme
+from tui_debugger.tui.panes.numbers import count, number, percent
+from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
+from tui_debugger.tui.widgets.text import Cell, clean, shorten
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+_COLUMNS = (
+    Column("", 1, frozen=True),
+    Column("io", 5, frozen=True),
+    Column("slot", 4, right=True, frozen=True),
+    Column("step", 4, right=True),
+    Column("dtype", 8),
+    Column("shape", 13, elastic=1),
+    Column("min", 10, right=True),
+    Column("max", 10, right=True),
+    Column("mean", 10, right=True),
+    Column("zero %", 6, right=True),
+    Column("NaN", 5, right=True),
+    Column("Inf", 5, right=True),
+    Column("prev", 4),
+    Column("from", 12, elastic=2),
+)
+
+
+class TensorsPane(Pane):
+    """Inputs, outputs and parameters of a node, with statistics."""
+
+    PANE = "tensors"
+    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("tensors")
+
+    class TensorChosen(Message):
+        """Show the values of a tensor."""
+
+        def __init__(self, row: TensorRow) -> None:
+            """The row."""
+            super().__init__()
+            self.row = row
+
+    def __init__(self) -> None:
+        """No node."""
+        super().__init__()
+        self.table = VirtualTable(_COLUMNS, empty="no node selected", id="tensor-table")
+        self._rows: tuple[TensorRow, ...] = ()
+        self._shown: tuple[TensorRow, ...] = ()
+        self._node_name = ""
+        self._measured = False
+
+    def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
+        """Shows tensors; ``measured`` False while their statistics are on the way."""
+        self._node_name, self._rows, self._measured = name, rows, measured
+        self.table.set_empty(empty)
+        self.refresh_rows()
+
+    def refresh_rows(self) -> None:
+        """Applies the search text."""
+        test = matcher(self.search_text)
+        self.mark_search(test is None)
+        self._shown = tuple(row for row in self._rows if test is None or test(_search_text(row)))
+        keys = [(row.role, row.slot, row.key.node) for row in self._shown]
+        self.table.set_rows(ListRows([self._cells(row) for row in self._shown], keys))
+        room = max(self.size.width - 16, 10)
+        self.set_count(shorten(self._node_name, room) if self._node_name else "")
+        self._detail()
+
+    @property
+    def rows(self) -> tuple[TensorRow, ...]:
+        """All rows of the node."""
+        return self._rows
+
+    @property
+    def current(self) -> TensorRow | None:
+        """The row under the cursor."""
+        return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
+
+    def move_to_slot(self, role: str, slot: int) -> bool:
+        """Puts the cursor on a tensor; False when it is not in the list."""
+        for place, row in enumerate(self._shown):
+            if (row.role, row.slot) == (role, slot):
+                self.table.move_to(place)
+                return True
+        return False
+
+    def _cells(self, row: TensorRow) -> Sequence[Cell]:
+        mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
+        head: list[Cell] = [mark, Text(row.role, theme.STRONG), str(row.slot)]
+        if row.error:
+            return [*head, Text(f"{row.key.step:>4} {row.error}", theme.DOUBT)]
+        if row.index < 0:
+            return [*head, Text(f"     not dumped{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
+        return [*head, str(row.key.step), *self._values(row), "yes" if row.has_previous else theme.NONE, _source(row)]
+
+    def _values(self, row: TensorRow) -> list[Cell]:
+        meta, stats = row.meta, row.stats
+        shape = "" if meta is None else "×".join(map(str, meta.shape)) or "scalar"
+        cells: list[Cell] = [meta.dtype if meta is not None else "", shape]
+        if stats is None:
+            return cells + [Text(theme.NONE if self._measured else "…", theme.DIM)] * 6
+        return [
+            *cells,
+            number(stats.minimum),
+            number(stats.maximum),
+            number(stats.mean),
+            percent(stats.zero_percentage),
+            _bad(stats.nan),
+            _bad(stats.inf),
+        ]
+
+    def _detail(self) -> None:
+        row = self.current
+        if row is None:
+            self.set_detail("")
+            return
+        words = [row.origin_text and f"from {row.origin_text}", "? may belong to another node" if row.uncertain else ""]
+        words += ["recorded in statistic.csv, no values" if row.recorded else "", row.error]
+        self.set_detail(shorten(" · ".join(word for word in words if word), max(self.size.width - 6, 10)))
+
+    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+        """Shows where an input comes from."""
+        event.stop()
+        self._detail()
+
+    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
+        """Enter opens the values."""
+        event.stop()
+        row = self.current
+        if row is not None:
+            self.post_message(self.TensorChosen(row))
+
+
+def _bad(amount: int) -> Cell:
+    return Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM)
+
+
+def _source(row: TensorRow) -> Text:
+    text = Text(no_wrap=True)
+    if row.uncertain:
+        text.append("? ", theme.DOUBT)
+    if row.recorded:
+        text.append("statistic.csv ", theme.DIM)
+    return text.append(clean(row.origin_text), theme.DIM)
+
+
+def _search_text(row: TensorRow) -> str:
+    dtype = row.meta.dtype if row.meta is not None else ""
+    return f"{row.role} {row.slot} {dtype} {row.key.node} {row.origin_text}"

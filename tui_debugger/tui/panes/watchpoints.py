@@ -1,0 +1,138 @@
+"""Pane 3: the watchpoint list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.binding import BindingType
+from textual.message import Message
+
+from tui_debugger.analysis.conditions import CONDITIONS
+from tui_debugger.analysis.watch_text import format_selection
+from tui_debugger.model import Watchpoint
+from tui_debugger.tui import theme
+from tui_debugger.tui.panes.numbers import number
+from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+_COLUMNS = (
+    Column("", 1, frozen=True),
+    Column("id", 3, right=True, frozen=True),
+    Column("what", 4, frozen=True),
+    Column("condition", 18, elastic=1),
+    Column("nodes", 6, right=True),
+    Column("hits", 5, right=True),
+)
+
+
+class WatchpointsPane(Pane):
+    """The watchpoints, how many nodes each covers and how often it hit."""
+
+    PANE = "watchpoints"
+    BINDINGS: ClassVar[list[BindingType]] = pane_bindings("watchpoints")
+
+    class WatchpointHighlighted(Message):
+        """The cursor came to a watchpoint (None: the list is empty)."""
+
+        def __init__(self, watchpoint: int | None, *, opened: bool = False) -> None:
+            """``opened``: Enter was pressed."""
+            super().__init__()
+            self.watchpoint = watchpoint
+            self.opened = opened
+
+    def __init__(self) -> None:
+        """An empty list."""
+        super().__init__()
+        self.table = VirtualTable(
+            _COLUMNS, empty="none: w makes one, a adds the recommended ones", id="watchpoint-table"
+        )
+        self._listed: tuple[Watchpoint, ...] = ()
+        self._covered: Mapping[int, int] = {}
+        self._found: Mapping[int, int] | None = None
+        self._outdated = False
+
+    def show(
+        self,
+        items: tuple[Watchpoint, ...],
+        nodes: Mapping[int, int],
+        hits: Mapping[int, int] | None,
+        *,
+        outdated: bool,
+    ) -> None:
+        """Shows the list.
+
+        Args:
+            items: the watchpoints.
+            nodes: covered nodes by watchpoint id; missing while they are counted.
+            hits: findings by watchpoint id; None when nothing was checked.
+            outdated: the list changed since the last check.
+        """
+        self._listed, self._covered, self._found, self._outdated = items, nodes, hits, outdated
+        self.refresh_rows()
+
+    def refresh_rows(self) -> None:
+        """Applies the search text."""
+        test = matcher(self.search_text)
+        self.mark_search(test is None)
+        shown = [w for w in self._listed if test is None or test(_search_text(w))]
+        self.table.set_rows(ListRows([self._cells(w) for w in shown], [w.id for w in shown]))
+        off = sum(not w.enabled for w in self._listed)
+        parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
+        self.set_count(" · ".join(parts))
+        self._tell()
+
+    @property
+    def current(self) -> int | None:
+        """Id of the watchpoint under the cursor."""
+        key = self.table.cursor_key
+        return key if isinstance(key, int) else None
+
+    def _cells(self, watchpoint: Watchpoint) -> Sequence[Cell]:
+        condition = CONDITIONS.get(watchpoint.condition)
+        style = theme.NORMAL if watchpoint.enabled else theme.DIM
+        nodes = self._covered.get(watchpoint.id)
+        hits = None if self._found is None else self._found.get(watchpoint.id, 0)
+        found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
+        if self._outdated or not watchpoint.enabled:
+            found = Text(theme.NONE if hits is None else f"({hits})", theme.DIM)
+        return (
+            Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
+            Text(str(watchpoint.id), theme.DIM),
+            Text(condition.abbr if condition else "?", style + theme.STRONG),
+            Text(describe(watchpoint), style),
+            Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
+            found,
+        )
+
+    def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
+        """Tells which watchpoint is selected."""
+        event.stop()
+        self._tell()
+
+    def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
+        """Enter edits."""
+        event.stop()
+        self.post_message(self.WatchpointHighlighted(self.current, opened=True))
+
+    def _tell(self) -> None:
+        found = next((w for w in self._listed if w.id == self.current), None)
+        self.set_detail("" if found is None else "@ " + format_selection(found.selection))
+        self.post_message(self.WatchpointHighlighted(self.current))
+
+
+def describe(watchpoint: Watchpoint) -> str:
+    """Condition and parameters: ``tensor too large  abs_mean_gt 0.5``."""
+    params = "  ".join(
+        f"{name} {value if isinstance(value, bool) else number(value)}" for name, value in watchpoint.params
+    )
+    words = watchpoint.condition.replace("_", " ")
+    name = f"{watchpoint.name}: " if watchpoint.name else ""
+    return f"{name}{words}  {params}".rstrip()
+
+
+def _search_text(watchpoint: Watchpoint) -> str:
+    condition = CONDITIONS.get(watchpoint.condition)
+    return f"{condition.abbr if condition else ''} {describe(watchpoint)} {format_selection(watchpoint.selection)}"

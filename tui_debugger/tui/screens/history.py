@@ -1,0 +1,142 @@
+"""The run history: which graph ran at which step, and whether anything was dumped then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from tui_debugger.model import GraphRun
+from tui_debugger.tui.screens.modal import Line, Modal
+from tui_debugger.tui.screens.prompts import ChoiceScreen
+from tui_debugger.tui.theme import DIM, STRONG
+from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+
+
+class RunRows:
+    """Runs as rows on demand: a history of a long training has hundreds of thousands."""
+
+    def __init__(self, runs: Sequence[GraphRun], current: int) -> None:
+        """``current`` is the step on the screen."""
+        self.runs = runs
+        self._current = current
+        self._row = {(run.step, run.root_graph): i for i, run in enumerate(runs)}
+
+    @property
+    def row_count(self) -> int:
+        """Number of runs."""
+        return len(self.runs)
+
+    def cells(self, index: int) -> tuple[Cell, Cell, Cell, Cell]:
+        """Mark, step, data, graph."""
+        run = self.runs[index]
+        here = run.step == self._current
+        style = STRONG if here else "" if run.has_data else DIM
+        data = "● dumped" if run.has_data else "○ no data"
+        return Text("▶" if here else " ", STRONG), Text(str(run.step), style), Text(data, style), Text(run.graph, style)
+
+    def key(self, index: int) -> tuple[int, int]:
+        """Step and root graph."""
+        run = self.runs[index]
+        return run.step, run.root_graph
+
+    def find(self, key: object) -> int:
+        """Row of a (step, root graph), or -1."""
+        return self._row.get(key, -1) if isinstance(key, tuple) else -1
+
+
+class HistoryScreen(Modal[GraphRun]):
+    """Lists runs; Enter goes to the step of one that has data."""
+
+    FULL = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "data_only", show=False),
+        Binding("f", "graph", show=False),
+        Binding("backspace", "clear", show=False),
+    ]
+    heading = "Run history"
+    hints = (
+        ("Enter", "go to step"),
+        ("d", "with data only"),
+        ("f", "graph"),
+        ("Backspace", "all"),
+        ("Esc", "back"),
+    )
+
+    def __init__(self, runs: Sequence[GraphRun], current_step: int) -> None:
+        """Shows runs in the order given; the cursor starts at the current step."""
+        super().__init__()
+        self.runs = runs
+        self.current_step = current_step
+        self.data_only = False
+        self.graph: str | None = None
+
+    def body(self) -> Iterable[Widget]:
+        """What is shown, and the runs."""
+        yield Line(id="shown")
+        yield VirtualTable(
+            (Column("", 1), Column("step", 10, right=True), Column("data", 10), Column("graph", 16, elastic=1)),
+            empty="no run matches",
+            id="runs",
+        )
+
+    def on_mount(self) -> None:
+        """The cursor starts at the current step, else the first run after it."""
+        self._show()
+        table = self.query_one(VirtualTable)
+        table.focus()
+        at = next((i for i, run in enumerate(self.runs) if run.step >= self.current_step), len(self.runs) - 1)
+        if self.runs:
+            self.call_after_refresh(table.move_to, at)
+
+    def _show(self) -> None:
+        runs = self.runs
+        if self.data_only or self.graph is not None:
+            runs = [
+                run
+                for run in runs
+                if (run.has_data or not self.data_only) and (self.graph is None or run.graph == self.graph)
+            ]
+        self.query_one(VirtualTable).set_rows(RunRows(runs, self.current_step))
+        parts = [f"{len(runs)} of {len(self.runs)} runs"]
+        parts += ["with data only"] if self.data_only else []
+        parts += [f"graph {clean(self.graph)}"] if self.graph is not None else []
+        self.query_one("#shown", Line).show(", ".join(parts))
+        self.say("")
+
+    def action_data_only(self) -> None:
+        """Hides or shows runs without data."""
+        self.data_only = not self.data_only
+        self._show()
+
+    def action_clear(self) -> None:
+        """Shows every run again."""
+        self.data_only, self.graph = False, None
+        self._show()
+
+    def action_graph(self) -> None:
+        """Chooses one graph, or all."""
+        graphs = sorted({run.graph for run in self.runs})
+        current = graphs.index(self.graph) + 1 if self.graph in graphs else 0
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                self.graph = graphs[index - 1] if index else None
+                self._show()
+
+        self.app.push_screen(ChoiceScreen("Runs of which graph?", ["all graphs", *graphs], current), chosen)
+
+    @on(VirtualTable.RowSelected)
+    def _go(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        rows = event.table.rows
+        run = rows.runs[event.row] if isinstance(rows, RunRows) else None
+        if run is not None and run.has_data:
+            self.dismiss(run)
+        elif run is not None:
+            self.say(f"nothing was dumped of {run.graph} at step {run.step}")

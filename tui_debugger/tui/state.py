@@ -1,0 +1,35 @@
+"""What the screen shows: a handful of values that the controllers change and the panes are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tui_debugger.graph.search import NodeQuery
+from tui_debugger.model import Hit, Progress
+from tui_debugger.session.types import CheckResult
+
+
+@dataclass
+class State:
+    """The position in the run and the last answers.
+
+    Attributes:
+        rank, step: where we are; step None while nothing is dumped.
+        row: selected node, -1 for none.
+        query: what restricts the node list.
+        watchpoint: id of the selected watchpoint.
+        result: what the hit list shows; None when nothing was checked.
+        too_large: bytes that a check of this step would read, when it did not start by itself.
+        goal: a hit to go to as soon as its rank's nodes are there.
+        progress: how far the work of each lane is.
+    """
+
+    rank: int = 0
+    step: int | None = None
+    row: int = -1
+    query: NodeQuery = field(default_factory=NodeQuery)
+    watchpoint: int | None = None
+    result: CheckResult | None = None
+    too_large: int = 0
+    goal: Hit | None = None
+    progress: dict[str, Progress] = field(default_factory=dict)

@@ -1,0 +1,302 @@
+"""The watchpoint list: offer, create, edit, delete, and which nodes a watchpoint covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tui_debugger.analysis.conditions import CONDITIONS
+from tui_debugger.graph.table import NodeFlag
+from tui_debugger.model import NodeSelection, Verdict, Watchpoint
+from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.messages import NodesMarked
+from tui_debugger.tui.panes.numbers import plural
+from tui_debugger.tui.selecting import Selecting
+from tui_debugger.tui.widgets.node_tree import Marks
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.table import NodeTable
+    from tui_debugger.graph.tree import Tree
+    from tui_debugger.session import CheckResult, Session
+    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.screens.watch_draft import WatchDraft
+
+
+class Watcher:
+    """Edits the session's watchpoints and marks the nodes they cover."""
+
+    def __init__(self, desk: Desk, recommended: bool | None) -> None:
+        """``recommended``: True adds the set, False does not offer it, None asks once."""
+        self._desk = desk
+        self._recommended = recommended
+        self._deleted: list[tuple[Watchpoint, ...]] = []
+        self._covered: dict[int, int] = {}
+
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Actions by id."""
+        return {
+            "new_watchpoint": lambda: self.create(self._under_cursor()),
+            "add_recommended": self.add_recommended,
+            "edit_watchpoint": self.edit,
+            "toggle_enabled": self.toggle_enabled,
+            "delete_watchpoint": self.delete,
+            "undelete_watchpoint": self.undelete,
+            "clear_watchpoints": self.clear,
+            "show_covered": self.show_covered,
+            "toggle_watch": self.toggle_watch,
+        }
+
+    @property
+    def _session(self) -> Session:
+        return self._desk.opened_session
+
+    @property
+    def _current(self) -> Watchpoint | None:
+        identifier = self._desk.state.watchpoint
+        return None if identifier is None else self._session.watchpoints.get(identifier)
+
+    def names(self) -> dict[int, str]:
+        """``TO #3`` by id, for chips and filters."""
+        if self._desk.session is None:
+            return {}
+        return {w.id: f"{_abbr(w)} #{w.id}" for w in self._session.watchpoints.items()}
+
+    # -- opening ---------------------------------------------------------------------------------
+
+    def opened(self, then: Callable[[], None]) -> None:
+        """Offers the recommended watchpoints once, and goes on."""
+        watchpoints = self._session.watchpoints
+        if self._recommended:
+            watchpoints.offered = True
+            self._session.add_recommended()
+        if self._recommended is not None or watchpoints.offered or watchpoints.items():
+            then()
+            return
+        found = self._session.recommended()
+        if not found:
+            then()
+            return
+        from tui_debugger.tui.screens.offer import OfferScreen
+
+        def answered(use: bool | None) -> None:
+            watchpoints.offered = True
+            if use:
+                self._session.add_recommended()
+            self.show_list()
+            then()
+
+        self._desk.app.push_screen(OfferScreen(found), answered)
+
+    def add_recommended(self) -> None:
+        """Adds those that are missing."""
+        added = self._session.add_recommended()
+        self._changed()
+        self._desk.say(f"added {plural(added, 'watchpoint')}" if added else "the recommended ones are all there")
+
+    # -- editing ---------------------------------------------------------------------------------
+
+    def create(self, suggestion: NodeSelection | None = None) -> None:
+        """The form for a new one."""
+
+        def done(draft: WatchDraft | None) -> None:
+            if draft is not None:
+                added = self._session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
+                self._changed()
+                self._desk.watchpoints_pane.table.move_to_key(added.id)
+
+        self._form(None, suggestion, done)
+
+    def edit(self) -> None:
+        """The form for the one under the cursor."""
+        current = self._current
+        if current is None:
+            self.create(self._under_cursor())
+            return
+
+        def done(draft: WatchDraft | None) -> None:
+            if draft is not None:
+                self._replace(
+                    replace(
+                        current,
+                        condition=draft.condition,
+                        params=draft.params,
+                        selection=draft.selection,
+                        name=draft.name,
+                    )
+                )
+
+        self._form(current, self._under_cursor(), done)
+
+    def _form(
+        self,
+        initial: Watchpoint | None,
+        suggestion: NodeSelection | None,
+        done: Callable[[WatchDraft | None], None],
+    ) -> None:
+        from tui_debugger.tui.screens.watchpoint_form import WatchpointForm
+
+        self._desk.app.push_screen(WatchpointForm(initial, suggestion, self._session.watched_count), done)
+
+    def _under_cursor(self) -> NodeSelection | None:
+        selecting, index = self._selecting(), self._desk.nodes_pane.current
+        return None if selecting is None or index < 0 else NodeSelection((selecting.selector(index),))
+
+    def toggle_enabled(self) -> None:
+        """A disabled watchpoint stays in the list and is not checked."""
+        current = self._current
+        if current is not None:
+            self._session.watchpoints.set_enabled(current.id, not current.enabled)
+            self._changed()
+
+    def delete(self) -> None:
+        """Deletes one; ``u`` brings it back."""
+        current = self._current
+        if current is not None:
+            self._deleted.append((current,))
+            self._session.watchpoints.delete(current.id)
+            self._changed()
+            self._desk.say(f"deleted {_abbr(current)} #{current.id}: u brings it back")
+
+    def clear(self) -> None:
+        """Deletes all; ``u`` brings them back."""
+        items = self._session.watchpoints.items()
+        if items:
+            self._deleted.append(items)
+            self._session.watchpoints.clear()
+            self._changed()
+            self._desk.say(f"deleted {plural(len(items), 'watchpoint')}: u brings them back")
+
+    def undelete(self) -> None:
+        """Brings back what was deleted last, with new numbers."""
+        if not self._deleted:
+            self._desk.say("nothing was deleted")
+            return
+        watchpoints = self._session.watchpoints
+        for old in self._deleted.pop():
+            new = watchpoints.add(old.condition, old.params, old.selection, old.name)
+            if not old.enabled:
+                watchpoints.set_enabled(new.id, False)
+        self._changed()
+
+    def _replace(self, watchpoint: Watchpoint) -> None:
+        self._session.watchpoints.replace(watchpoint)
+        self._changed()
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def _selecting(self) -> Selecting | None:
+        pane = self._desk.nodes_pane
+        return None if pane.nodes is None or pane.scopes is None else Selecting(pane.nodes, pane.scopes)
+
+    def toggle_watch(self) -> None:
+        """Space: the node or scope under the cursor into the selected watchpoint, or out of it."""
+        selecting, index, current = self._selecting(), self._desk.nodes_pane.current, self._current
+        if selecting is None or index < 0:
+            return
+        if current is None:
+            self.create(NodeSelection((selecting.selector(index),)))
+            return
+        rank, tree = self._desk.state.rank, selecting.tree
+        covered = self._session.watch_state(rank, current.id).astype(np.bool_)
+        state = int(tree.spread(covered)[index])
+        rows = tree.rows_below(index)
+        if not bool(tree.watchable[rows].any()):
+            self._desk.say("nothing here can be watched: constants have no values that change", bad=True)
+            return
+        out = state == 2
+        selection = selecting.without(current.selection, index) if out else selecting.having(current.selection, index)
+        self._replace(replace(current, selection=selection))
+        now = int(tree.spread(self._session.watch_state(rank, current.id).astype(np.bool_))[index])
+        if now != (0 if out else 2):
+            self._desk.say("part of it is excluded by category or regular expression: W edits", bad=True)
+
+    def show_covered(self) -> None:
+        """Restricts the node list to the nodes of the watchpoint, or takes that back."""
+        current, state = self._current, self._desk.state
+        if current is not None:
+            same = state.query.watched == current.id
+            self._desk.navigator.set_query(replace(state.query, watched=None if same else current.id))
+            self._desk.say("all nodes" if same else f"nodes of {_abbr(current)} #{current.id}")
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """The list changed: hits are outdated, marks are drawn again."""
+        self.show_list()
+        self._desk.checker.changed()
+        self.mark()
+        if self._desk.state.query.watched is not None:
+            self._desk.navigator.apply_query()
+
+    def show_list(self) -> None:
+        """Draws the pane."""
+        desk = self._desk
+        if desk.session is None:
+            return
+        found = desk.checker.findings()
+        outdated = desk.state.result is not None and not desk.checker.fresh
+        desk.watchpoints_pane.show(self._session.watchpoints.items(), self._covered, found, outdated=outdated)
+
+    def selected(self, watchpoint: int | None) -> None:
+        """The cursor came to a watchpoint."""
+        if watchpoint != self._desk.state.watchpoint:
+            self._desk.state.watchpoint = watchpoint
+            self.mark()
+
+    def mark(self) -> None:
+        """Asks for the marks of the node tree."""
+        desk, session = self._desk, self._session
+        state = desk.state
+        rank, watchpoint, result = state.rank, state.watchpoint, state.result
+        if desk.nodes_pane.scopes is None:
+            return
+
+        def work(_: Report) -> NodesMarked:
+            nodes, tree = session.nodes(rank), session.tree(rank)
+            known = watchpoint is not None and session.watchpoints.get(watchpoint) is not None
+            watched = session.watch_state(rank, watchpoint) if known else np.zeros(len(nodes), np.uint8)
+            covered = {w.id: session.watched_count(w.selection) for w in session.watchpoints.items()}
+            return NodesMarked(rank, make_marks(nodes, tree, watched, result, rank), covered)
+
+        desk.bridge.run("marks", work)
+
+    def marked(self, message: NodesMarked) -> None:
+        """The answer."""
+        if message.rank != self._desk.state.rank:
+            return
+        self._desk.nodes_pane.mark(message)
+        if message.covered != self._covered:
+            self._covered = message.covered
+            self.show_list()
+
+
+def make_marks(
+    nodes: NodeTable,
+    tree: Tree,
+    watched: np.ndarray[tuple[int], np.dtype[np.uint8]],
+    result: CheckResult | None,
+    rank: int,
+) -> Marks:
+    """Marks over tree indices, from columns over node rows and the hits of a check."""
+    hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
+    for each in result.hits if result is not None else ():
+        if each.key.rank == rank and each.verdict is Verdict.FINDING:
+            hit[each.row] = True
+            origin[each.row] |= each.origin
+    leaves = np.asarray(tree.row)
+    flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
+    return Marks(
+        watch=tree.spread(watched.astype(np.bool_)),
+        hit=tree.any_below(hit),
+        origin=tree.any_below(origin),
+        uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
+        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+    )
+
+
+def _abbr(watchpoint: Watchpoint) -> str:
+    condition = CONDITIONS.get(watchpoint.condition)
+    return condition.abbr if condition else "?"

@@ -1,0 +1,156 @@
+"""One-line widgets: header, tab strip, footer. They draw plain segments and only when something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.geometry import Region
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.text import clean, fit, segments_of, width_of
+
+_GAP = 2
+
+
+class HeaderBar(Widget):
+    """Two lines, each with a left and a right part; the right part is kept when there is little room."""
+
+    DEFAULT_CSS = "HeaderBar { height: 2; background: $panel; }"
+
+    def __init__(self) -> None:
+        """Empty."""
+        super().__init__(id="header")
+        self._lines: tuple[tuple[Text, Text], ...] = ((Text(), Text()), (Text(), Text()))
+
+    def show(self, *lines: tuple[Text, Text]) -> None:
+        """Replaces the lines that changed."""
+        old, self._lines = self._lines, lines
+        for y, (before, now) in enumerate(zip(old, lines, strict=True)):
+            if before != now:
+                self.refresh(Region(0, y, max(self.size.width, 1), 1))
+
+    @property
+    def plain(self) -> str:
+        """What it says, for tests."""
+        return "\n".join(f"{left.plain}  {right.plain}" for left, right in self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        """Draws one line."""
+        base = self.rich_style
+        width = self.size.width
+        if y >= len(self._lines):
+            return Strip.blank(width, base)
+        left, right = (segments_of(text, base) for text in self._lines[y])
+        room = width - 2
+        tail = width_of(right)
+        if tail > room:
+            right, tail = fit(right, max(room, 0), base), max(room, 0)
+        left = fit(left, max(room - tail - (_GAP if tail else 0), 0), base)
+        gap = Segment(" " * (_GAP if tail else 0), base)
+        edge = Segment(" ", base)
+        return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
+
+
+class TabStrip(Widget):
+    """The panes by number, when only one of them is shown."""
+
+    DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
+
+    class Chosen(Message):
+        """A tab was clicked."""
+
+        def __init__(self, pane: str) -> None:
+            """Pane id."""
+            super().__init__()
+            self.pane = pane
+
+    def __init__(self) -> None:
+        """Empty."""
+        super().__init__(id="tabs")
+        self._tabs: tuple[tuple[str, str], ...] = ()
+        self._current = ""
+
+    def show(self, tabs: Sequence[tuple[str, str]], current: str) -> None:
+        """Tabs as (pane id, text)."""
+        if (tuple(tabs), current) != (self._tabs, self._current):
+            self._tabs, self._current = tuple(tabs), current
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draws the tabs; the current one in reverse."""
+        base = self.rich_style
+        segments = [Segment(" ", base)]
+        for pane, text in self._tabs:
+            style = base + Style(bold=True, reverse=True) if pane == self._current else base
+            segments += [Segment(f" {clean(text)} ", style), Segment(" ", base)]
+        return Strip(fit(segments, self.size.width, base)) if y == 0 else Strip.blank(self.size.width, base)
+
+    def on_click(self, event: events.Click) -> None:
+        """Goes to the tab under the pointer."""
+        x = 1
+        for pane, text in self._tabs:
+            size = width_of([Segment(clean(text))]) + 2
+            if x <= event.x < x + size:
+                self.post_message(self.Chosen(pane))
+            x += size + 1
+
+
+class FooterBar(Widget):
+    """Keys of the focused pane, or a message for a while."""
+
+    DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"
+    COMPONENT_CLASSES: ClassVar[set[str]] = set()
+
+    def __init__(self) -> None:
+        """Empty."""
+        super().__init__(id="footer")
+        self._keys: tuple[tuple[str, str], ...] = ()
+        self._notice: Text | None = None
+
+    def show(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Keys as (key, title)."""
+        if tuple(keys) != self._keys:
+            self._keys = tuple(keys)
+            self.refresh()
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        """Shows a message in place of the keys, until the next key."""
+        style = theme.FINDING if bad else theme.GOOD
+        self._notice = Text(("✗ " if bad else "") + clean(text), style, no_wrap=True)
+        self.refresh()
+
+    def hush(self) -> None:
+        """Takes the message away."""
+        if self._notice is not None:
+            self._notice = None
+            self.refresh()
+
+    @property
+    def notice(self) -> str:
+        """The message shown, for tests."""
+        return self._notice.plain if self._notice is not None else ""
+
+    def render_line(self, y: int) -> Strip:
+        """Draws the line; what does not fit is left out as a whole."""
+        base, width = self.rich_style, self.size.width
+        if y > 0:
+            return Strip.blank(width, base)
+        if self._notice is not None:
+            return Strip(fit([Segment(" ", base), *segments_of(self._notice, base)], width, base))
+        segments: list[Segment] = [Segment(" ", base)]
+        used = 1
+        for key, title in self._keys:
+            size = width_of([Segment(f"{key} {title}  ")])
+            if used + size > width:
+                continue
+            segments += [Segment(key, base + theme.GOOD), Segment(f" {title}  ", base)]
+            used += size
+        return Strip(segments).adjust_cell_length(width, base)

@@ -1,0 +1,100 @@
+"""Text that came from somebody else: made safe, measured in cells, cut and joined into strips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rich.cells import cell_len, set_cell_size, split_text
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+Cell = Text | str
+"""What a table cell holds. A string is plain text, never markup."""
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONSOLE = Console(width=10_000, force_terminal=False, legacy_windows=False, _environ={})
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return "␡" if code == 0x7F else "�"
+
+
+def clean(text: str) -> str:
+    r"""One line of the user's data, safe to print.
+
+    Control characters become their pictures (ESC → ``␛``), undecodable bytes of file names become ``\xNN``,
+    and characters that reorder or hide text become ``�``.
+    """
+    return _CONTROL.sub(_visible, text) if not (text.isascii() and text.isprintable()) else text
+
+
+def segments_of(cell: Cell, base: Style) -> list[Segment]:
+    """A cell as segments; control characters in it are made visible."""
+    if isinstance(cell, str):
+        return [Segment(clean(cell), base)]
+    own = base + (Style.parse(cell.style) if isinstance(cell.style, str) else cell.style)
+    if not cell.spans:
+        return [Segment(clean(cell.plain), own)]
+    return [Segment(clean(text), base + (style or Style.null())) for text, style, _ in cell.render(_CONSOLE) if text]
+
+
+def width_of(segments: Iterable[Segment]) -> int:
+    """Cells that segments take."""
+    return sum(cell_len(segment.text) for segment in segments)
+
+
+def shift(segments: list[Segment], cells: int) -> list[Segment]:
+    """Drops ``cells`` cells on the left."""
+    if cells <= 0:
+        return segments
+    kept: list[Segment] = []
+    for text, style, _ in segments:
+        size = cell_len(text)
+        if cells >= size:
+            cells -= size
+            continue
+        kept.append(Segment(split_text(text, cells)[1] if cells else text, style))
+        cells = 0
+    return kept
+
+
+def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False) -> list[Segment]:
+    """Exactly ``width`` cells: padded, or cut with ``…``."""
+    used = width_of(segments)
+    if used == width:
+        return segments
+    if used < width:
+        pad = Segment(" " * (width - used), base)
+        return [pad, *segments] if right else [*segments, pad]
+    kept: list[Segment] = []
+    room = width - 1
+    last = base
+    for text, style, _ in segments:
+        last = style or base
+        size = cell_len(text)
+        if size >= room:
+            kept.append(Segment(set_cell_size(text, room), style))
+            break
+        kept.append(Segment(text, style))
+        room -= size
+    return [*kept, Segment("…", last)] if width > 0 else []
+
+
+def shorten(text: str, width: int) -> str:
+    """Cuts the middle out of a path or name, so that both ends stay readable."""
+    text = clean(text)
+    if cell_len(text) <= width:
+        return text
+    if width < 8:
+        return set_cell_size(text, max(width - 1, 0)) + "…"
+    head = (width - 1) // 3
+    tail = width - 1 - head
+    return split_text(text, head)[0] + "…" + text[-tail:]
