@@ -38,6 +38,14 @@ class Category(IntEnum):
     GRADIENT = 4
     ACTIVATION = 5
     CONSTANT = 6
+    NORM = 7
+    """Scale or shift of a normalisation (gamma, beta): trained like a weight, but counted apart from weights."""
+
+
+PARAMETERS = frozenset({Category.WEIGHT, Category.NORM, Category.OPTIMIZER_STATE, Category.PARAMETER})
+"""The categories whose nodes are parameters."""
+TRAINABLE = frozenset({Category.WEIGHT, Category.NORM})
+"""The categories of parameters that an optimizer updates."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -225,6 +225,8 @@ class TestBadFiles:
             ("{'descr': '(2,)f4', 'fortran_order': False, 'shape': (2,)}", "no tensor"),
             ("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}", "pickled"),
             ("{'descr': '|V0', 'fortran_order': False, 'shape': (2,)}", "no tensor"),
+            ("{'descr': 'T', 'fortran_order': False, 'shape': (2,)}", "pickled|unknown element type"),
+            ("{'descr': '\\d', 'fortran_order': False, 'shape': (2,)}", "unknown element type"),
             ("{'descr': 'rubbish', 'fortran_order': False, 'shape': (2,)}", "unknown element type"),
             ("{'descr': '<f4' * 3, 'fortran_order': False, 'shape': (2,)}", "damaged header"),
             ("{'descr': b'<f4', 'fortran_order': False, 'shape': (2,)}", "structured"),

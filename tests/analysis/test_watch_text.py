@@ -83,6 +83,7 @@ def test_backslashes_escape_commas_only(text: str, pattern: str) -> None:
         ("TL max_gt=", "finite number"),
         ("TL max_gt=x", "finite number"),
         ("TL foo=1", "no parameter"),
+        ("TL max_gt=1 max_gt=1", "twice"),
         ("TO @ category=foo", "no category"),
         ("TO @ category=", "empty"),
         ("TO @ a,,b", "empty"),

@@ -20,7 +20,7 @@ Golden = Callable[[str], dict[str, Any]]
 
 
 def in_order(table: NodeTable) -> list[str]:
-    return [table.names[i] for i in np.argsort(table.order, kind="stable")]
+    return [table.names[i] for i in np.argsort(table.order, kind="stable").tolist()]
 
 
 # The old tool's answers

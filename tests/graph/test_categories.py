@@ -204,8 +204,8 @@ def test_a_parameter_that_one_graph_trains_is_a_weight_in_the_other_too() -> Non
     [
         ("fc1.weight", Category.WEIGHT),
         ("fc1_weight", Category.WEIGHT),
-        ("backbone.bn.gamma", Category.WEIGHT),
-        ("backbone_bn_beta", Category.WEIGHT),
+        ("backbone.bn.gamma", Category.NORM),
+        ("backbone_bn_beta", Category.NORM),
         ("embedding_table", Category.WEIGHT),
         ("word.embedding_table", Category.WEIGHT),
         ("weight", Category.WEIGHT),
@@ -245,7 +245,7 @@ def test_file_nodes_without_a_graph_are_told_by_name() -> None:
     assert [Category(each).name for each in table.category] == [
         "WEIGHT",
         "OPTIMIZER_STATE",
-        "WEIGHT",
+        "NORM",
         "PARAMETER",
         "GRADIENT",
         "ACTIVATION",

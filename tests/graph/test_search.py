@@ -26,12 +26,12 @@ Golden = Callable[[str], dict[str, Any]]
 
 
 def matched(table: NodeTable, **query: Any) -> list[str]:
-    return [table.names[i] for i in np.flatnonzero(match(table, NodeQuery(**query)))]
+    return [table.names[i] for i in np.flatnonzero(match(table, NodeQuery(**query))).tolist()]
 
 
 def selected(table: NodeTable, *include: tuple[str, str], exclude: tuple[tuple[str, str], ...] = ()) -> list[str]:
     clauses = [tuple(NodeSelector(NodeKind(kind), text) for kind, text in part) for part in (include, exclude)]
-    return [table.names[i] for i in np.flatnonzero(select(table, NodeSelection(*clauses)))]
+    return [table.names[i] for i in np.flatnonzero(select(table, NodeSelection(*clauses))).tolist()]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def table_of(*paths: str, types: dict[str, str] | None = None) -> NodeTable:
     return extend_table(build_table([]), nodes)
 
 
-def outline(tree: Tree, shown: np.ndarray | None = None) -> list[str]:  # type: ignore[type-arg]
+def outline(tree: Tree, shown: np.ndarray | None = None) -> list[str]:
     rows = range(len(tree)) if shown is None else shown
     return ["  " * int(tree.depth[i]) + tree.label[i] + ("/" if tree.is_scope(i) else "") for i in rows]
 

@@ -145,7 +145,7 @@ def test_step_directories_are_not_listed(dump: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(os, "scandir", watching)
     for inside, _, _ in INSIDE:
         source = open_source(dump / inside)
-        assert source.steps(0) == [0, 3]
+        assert list(source.steps(0)) == [0, 3]
     assert not [path for path in listed if path.endswith(("/0/0", "/0/3"))]
 
 

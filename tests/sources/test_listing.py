@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
-from tui_debugger.analysis.npy import open_array
+from tui_debugger.analysis.npy import open_array, read_meta
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
 from tui_debugger.sources import open_source
@@ -83,11 +83,10 @@ def test_bfloat16_as_float32_and_as_raw_bits(tmp_path: Path) -> None:
     writer.raw_bfloat16(0, "Mul", "Default/Mul-op0", values.astype(np.float32))
     source = open_source(tmp_path)
     table = source.tensors(0, 0)
-    assert [table.spec(i).dtype for i in range(2)] == ["bfloat16", "bfloat16"]
-    for name in ("Default_Add-op0", "Default_Mul-op0"):
-        array = value(source, name)
-        assert array.dtype == ml_dtypes.bfloat16
-        np.testing.assert_array_equal(array.astype(np.float32), values.astype(np.float32))
+    for name, index in (("Default_Add-op0", 0), ("Default_Mul-op0", 1)):
+        assert table.spec(index).dtype == "bfloat16"
+        assert read_meta(table.spec(index)).dtype == "bfloat16"
+        np.testing.assert_array_equal(value(source, name).astype(np.float32), values.astype(np.float32))
 
 
 def test_constants_belong_to_every_step_and_come_last(tmp_path: Path) -> None:
@@ -118,7 +117,7 @@ def test_several_root_graphs_and_sub_graphs(tmp_path: Path) -> None:
             write_step(writer, step, graph)
     source = open_source(tmp_path)
     nodes = source.nodes(0)
-    assert source.steps(0) == [0, 1, 2, 3]
+    assert list(source.steps(0)) == [0, 1, 2, 3]
     names = [sorted(nodes.names[row] for row in source.tensors(0, step).node) for step in range(4)]
     a, b, c = "Default/A/Add-op1", "Default/B/Mul-op1", "Default/B/Sub-op2"
     assert names == [[a], [b, c], [a, b, c], [a]]
@@ -214,7 +213,7 @@ def test_a_rank_without_metadata_and_history_but_with_its_own_graph(tmp_path: Pa
         write_step(writer, step, rank=1)
     source = open_source(tmp_path)
     assert source.ranks() == [0, 1]
-    assert source.steps(1) == [0, 2]
+    assert list(source.steps(1)) == [0, 2]
     assert source.previous_step(1, 0, 2) == 0
     assert [run.step for run in source.history(0)] == [0, 1, 2]
     assert not any("borrow" in notice or "is used" in notice for notice in source.info.notices)

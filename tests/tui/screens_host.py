@@ -79,8 +79,8 @@ class Opened:
     def check_clean(self) -> None:
         """Nothing of the user's data may reach the terminal raw, and no line may be wider than the screen."""
         for line in self.lines:
-            assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in line), line
-            assert "\u202e" not in line
+            assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in line), ascii(line)
+            assert "\u202e" not in line, ascii(line)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ import math
 import mmap
 import os
 import stat
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -98,8 +99,6 @@ class TensorFile:
             _check_size(spec, self.layout, status.st_size)
         except (OSError, ValueError) as error:
             self.close()
-            if isinstance(error, UnreadableTensorError):
-                raise
             raise _unreadable(spec, f"cannot be read: {_reason(error)}") from error
         except BaseException:
             self.close()
@@ -192,8 +191,6 @@ def open_array(spec: ReadSpec) -> Array:
         try:
             return file.array()
         except (OSError, ValueError, OverflowError, MemoryError) as error:
-            if isinstance(error, UnreadableTensorError):
-                raise
             raise _unreadable(spec, f"cannot be mapped: {_reason(error)}") from error
 
 
@@ -240,11 +237,13 @@ def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> Layout
     return parsed
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> Layout | str:
     """The layout, or what is wrong: failures are cached like the rest."""
     try:
-        fields = ast.literal_eval(header.decode("utf-8" if utf8 else "latin-1").strip())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's parser warns on stderr, in the middle of the screen
+            fields = ast.literal_eval(header.decode("utf-8" if utf8 else "latin-1").strip())
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return "has a damaged header"
     if not isinstance(fields, dict) or set(fields) != _HEADER_KEYS:
@@ -275,7 +274,9 @@ def _stored_type(descr: object) -> DType | str:
     if descr in _SPECIAL:
         return _SPECIAL[descr]
     try:
-        dtype: DType = np.dtype(descr)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about old spellings such as a5
+            dtype: DType = np.dtype(descr)
     except (TypeError, ValueError, SyntaxError, OverflowError):
         return f"has the unknown element type {descr[:40]!r}"
     if dtype.hasobject:
@@ -299,11 +300,11 @@ def _raw_layout(spec: ReadSpec) -> Layout:
 
 
 def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offset: int) -> Layout | str:
+    # Even a tensor without elements must have a shape that numpy can represent.
+    if len(shape) > 32 or math.prod(n for n in shape if n) * dtype.itemsize >= 1 << 62:
+        return "has an impossible shape"
     if any(n < 0 for n in shape):
         return f"has a negative dimension: {shape}"
-    # Even a tensor without elements must have a shape that numpy can represent.
-    if math.prod(n for n in shape if n) * dtype.itemsize >= 1 << 62 or len(shape) > 32:
-        return "has an impossible shape"
     matters = fortran and sum(n != 1 for n in shape) > 1
     return Layout(dtype, name, shape, matters, offset, math.prod(shape))
 

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.conditions import CONDITIONS, Value, validate
-from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.model import TRAINABLE, Category, NodeKind, NodeSelection, NodeSelector, Watchpoint
 
 BIAS: Final = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
 """Parameter names that are biases: of MindSpore's and PyTorch's layers, LayerNorm's beta, recurrent layers."""
@@ -74,8 +74,8 @@ def recommended(category: npt.NDArray[np.uint8], types: Sequence[str], *, device
 
 
 def _by_category(present: set[Category]) -> Iterator[Watchpoint]:
-    if Category.WEIGHT in present:
-        weights = NodeSelection((_category("weight"),), (NodeSelector(NodeKind.REGEX, BIAS),))
+    if present & TRAINABLE:
+        weights = NodeSelection((_category("trainable"),), (NodeSelector(NodeKind.REGEX, BIAS),))
         yield _watch("weight_initialization", weights, zero_percentage_ge=100)
         yield _watch("weight_change_too_large", weights, abs_mean_update_ratio_gt=1)
         yield _watch("weight_not_changed", weights, rtol=1e-5, atol=1e-8)
@@ -87,7 +87,8 @@ def _by_category(present: set[Category]) -> Iterator[Watchpoint]:
         everything = NodeSelection((_category("tensor"),))
         yield _watch("operator_overflow", everything)
         yield _watch("tensor_overflow", everything)
-    signals = [c.name.lower() for c in (Category.WEIGHT, Category.GRADIENT, Category.ACTIVATION) if c in present]
+    signals = ["trainable"] if present & TRAINABLE else []
+    signals += [c.name.lower() for c in (Category.GRADIENT, Category.ACTIVATION) if c in present]
     if signals:
         biases = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_GRADIENT))
         include = tuple(_category(name) for name in signals)

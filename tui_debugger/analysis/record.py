@@ -61,7 +61,7 @@ class Record:
 
     Attributes:
         meta: dtype and shape; None when unreadable.
-        stats: None when unreadable.
+        stats: None when unreadable, or when the elements are no numbers (text, dates).
         ranges: number of elements inside each asked range (NaN is outside).
         change: None when not asked, or no previous tensor, or another shape.
         close: for each asked closeness whether *all* elements are close.

@@ -22,8 +22,10 @@ from tui_debugger.model import TensorStats
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
 
-BLOCK: Final = 1 << 16
-"""Elements per block."""
+BLOCK: Final = 1 << 15
+"""Elements per block: five float64 buffers of this length fit into the L2 cache."""
+DOT: Final = 1 << 13
+"""Elements per dot product: BLAS would start threads for longer ones, which wait for each other on a busy machine."""
 
 
 class _Scratch(threading.local):
@@ -31,7 +33,10 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self.values = np.empty(BLOCK)
+        self.previous = np.empty(BLOCK)
+        self.magnitude = np.empty(BLOCK)
         self.work = np.empty(BLOCK)
+        self.tolerance = np.empty(BLOCK)
 
 
 _scratch = _Scratch()
@@ -114,12 +119,12 @@ class Accumulator:
         self.count += len(x)
         for low, high in self.ranges:
             self.ranges[low, high] += int(np.count_nonzero((x >= low) & (x <= high)))
-        squares = float(np.dot(x, x))
+        squares = _dot(x)
         if not math.isfinite(squares):  # something is not finite, or the squares of finite doubles overflow
             x = self._count_not_finite(x)
             if not len(x):
                 return
-            squares = float(np.dot(x, x))
+            squares = _dot(x)
         n = len(x)
         low, high = float(x.min()), float(x.max())
         mean = _mean(x)
@@ -135,7 +140,7 @@ class Accumulator:
         self.negative += negative
         self.positive += positive
         np.subtract(x, mean, out=work)
-        spread = float(np.dot(work, work))
+        spread = _dot(work)
         self._merge_finite(n, low, high, mean=mean, abs_mean=abs_mean, squares=squares, spread=spread)
 
     def _count_not_finite(self, x: Doubles) -> Doubles:
@@ -185,7 +190,7 @@ class Comparison:
         with np.errstate(all="ignore"):
             for start in range(0, len(current), BLOCK):
                 stop = start + BLOCK
-                self._add_block(_wide(current[start:stop]), _wide(previous[start:stop]))
+                self._add_block(current[start:stop], previous[start:stop])
 
     def result(self) -> tuple[Change, dict[Closeness, bool]]:
         """The means, and for each closeness whether all elements are close. Empty tensors are never close."""
@@ -194,14 +199,26 @@ class Comparison:
         return Change(self._difference / self._count, self._previous / self._count), dict(self._close)
 
     def _add_block(self, current: Array, previous: Array) -> None:
-        magnitude = np.abs(previous)
-        difference = np.abs(current - previous)
-        self._count += len(magnitude)
+        n = len(current)
+        now: Array
+        before: Array
+        if current.dtype.kind == "c" or previous.dtype.kind == "c":
+            now, before = current.astype(np.complex128), previous.astype(np.complex128)
+            difference, magnitude = np.abs(now - before), np.abs(before)
+        else:
+            now, before = _doubles(current, _scratch.values), _doubles(previous, _scratch.previous)
+            difference = np.subtract(now, before, out=_scratch.work[:n])
+            np.abs(difference, out=difference)
+            magnitude = np.abs(before, out=_scratch.magnitude[:n])
+        self._count += n
         self._difference += float(np.add.reduce(difference))
         self._previous += float(np.add.reduce(magnitude))
-        for closeness, so_far in self._close.items():
+        for (rtol, atol, equal_nan), so_far in self._close.items():
             if so_far:
-                self._close[closeness] = _all_close(current, previous, difference, magnitude, closeness)
+                tolerance = np.multiply(magnitude, rtol, out=_scratch.tolerance[:n])
+                close = difference <= np.add(tolerance, atol, out=tolerance)
+                all_close = bool(close.all()) if math.isfinite(self._previous) else False
+                self._close[rtol, atol, equal_nan] = all_close or _equal_elsewhere(now, before, close, equal_nan)
 
 
 def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorStats, dict[Bounds, int]]:
@@ -262,15 +279,19 @@ def _doubles(block: Array, buffer: Doubles) -> Doubles:
     """The block as contiguous float64 in a buffer (or itself, when it is that already)."""
     if block.dtype.kind == "c":
         block = np.abs(block.astype(np.complex128))
-    if block.dtype == np.float64 and block.dtype.isnative and block.flags.c_contiguous:
+    if block.dtype == np.float64 and block.flags.c_contiguous:
         return block
     out = buffer[: len(block)]
     np.copyto(out, block, casting="unsafe")
     return out
 
 
-def _wide(block: Array) -> Array:
-    return block.astype(np.complex128 if block.dtype.kind == "c" else np.float64, copy=False)
+def _dot(x: Doubles) -> float:
+    """Sum of squares."""
+    if len(x) <= DOT:
+        return float(np.dot(x, x))
+    parts = (x[start : start + DOT] for start in range(0, len(x), DOT))
+    return sum(float(np.dot(part, part)) for part in parts)
 
 
 def _mean(x: Doubles) -> float:
@@ -278,13 +299,12 @@ def _mean(x: Doubles) -> float:
     return total / len(x) if math.isfinite(total) else float(np.add.reduce(x / len(x)))
 
 
-def _all_close(current: Array, previous: Array, difference: Doubles, magnitude: Doubles, closeness: Closeness) -> bool:
-    rtol, atol, equal_nan = closeness
-    close = difference <= atol + rtol * magnitude
-    close &= np.isfinite(magnitude)
-    if close.all():
-        return True
-    close |= current == previous
+def _equal_elsewhere(now: Array, before: Array, close: npt.NDArray[np.bool_], equal_nan: bool) -> bool:
+    """Whether all elements are close, or equal: an Inf that stayed, with equal_nan also a NaN, is not close.
+
+    The tolerance of an infinite previous value is infinite, so closeness counts only where that is finite.
+    """
+    same = (close & np.isfinite(before)) | (now == before)
     if equal_nan:
-        close |= np.isnan(current) & np.isnan(previous)
-    return bool(close.all())
+        same |= np.isnan(now) & np.isnan(before)
+    return bool(same.all())

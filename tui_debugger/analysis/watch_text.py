@@ -24,8 +24,9 @@ from tui_debugger.analysis.conditions import CONDITIONS, Condition, Params, Para
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Watchpoint
 
-CATEGORY_WORDS: Final = ("tensor", *(category.name.lower() for category in Category))
-"""What may follow ``category=``: ``tensor`` is every node that can be watched, the others are ``Category`` names."""
+CATEGORY_WORDS: Final = ("tensor", "trainable", *(category.name.lower() for category in Category))
+"""What may follow ``category=``: ``tensor`` is every node that can be watched, ``trainable`` weights and
+normalisations, the others are ``Category`` names."""
 
 _KINDS: Final = {
     "category": NodeKind.CATEGORY,
@@ -61,7 +62,11 @@ def parse_watch(text: str) -> tuple[str, Params, NodeSelection]:
         msg = "a watchpoint starts with its condition"
         raise BadWatchpointError(msg, where=text, hint=_EXAMPLE)
     condition = by_abbr(words[0])
-    params = validate(condition.id, dict(_pair(condition, word) for word in words[1:]))
+    pairs = [_pair(condition, word) for word in words[1:]]
+    if len(dict(pairs)) < len(pairs):
+        msg = "a parameter is set twice"
+        raise BadWatchpointError(msg, where=text.strip())
+    params = validate(condition.id, dict(pairs))
     selection = target_selection(condition)
     if at:
         given = parse_selection(tail)

@@ -13,6 +13,9 @@ from tui_debugger.errors import TdbgError
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
+"""Where the demo's training script lay when it was recorded: the stacks in its graph name this path."""
+
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
@@ -53,4 +56,6 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.recommended is None:
         arguments.recommended = True
+    # The training script travels with the dump, so that its lines can be shown.
+    arguments.source_map.append((TRAINED_IN, str(path)))
     return screen.run(path, arguments)

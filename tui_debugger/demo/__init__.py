@@ -18,7 +18,6 @@ def unpack(archive: Path, parent: Path) -> Path:
     Raises:
         OSError: the directory cannot be written.
     """
-    import os
     import shutil
     import tempfile
 
@@ -35,7 +34,7 @@ def unpack(archive: Path, parent: Path) -> Path:
             else:  # Python before the security back-ports; the archive is our own
                 tar.extractall(scratch)  # noqa: S202 - the archive ships with this package
         try:
-            os.rename(scratch / name, target)
+            (scratch / name).rename(target)
         except OSError:
             if not target.is_dir():  # another process may have been faster
                 raise

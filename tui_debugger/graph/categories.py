@@ -121,7 +121,7 @@ _POSSIBLE_PREFIX = re.compile(r"(?:moment|momentum|linear|prev|step_size|mu|eta|
 _STATE_NAMES = frozenset({"beta1_power", "beta2_power", "global_step", "step_t", "state_step"})
 
 _WEIGHT_OR_BIAS = re.compile(r"(?:^|[._])(?:weight|bias)$", re.IGNORECASE)
-_WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|gamma|beta|embedding_table)$", re.IGNORECASE)
+_WEIGHT_LIKE = re.compile(r"(?:^|[._])(?:weight|bias|embedding_table)$", re.IGNORECASE)
 # Gain and shift of a normalisation are trained too, but are not counted as weights where a graph tells
 # what the optimizer updates: 26 weights in a two-block transformer, not 34.
 _NORMALISATION = re.compile(r"(?:^|[._])(?:gamma|beta)$", re.IGNORECASE)
@@ -155,6 +155,8 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
     """Category of a parameter from its name alone, for dumps without a graph."""
     if is_optimizer_state(name, names):
         return Category.OPTIMIZER_STATE
+    if _NORMALISATION.search(name):
+        return Category.NORM
     return Category.WEIGHT if _WEIGHT_LIKE.search(name) else Category.PARAMETER
 
 
@@ -206,9 +208,9 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
 def _parameter(name: str, names: Container[str], updated: bool, state: bool) -> Category:
     if is_optimizer_state(name, names) or (state and not updated):
         return Category.OPTIMIZER_STATE
-    if _WEIGHT_OR_BIAS.search(name) or (updated and not _NORMALISATION.search(name)):
-        return Category.WEIGHT
-    return Category.PARAMETER
+    if updated and _NORMALISATION.search(name):
+        return Category.NORM
+    return Category.WEIGHT if updated or _WEIGHT_OR_BIAS.search(name) else Category.PARAMETER
 
 
 def _optimizer_slots(table: NodeTable, parameters: set[int]) -> tuple[set[int], set[int]]:

@@ -11,13 +11,15 @@ import numpy as np
 
 from tui_debugger.errors import BadQueryError
 from tui_debugger.graph.table import Bool, NodeTable
-from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector
+from tui_debugger.model import PARAMETERS, TRAINABLE, Category, NodeKind, NodeSelection, NodeSelector
 
 CATEGORY_NAMES: dict[str, frozenset[Category]] = {
     "weight": frozenset({Category.WEIGHT}),
     "gradient": frozenset({Category.GRADIENT}),
     "activation": frozenset({Category.ACTIVATION}),
-    "parameter": frozenset({Category.WEIGHT, Category.OPTIMIZER_STATE, Category.PARAMETER}),
+    "norm": frozenset({Category.NORM}),
+    "trainable": TRAINABLE,
+    "parameter": PARAMETERS,
     "optimizer_state": frozenset({Category.OPTIMIZER_STATE}),
     "other": frozenset({Category.OTHER}),
     "constant": frozenset({Category.CONSTANT}),

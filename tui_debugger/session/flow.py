@@ -10,11 +10,8 @@ from dataclasses import dataclass
 
 from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import Category, Side
+from tui_debugger.model import PARAMETERS, TRAINABLE, Category, Side
 from tui_debugger.sources.base import Source, TensorFlag, TensorTable
-
-PARAMETERS = frozenset({Category.WEIGHT, Category.OPTIMIZER_STATE, Category.PARAMETER})
-"""The categories whose nodes are parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +88,7 @@ class Flow:
 
     def updated(self, row: int) -> bool:
         """Whether a parameter's file shows its value after the step: graph inputs such as labels do not change."""
-        return self.nodes.category_of(row) in (Category.WEIGHT, Category.OPTIMIZER_STATE)
+        return self.nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE}
 
     def is_constant(self, row: int) -> bool:
         """Whether a node is a graph constant."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tui_debugger.analysis.record import Need, Record
-from tui_debugger.model import Hit, ProgressFn, Side, TensorKey, TensorStats
-from tui_debugger.session.flow import PARAMETERS, Flow, Located
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, TensorStats
+from tui_debugger.session.flow import Flow, Located
 
 
 class Measured(Protocol):

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.record import Need
-from tui_debugger.model import Side, Watchpoint
-from tui_debugger.session.flow import PARAMETERS, Flow, Holder
+from tui_debugger.model import PARAMETERS, Side, Watchpoint
+from tui_debugger.session.flow import Flow, Holder
 from tui_debugger.sources.base import TensorFlag, TensorTable
 
 Mask = npt.NDArray[np.bool_]

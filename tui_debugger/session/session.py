@@ -171,7 +171,7 @@ class Session:
         Raises:
             BadQueryError: a regular expression that does not compile.
         """
-        mask = match(self.nodes(rank), query).copy()
+        mask: Mask = match(self.nodes(rank), query).copy()
         if query.watched is not None:
             mask &= self.watch_state(rank, query.watched or None).astype(bool)
         if query.hit:

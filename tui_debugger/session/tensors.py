@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from tui_debugger.analysis.record import Need, Record
-from tui_debugger.model import ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.model import PARAMETERS, ProgressFn, Side, TensorKey, no_progress
 from tui_debugger.session.checking import Checker
-from tui_debugger.session.flow import PARAMETERS, Flow, Located
+from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
 

@@ -107,14 +107,18 @@ class Changes:
     Attributes:
         new_steps: (rank, step) pairs that appeared.
         grown_steps: (rank, step) pairs whose file list changed.
-        new_nodes: whether some NodeTable grew or was rebuilt with a graph that arrived.
+        new_nodes: whether some NodeTable grew or was rebuilt.
         new_ranks: ranks that appeared.
+        rebuilt: ranks whose NodeTable was made anew, because a graph arrived or a first step that was half written
+            is complete: row numbers of before mean nothing there, and all their listed steps count as grown.
+            Elsewhere ``new_nodes`` only means that rows were appended.
     """
 
     new_steps: tuple[tuple[int, int], ...] = ()
     grown_steps: tuple[tuple[int, int], ...] = ()
     new_nodes: bool = False
     new_ranks: tuple[int, ...] = ()
+    rebuilt: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything changed."""

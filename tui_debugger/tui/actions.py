@@ -33,6 +33,7 @@ _NAMES = {
     "enter": "Enter",
     "escape": "Esc",
     "space": "Space",
+    "backspace": "⌫",
     "tab": "Tab",
     "shift+tab": "Shift+Tab",
     "ctrl+p": "Ctrl+P",
@@ -54,8 +55,6 @@ class Action:
         where: ``global``, ``list`` (any table), ``tree`` (the node tree), or a pane id.
         group: heading on the help page.
         help: one sentence for the help page and the README.
-        foot: place in the footer (lower comes first); 0 keeps it out.
-        palette: whether the command palette offers it.
     """
 
     id: str
@@ -64,8 +63,6 @@ class Action:
     where: str
     group: str
     help: str
-    foot: int = 0
-    palette: bool = True
 
     @property
     def label(self) -> str:
@@ -78,240 +75,133 @@ class Action:
         return _NAMES.get(self.keys[0], self.keys[0])
 
 
-_MOVE, _VIEW, _STEP, _CHECK = "Moving", "View", "Steps, ranks, graphs", "Checking"
-_NODES, _STACK, _WATCH, _HITS, _TENSORS, _GENERAL = (
-    "Nodes (1)",
-    "Stack (2)",
-    "Watchpoints (3)",
-    "Hits (4)",
-    "Tensors (5)",
-    "General",
-)
+_MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
+_NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints (3)", "Hits (4)", "Tensors (5)"
 
 
-def _list(id_: str, title: str, keys: str, text: str) -> Action:
-    return Action(id_, title, tuple(keys.split()), "list", _MOVE, text, palette=False)
+def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
+    """Actions of one place under one heading, from (id, keys, title, help)."""
+    return tuple(Action(id_, title, tuple(keys.split()), where, group, text) for id_, keys, title, text in rows)
 
 
 ACTIONS: tuple[Action, ...] = (
-    _list("cursor_up", "Up", "up k", "One line up."),
-    _list("cursor_down", "Down", "down j", "One line down."),
-    _list("page_up", "Page up", "pageup", "One page up."),
-    _list("page_down", "Page down", "pagedown", "One page down."),
-    _list("first", "First line", "home g", "To the first line."),
-    _list("last", "Last line", "end G", "To the last line."),
-    _list("pan_left", "Text back", "left h", "Moves long text back."),
-    _list("pan_right", "More text", "right l", "Shows the rest of long text."),
-    _list("select", "Open", "enter", "Opens what is under the cursor."),
-    Action(
-        "close_scope", "Close scope", ("left", "h"), "tree", _NODES, "Closes the scope, or goes to the one around it."
+    *_of(
+        "list",
+        _MOVE,
+        ("cursor_up", "up k", "Up", "One line up."),
+        ("cursor_down", "down j", "Down", "One line down."),
+        ("page_up", "pageup", "Page up", "One page up."),
+        ("page_down", "pagedown", "Page down", "One page down."),
+        ("first", "home g", "First line", "To the first line."),
+        ("last", "end G", "Last line", "To the last line."),
+        ("pan_left", "left h", "Text back", "Moves long text back."),
+        ("pan_right", "right l", "More text", "Shows the rest of long text and more columns."),
+        ("select", "enter", "Open", "Opens what is under the cursor: node, line, watchpoint, hit, values."),
     ),
-    Action("open_scope", "Open scope", ("right", "l"), "tree", _NODES, "Opens the scope, or goes to its first entry."),
-    Action("open_all", "Open all below", ("*",), "tree", _NODES, "Opens or closes everything below the cursor."),
-    # -- view
-    *(
-        Action(f"pane_{pane}", title, (str(number),), "global", _VIEW, f"Goes to the {title.lower()} pane.")
-        for number, (pane, title) in enumerate(PANES, 1)
-    ),
-    Action("next_pane", "Next pane", ("tab",), "global", _VIEW, "Goes to the next pane.", palette=False),
-    Action(
-        "previous_pane", "Previous pane", ("shift+tab",), "global", _VIEW, "Goes to the previous pane.", palette=False
-    ),
-    Action("zoom", "Zoom", ("z",), "global", _VIEW, "Gives the whole screen to the focused pane, and back.", foot=80),
-    Action(
-        "search",
-        "Search",
-        ("/",),
+    *_of(
         "global",
         _VIEW,
-        "Searches in the focused pane; a leading ~ means a regular expression.",
-        foot=20,
+        *(
+            (f"pane_{pane}", str(number), title, f"Goes to the {title.lower()} pane.")
+            for number, (pane, title) in enumerate(PANES, 1)
+        ),
+        ("next_pane", "tab", "Next pane", "Goes to the next pane."),
+        ("previous_pane", "shift+tab", "Previous pane", "Goes to the previous pane."),
+        ("zoom", "z", "Zoom", "Gives the whole screen to the focused pane, and back."),
+        ("search", "/", "Search", "Searches in the focused pane; a leading ~ means a regular expression."),
+        ("back", "escape", "Back", "Stops what is running, else goes back one level; never destroys anything."),
     ),
-    Action(
-        "back",
-        "Back",
-        ("escape",),
-        "global",
-        _VIEW,
-        "Cancels what is running, else goes back one level; never destroys anything.",
-    ),
-    # -- steps
-    Action(
-        "step",
-        "Go to step",
-        ("s",),
+    *_of(
         "global",
         _STEP,
-        "Goes to a step; the prompt knows the dumped steps and the run history.",
-        foot=30,
+        ("step", "s", "Step", "Goes to a step; the prompt knows the dumped steps and the run history."),
+        ("step_back", "[", "Step back", "One dumped step back."),
+        ("step_forward", "]", "Step forward", "One dumped step forward."),
+        ("forward", "F", "N steps forward", "N dumped steps forward, stopping at the first step with a hit."),
+        ("continue", "c", "Continue", "Goes on to the next step with a hit."),
+        ("pause", "p", "Pause", "Stops what is running; what was finished stands."),
+        ("rank_back", "<", "Previous rank", "One rank back."),
+        ("rank_forward", ">", "Next rank", "One rank forward."),
+        ("graph_back", "{", "Previous graph", "One graph back; before the first one come all graphs."),
+        ("graph_forward", "}", "Next graph", "One graph forward."),
+        ("history", "y", "Run history", "Lists which graphs ran at which step; Enter goes there."),
     ),
-    Action("step_back", "Step back", ("[",), "global", _STEP, "One dumped step back.", foot=31),
-    Action("step_forward", "Step forward", ("]",), "global", _STEP, "One dumped step forward.", foot=32),
-    Action(
-        "forward",
-        "N steps forward",
-        ("F",),
+    *_of(
         "global",
-        _STEP,
-        "N dumped steps forward, stopping at the first step with a hit.",
+        _CHECK,
+        ("recheck", "r", "Recheck", "Checks the watchpoints at this step."),
+        ("recheck_all", "R", "Check all", "Checks every step of every rank."),
+        ("next_hit", "n", "Next hit", "Goes to the next hit, from any pane."),
+        ("previous_hit", "N", "Previous hit", "Goes to the previous hit, from any pane."),
+        ("origin", "o", "Origin", "Goes to the next origin: bad output, clean inputs."),
     ),
-    Action("continue", "Continue", ("c",), "global", _STEP, "Goes on to the next step with a hit.", foot=33),
-    Action("pause", "Pause", ("p",), "global", _STEP, "Stops what is running; what was finished stands."),
-    Action("rank_back", "Previous rank", ("<",), "global", _STEP, "One rank back."),
-    Action("rank_forward", "Next rank", (">",), "global", _STEP, "One rank forward."),
-    Action(
-        "graph_back", "Previous graph", ("{",), "global", _STEP, "One graph back; before the first one come all graphs."
+    *_of(
+        "tree",
+        _NODES,
+        ("close_scope", "left h", "Close scope", "Closes the scope, or goes to the one around it."),
+        ("open_scope", "right l", "Open scope", "Opens the scope, or goes to its first entry."),
+        ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
     ),
-    Action("graph_forward", "Next graph", ("}",), "global", _STEP, "One graph forward."),
-    Action(
-        "history", "Run history", ("y",), "global", _STEP, "Lists which graphs ran at which step; Enter goes there."
-    ),
-    # -- checking
-    Action("recheck", "Recheck", ("r",), "global", _CHECK, "Checks the watchpoints at this step.", foot=40),
-    Action("recheck_all", "Check everything", ("R",), "global", _CHECK, "Checks every step of every rank.", foot=41),
-    Action("next_hit", "Next hit", ("n",), "global", _CHECK, "Goes to the next hit, from any pane.", foot=42),
-    Action("previous_hit", "Previous hit", ("N",), "global", _CHECK, "Goes to the previous hit, from any pane."),
-    Action("origin", "Origin", ("o",), "global", _CHECK, "Goes to the next origin: bad output, clean inputs."),
-    Action(
-        "new_watchpoint",
-        "New watchpoint",
-        ("w",),
-        "global",
-        _WATCH,
-        "Makes a watchpoint from the condition table.",
-        foot=50,
-    ),
-    Action(
-        "add_recommended",
-        "Add recommended",
-        ("a",),
-        "global",
-        _WATCH,
-        "Adds the recommended watchpoints that are not in the list yet.",
-    ),
-    # -- nodes
-    Action(
-        "toggle_watch",
-        "Watch",
-        ("space",),
+    *_of(
         "nodes",
         _NODES,
-        "Adds the node or the whole scope to the selected watchpoint, or takes it out.",
-        foot=10,
+        ("toggle_watch", "space", "Watch", "Puts the node or scope into the selected watchpoint, or takes it out."),
+        ("filter_nodes", "f", "Filter", "Filters by graph, category, operator type, watched, hit."),
+        ("clear_filter", "backspace", "Clear filter", "Removes search, filters and the restriction to a source line."),
     ),
-    Action(
-        "filter_nodes",
-        "Filter",
-        ("f",),
-        "nodes",
-        _NODES,
-        "Filters by graph, category, operator type, watched, hit.",
-        foot=11,
-    ),
-    Action(
-        "clear_filter",
-        "Clear filter",
-        ("backspace",),
-        "nodes",
-        _NODES,
-        "Removes search, filters and the restriction to a source line.",
-        foot=12,
-    ),
-    # -- stack
-    Action(
-        "stack_mode",
-        "Run or node",
-        ("m",),
+    *_of(
         "stack",
         _STACK,
-        "Changes between all lines of the run and the selected node's own stack.",
-        foot=10,
+        ("stack_mode", "m", "Run or node", "Changes between all lines of the run and the selected node's own stack."),
     ),
-    Action("source", "Source", ("v",), "global", _STACK, "Shows the source lines around the frame.", foot=60),
-    # -- watchpoints
-    Action(
-        "edit_watchpoint",
-        "Edit",
-        ("W",),
+    *_of("global", _STACK, ("source", "v", "Source", "Shows the source lines around the frame.")),
+    *_of(
+        "global",
+        _WATCH,
+        ("new_watchpoint", "w", "New watchpoint", "Makes a watchpoint from the condition table."),
+        ("add_recommended", "a", "Add recommended", "Adds the recommended watchpoints that are not in the list yet."),
+    ),
+    *_of(
         "watchpoints",
         _WATCH,
-        "Edits the watchpoint under the cursor (Enter does the same).",
-        foot=10,
+        ("edit_watchpoint", "W", "Edit", "Edits the watchpoint under the cursor; Enter does the same."),
+        ("toggle_enabled", "x space", "Enable", "Enables or disables the watchpoint."),
+        ("delete_watchpoint", "d", "Delete", "Deletes the watchpoint; u brings it back."),
+        ("clear_watchpoints", "D", "Delete all", "Deletes all watchpoints; u brings them back."),
+        ("undelete_watchpoint", "u", "Undo delete", "Brings back what was deleted last."),
+        ("show_covered", "m", "Covered nodes", "Shows only the nodes this watchpoint covers, or all again."),
     ),
-    Action(
-        "toggle_enabled",
-        "Enable",
-        ("x", "space"),
-        "watchpoints",
-        _WATCH,
-        "Enables or disables the watchpoint.",
-        foot=11,
+    *_of(
+        "hits",
+        _HITS,
+        ("filter_hits", "f", "Filter", "Filters by watchpoint, graph and rank."),
+        ("show_quiet", "m", "All rows", "Shows or hides rows where there was nothing to compare with."),
+        ("clear_hit_filter", "backspace", "Clear filter", "Removes search and filters."),
+        ("export_hit", "e", "Export .npy", "Writes the tensor under the cursor as .npy."),
     ),
-    Action(
-        "delete_watchpoint",
-        "Delete",
-        ("d",),
-        "watchpoints",
-        _WATCH,
-        "Deletes the watchpoint; u brings it back.",
-        foot=12,
+    *_of(
+        "tensors",
+        _TENSORS,
+        ("export", "e", "Export .npy", "Writes the tensor under the cursor as .npy."),
+        ("producer", "u", "To producer", "Goes to the node that made this input."),
+        ("consumers", "m", "To consumers", "Goes to a node that uses this output."),
     ),
-    Action(
-        "undelete_watchpoint",
-        "Undo delete",
-        ("u",),
-        "watchpoints",
-        _WATCH,
-        "Brings back what was deleted last.",
-        foot=14,
-    ),
-    Action(
-        "clear_watchpoints",
-        "Delete all",
-        ("D",),
-        "watchpoints",
-        _WATCH,
-        "Deletes all watchpoints; u brings them back.",
-        foot=13,
-    ),
-    Action(
-        "show_covered",
-        "Covered nodes",
-        ("m",),
-        "watchpoints",
-        _WATCH,
-        "Shows only the nodes this watchpoint covers.",
-        foot=15,
-    ),
-    # -- hits
-    Action("filter_hits", "Filter", ("f",), "hits", _HITS, "Filters by watchpoint, graph and rank.", foot=10),
-    Action(
-        "show_quiet", "All rows", ("m",), "hits", _HITS, "Shows or hides rows where nothing could be compared.", foot=11
-    ),
-    Action("clear_hit_filter", "Clear filter", ("backspace",), "hits", _HITS, "Removes search and filters.", foot=12),
-    Action("export_hit", "Export .npy", ("e",), "hits", _HITS, "Writes the tensor under the cursor as .npy.", foot=13),
-    # -- tensors
-    Action(
-        "export", "Export .npy", ("e",), "tensors", _TENSORS, "Writes the tensor under the cursor as .npy.", foot=10
-    ),
-    Action("producer", "To producer", ("u",), "tensors", _TENSORS, "Goes to the node that made this input.", foot=11),
-    Action("consumers", "To consumers", ("m",), "tensors", _TENSORS, "Goes to a node that uses this output.", foot=12),
-    # -- general
-    Action("notices", "Notices", ("!",), "global", _GENERAL, "Lists what was missing or odd in the dump."),
-    Action("help", "Help", ("?", "f1"), "global", _GENERAL, "Shows this page.", foot=90),
-    Action(
-        "palette",
-        "Commands",
-        ("ctrl+p", ":"),
+    *_of(
         "global",
         _GENERAL,
-        "Finds an action by its name.",
-        foot=95,
-        palette=False,
+        ("notices", "!", "Notices", "Lists what was missing or odd in the dump."),
+        ("help", "? f1", "Help", "Shows all keys and conditions."),
+        ("palette", ": ctrl+p", "Commands", "Finds an action by its name."),
+        ("redraw", "ctrl+l", "Redraw", "Draws the screen again."),
+        ("quit", "q ctrl+c", "Quit", "Leaves at once."),
     ),
-    Action("redraw", "Redraw", ("ctrl+l",), "global", _GENERAL, "Draws the screen again.", palette=False),
-    Action("quit", "Quit", ("q", "ctrl+c"), "global", _GENERAL, "Leaves at once.", foot=99),
 )
+FOOTER: tuple[str, ...] = (
+    *("search", "next_hit", "continue", "recheck", "step", "new_watchpoint", "zoom", "source", "recheck_all"),
+    *("step_back", "step_forward", "palette", "quit", "help"),
+)
+"""Global actions of the footer, after those of the pane; the last one is always shown."""
+NOT_IN_PALETTE = frozenset({"next_pane", "previous_pane", "palette", "redraw"})
 
 BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for action in ACTIONS}
 
@@ -339,7 +229,8 @@ def reachable(pane: str) -> list[Action]:
 
 def footer(pane: str) -> list[Action]:
     """What the footer of a pane shows, most useful first."""
-    return sorted((action for action in reachable(pane) if action.foot), key=lambda action: action.foot)
+    own = [action for action in ACTIONS if action.where == pane]
+    return own + [BY_ID["global", id_] for id_ in FOOTER]
 
 
 def groups() -> dict[str, list[Action]]:

@@ -57,7 +57,8 @@ class Commands(Provider):
         if not isinstance(desk, Desk):
             return []
         reachable = actions.reachable(desk.current_pane)
-        found = [action for action in reachable if action.palette and action.where not in {"list", "tree"}]
+        hidden = actions.NOT_IN_PALETTE
+        found = [action for action in reachable if action.id not in hidden and action.where not in {"list", "tree"}]
         return [(action, partial(desk.action_act, action.id)) for action in found]
 
 

@@ -167,9 +167,12 @@ class Checker:
 
     def checked(self, message: Checked) -> None:
         """A check, or a part of one, is done."""
-        self._show(message.result)
-        if message.result.cancelled:
-            self._desk.say(f"stopped after {plural(len(message.result.pairs), 'step')}")
+        result = message.result
+        self._show(result)
+        if result.cancelled:
+            self._desk.say(f"stopped after {plural(len(result.pairs), 'step')}")
+        elif message.final and self._desk.hits_pane.hits and len(result.pairs) > 1:
+            self._desk.say(f"{plural(len(self._desk.hits_pane.hits), 'hit')}: n goes to the next one, from any pane")
 
     def too_large(self, message: CheckTooLarge) -> None:
         """The step is not checked by itself."""

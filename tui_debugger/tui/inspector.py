@@ -53,19 +53,28 @@ class Inspector:
     def show_node(self, row: int) -> None:
         """Selects a node; the panes follow after a short quiet."""
         self._desk.state.row = row
+        self._stop_timer()
+        self._timer = self._desk.set_timer(QUIET, self._load)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the panes have yet to follow the cursor."""
+        return self._timer is not None
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self._desk.set_timer(QUIET, self._load)
+            self._timer = None
 
     def forget(self) -> None:
         """The rank changed: no node is selected."""
-        if self._timer is not None:
-            self._timer.stop()
+        self._stop_timer()
         self._shown = None
         self._desk.tensors_pane.show("", (), measured=True, empty="no node selected")
         self._desk.stack_pane.show_node((), "no node selected")
 
     def _load(self) -> None:
+        self._timer = None
         desk, session = self._desk, self._session
         state, nodes = desk.state, desk.nodes_pane.nodes
         rank, step, row = state.rank, state.step, state.row

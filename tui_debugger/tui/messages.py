@@ -30,7 +30,7 @@ class Finished(Message):
 
     def __post_init__(self) -> None:
         """Textual's own part of a message, for the dataclasses below."""
-        super().__init__()
+        super().__post_init__()
         self.lane = ""
         self.request = 0
 

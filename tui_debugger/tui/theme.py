@@ -45,6 +45,7 @@ VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
 CATEGORIES: Final[dict[Category, str]] = {
     Category.OTHER: "operator",
     Category.WEIGHT: "weight",
+    Category.NORM: "norm",
     Category.OPTIMIZER_STATE: "optimizer state",
     Category.PARAMETER: "parameter",
     Category.GRADIENT: "gradient",

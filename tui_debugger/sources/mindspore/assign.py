@@ -28,6 +28,8 @@ BUDGET = 30_000
 """Net and pool checks that the search of one problem may cost: about a second."""
 LARGEST = 300
 """Variables of a component that is searched; larger ones stay open."""
+LARGEST_FREE = 24
+"""The same where no net ties the variables: counting alone nearly always leaves only what is possible."""
 
 
 @dataclass(frozen=True)
@@ -260,9 +262,18 @@ class Solver:
                 components[top(variable)].append(variable)
         return list(components.values())
 
+    def _tied(self, component: list[int], domains: Domains) -> bool:
+        """Whether a net makes the choice of one variable depend on another's."""
+        members = set(component)
+        for index in {net for variable in component for net in self._nets_of[variable]}:
+            pins = [pin for pin in self._wires[index].pins if pin[0] in members]
+            if sum(len(set(places[domains[variable]].tolist())) > 1 for variable, places in pins) > 1:
+                return True
+        return False
+
     def _search_component(self, domains: Domains, component: list[int], possible: list[Mask]) -> None:
         """Finds which choices of a component some complete assignment has, within the budget."""
-        if len(component) > LARGEST:
+        if len(component) > (LARGEST if self._tied(component, domains) else LARGEST_FREE):
             return
         proven = {variable: np.zeros_like(domains[variable]) for variable in component}
         for variable in component:

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 
 from tui_debugger.errors import NotADumpError
+from tui_debugger.sources.mindspore.layout import is_directory
 
 RANK = re.compile(r"rank_(\d{1,9})")
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
@@ -56,13 +57,13 @@ def find_dump(path: Path) -> Found:
     if not _exists(path):
         raise NotADumpError("No such file or directory", where=str(path), hint="name the directory of a dump")
     # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
-    starts = dict.fromkeys((Path(os.path.abspath(path)), path.resolve()))  # noqa: PTH100 - keeps symbolic links
+    starts = dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path))))  # noqa: PTH100 - keeps links
     for start in starts:
         found = _at_or_above(start, path)
         if found is not None:
             return found
     start = next(iter(starts))
-    if start.is_file():
+    if not is_directory(start):
         start = start.parent
     below = _below(start)
     if len(below) == 1:
@@ -95,7 +96,7 @@ def rank_directories(root: Path) -> dict[int, Path]:
 
 def is_rank(directory: Path) -> bool:
     """Whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
-    if any((directory / mark).is_dir() for mark in RANK_MARKS):
+    if any(is_directory(directory / mark) for mark in RANK_MARKS):
         return True
     return any(
         graph.isdigit() for net in islice(_directories(directory), 50) for graph in _directories(directory / net)
@@ -106,7 +107,7 @@ def _at_or_above(start: Path, given: Path) -> Found | None:
     # Ranks above come first: their names are cheap, while the start may be a step with a million files.
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
         match = RANK.fullmatch(place.name)
-        if match and place.is_dir() and is_rank(place):
+        if match and is_rank(place):
             inside = start.relative_to(place).parts
             step = int(inside[2]) if len(inside) > 2 and inside[1].isdigit() and inside[2].isdigit() else None
             return Found(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
@@ -168,7 +169,7 @@ def _layout_of_entry(path: Path, name: str) -> str:
         return _GE
     if name in {"dump.json", "construct.json"} or (re.fullmatch(r"step\d+", name) and holds(r"(rank|proc)\d*")):
         return _MSPROBE
-    old = re.fullmatch(r"iteration_\d+", name) and path.is_dir()
+    old = re.fullmatch(r"iteration_\d+", name) and is_directory(path)
     if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
         return _OLD
     return ""

@@ -104,12 +104,11 @@ def graph_runs(history: History, layout: RankLayout, names: Mapping[int, str]) -
     return tuple(sorted(runs, key=lambda run: (run.step, run.root_graph)))
 
 
-def previous_step(history: History, layout: RankLayout, root_graph: int, step: int) -> int | None:
-    """The greatest dumped step below ``step`` in which a root graph ran.
+def dumped_runs(history: History, layout: RankLayout, root_graph: int) -> list[int]:
+    """Dumped steps in which a root graph ran, ascending: each one's previous step is the one before it.
 
     A history that lacks dumped steps contradicts the disk and does not count.
     """
     dumped = layout.dumped(root_graph)
     ran = history.steps.get(root_graph)
-    known = dumped & ran if ran is not None and dumped <= ran else dumped
-    return max((other for other in known if other < step), default=None)
+    return sorted(dumped & ran if ran is not None and dumped <= ran else dumped)

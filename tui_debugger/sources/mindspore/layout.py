@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
@@ -34,16 +35,17 @@ class GraphDirectory:
     constants: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RankLayout:
     """All graph directories of a rank, sorted by net and root graph."""
 
     path: Path
     graphs: tuple[GraphDirectory, ...] = ()
 
-    def steps(self) -> list[int]:
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
         """Dumped steps over all graphs, ascending."""
-        return sorted({step for graph in self.graphs for step in graph.steps})
+        return tuple(sorted({step for graph in self.graphs for step in graph.steps}))
 
     def graphs_at(self, step: int) -> list[GraphDirectory]:
         """Graph directories that hold a step."""
@@ -73,6 +75,11 @@ def stamp(path: Path) -> Stamp:
     except (OSError, ValueError):
         return NEVER
     return (status.st_mtime_ns, status.st_ino, status.st_size)
+
+
+def is_directory(path: Path) -> bool:
+    """Whether a path is a directory that we may know of; never raises, unlike ``Path.is_dir`` before Python 3.14."""
+    return os.path.isdir(path)  # noqa: PTH112 - see above
 
 
 def subdirectories(path: Path) -> list[str]:

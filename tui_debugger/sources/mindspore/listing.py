@@ -1,7 +1,7 @@
 """The files of one (rank, step) as columns, before it is known which nodes they hang on.
 
-One ``scandir`` per directory and about two microseconds per name; what stays is a handful of arrays, one blob of
-names, and one entry per distinct ``type.name``.
+One ``scandir`` per directory and about three microseconds per name; what stays is a handful of arrays, one blob of
+the ends of names, and one entry per distinct ``type.name``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Listing:
 
     Attributes:
         prefixes: distinct node names; ``prefix`` indexes into it.
-        names: file names on disk (digits for names that were too long).
+        tails: file names without their prefix (a file's name is ``prefix + tail``, and prefixes are shared by the
+            files of all steps); the whole name for the rows in ``mapped``.
+        mapped: rows whose file has a name of digits.
         prefix, side, slot, timestamp: what the name says.
         directories: directories as ``os.fsencode`` bytes; ``directory`` indexes into it.
         dtypes: distinct dtype tokens as written, ``b""`` for none; ``dtype`` indexes into it.
@@ -55,7 +57,8 @@ class Listing:
     """
 
     prefixes: tuple[Prefix, ...]
-    names: Names
+    tails: Names
+    mapped: frozenset[int]
     prefix: npt.NDArray[np.int32]
     side: npt.NDArray[np.uint8]
     slot: npt.NDArray[np.int16]
@@ -74,11 +77,16 @@ class Listing:
 
     def path(self, index: int) -> str:
         """Path of a file; invalid UTF-8 survives as surrogates."""
-        return os.fsdecode(self.directories[int(self.directory[index])] + b"/" + self.names[index])
+        prefix = b"" if index in self.mapped else self.prefixes[int(self.prefix[index])][2]
+        return os.fsdecode(self.directories[int(self.directory[index])] + b"/" + prefix + self.tails[index])
 
 
 def list_directories(
-    places: Sequence[tuple[GraphDirectory, Path, bool]], progress: ProgressFn = no_progress, expected: int = 0
+    places: Sequence[tuple[GraphDirectory, Path, bool]],
+    progress: ProgressFn = no_progress,
+    *,
+    expected: int = 0,
+    shared: dict[Prefix, Prefix] | None = None,
 ) -> Listing:
     """Lists step (or constants) directories; one that is gone or closed to us counts as empty, with a complaint.
 
@@ -86,11 +94,12 @@ def list_directories(
         places: (graph directory, directory to list, whether it holds constants).
         progress: called every few thousand names.
         expected: how many names there will probably be, for the progress bar.
+        shared: prefixes of earlier listings, so that those of many steps are the same objects; grows.
 
     Raises:
         CancelledError: from ``progress``.
     """
-    collector = _Collector(progress, expected)
+    collector = _Collector(progress, expected, {} if shared is None else shared)
     for graph, path, constants in places:
         collector.take(graph, path, constants)
     return collector.listing()
@@ -120,13 +129,15 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
 class _Collector:
     """Appends rows to flat arrays while directories are read."""
 
-    def __init__(self, progress: ProgressFn, expected: int) -> None:
+    def __init__(self, progress: ProgressFn, expected: int, shared: dict[Prefix, Prefix]) -> None:
         self._progress = progress
         self._expected = expected
+        self._shared = shared
         self._prefixes: dict[Prefix, int] = {}
         self._dtypes: dict[bytes, int] = {b"": 0}
         self._directories: list[bytes] = []
-        self._names: list[bytes] = []
+        self._tails: list[bytes] = []
+        self._mapped: list[int] = []
         self._prefix = array("i")
         self._side = array("B")
         self._slot = array("h")
@@ -144,7 +155,8 @@ class _Collector:
         local: dict[bytes, int] = {}
         for name, regular in self._entries(path):
             fields = split_name(name)
-            if fields is None and name.removesuffix(SUFFIX).isdigit():
+            whole = fields is None and name.removesuffix(SUFFIX).isdigit()
+            if whole:
                 if mapping is None:
                     mapping, broken = read_mapping(path / MAPPING)
                     self._complain("broken lines in mapping.csv", broken)
@@ -155,9 +167,10 @@ class _Collector:
             prefix, _, _, timestamp, side, slot, _, dtype = fields
             index = local.get(prefix)
             if index is None:
-                key = (graph.root_graph, constants, prefix)
-                index = local[prefix] = self._prefixes.setdefault(key, len(self._prefixes))
-            self._names.append(name)
+                index = local[prefix] = self._prefix_id((graph.root_graph, constants, prefix))
+            if whole:
+                self._mapped.append(len(self._tails))
+            self._tails.append(name if whole else name[len(prefix) :])
             self._prefix.append(index)
             self._side.append(side)
             self._slot.append(slot)
@@ -172,7 +185,8 @@ class _Collector:
             statistics.append(RecordedRows(rows, ids[rows.prefix], path))
         return Listing(
             prefixes=tuple(self._prefixes),
-            names=Names.of(self._names),
+            tails=Names.of(self._tails),
+            mapped=frozenset(self._mapped),
             prefix=np.frombuffer(self._prefix, np.int32) if self._prefix else np.zeros(0, np.int32),
             side=np.frombuffer(self._side, np.uint8) if self._side else np.zeros(0, np.uint8),
             slot=np.frombuffer(self._slot, np.int16) if self._slot else np.zeros(0, np.int16),
@@ -223,7 +237,10 @@ class _Collector:
         forms = (op_name, op_name.replace(b"/", b"--"), op_name.replace(b"/", b"_"), op_name.rpartition(b"/")[2])
         keys = [(root, False, op_type + dot + form) for form in forms]
         key = next((key for key in keys if key in self._prefixes), keys[1])
-        return self._prefixes.setdefault(key, len(self._prefixes))
+        return self._prefix_id(key)
+
+    def _prefix_id(self, key: Prefix) -> int:
+        return self._prefixes.setdefault(self._shared.setdefault(key, key), len(self._prefixes))
 
     def _complain(self, text: str, count: int = 1) -> None:
         key = (self._directories[-1], text)

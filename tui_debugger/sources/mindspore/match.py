@@ -170,6 +170,8 @@ class _Matching:
             if self._table.op_type(row) != PARAMETER
         }
         for slate in self._slates:
+            if len(slate.rows) > len(slate.groups):
+                continue  # a row without files may have run at any time
             for row in slate.rows:
                 able = (facts for group in slate.groups if row in (facts := self._facts[group]).allowed_in(slate.rows))
                 times[row] = sorted(facts.timestamp for facts in able)

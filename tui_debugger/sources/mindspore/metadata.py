@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tui_debugger.sources.mindspore.layout import is_directory
+
 DIRECTORY = ".dump_metadata"
 
 
@@ -34,7 +36,7 @@ class Metadata:
 def read_metadata(rank: Path) -> Metadata:
     """Reads the metadata of a rank; anything missing or broken becomes a notice."""
     directory = rank / DIRECTORY
-    if not directory.is_dir():
+    if not is_directory(directory):
         return Metadata(notices=(f"{rank.name} has no {DIRECTORY}: net name, version and device are unknown",))
     notices: list[str] = []
     settings = _read(directory / "data_dump.json", notices).get("common_dump_settings")

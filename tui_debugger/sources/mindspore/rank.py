@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,13 @@ from tui_debugger.model import GraphRun, ProgressFn, no_progress
 from tui_debugger.sources.mindspore.graphs import GraphFiles, Signature, graph_paths, graph_signature, read_graphs
 from tui_debugger.sources.mindspore.history import (
     check_history,
+    dumped_runs,
     graph_runs,
     history_signature,
-    previous_step,
     read_history,
 )
 from tui_debugger.sources.mindspore.layout import GraphDirectory, Stamp, read_layout, stamp
-from tui_debugger.sources.mindspore.listing import MAPPING, Listing, list_directories
+from tui_debugger.sources.mindspore.listing import MAPPING, Listing, Prefix, list_directories
 from tui_debugger.sources.mindspore.names import generation, split_prefix
 from tui_debugger.sources.mindspore.nodes import NodeMap
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
@@ -31,6 +32,8 @@ _YOUNG_NS = 5 * 10**9
 _MATCH_STEPS = 4
 """So many steps may be read to decide which files belong to which node."""
 _WATCHED_STEPS = 4
+_MOST_ROWS = 4_000_000
+"""So many rows of tensor tables are kept per rank: about half a gigabyte."""
 
 Place = tuple[GraphDirectory, Path, bool]
 """(graph directory, directory to list, whether it holds constants)."""
@@ -43,6 +46,7 @@ class RankChanges:
     new_steps: tuple[int, ...] = ()
     grown_steps: tuple[int, ...] = ()
     new_nodes: bool = False
+    rebuilt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,7 @@ class RankRun:
         self._layout = read_layout(path)
         self._history_signature = history_signature(path)
         self._history = read_history(path)
+        self._ran: dict[int, list[int]] = {}
         self._forget_nodes()
         self._complaints: dict[tuple[bytes, str], int] = {}
         self.generation = ""
@@ -95,6 +100,7 @@ class RankRun:
         self._tables: dict[int, StepTable] = {}
         self._states: dict[int, _State] = {}
         self._listings: dict[int, Listing] = {}
+        self._prefixes: dict[Prefix, Prefix] = {}
         self._provisional = False
         self._half_matched = False
         self._grew = False
@@ -117,9 +123,9 @@ class RankRun:
             )
         return notices
 
-    def steps(self) -> list[int]:
+    def steps(self) -> Sequence[int]:
         """Dumped steps, ascending."""
-        return self._layout.steps()
+        return self._layout.steps
 
     def history(self) -> Sequence[GraphRun]:
         """The run history; graph names are MindSpore's usual ones until the node table is read."""
@@ -129,7 +135,11 @@ class RankRun:
 
     def previous_step(self, root_graph: int, step: int) -> int | None:
         """The greatest dumped step below ``step`` in which a root graph ran."""
-        return previous_step(self._history, self._layout, root_graph, step)
+        if root_graph not in self._ran:
+            self._ran = {**self._ran, root_graph: dumped_runs(self._history, self._layout, root_graph)}
+        ran = self._ran[root_graph]
+        at = bisect_left(ran, step)
+        return ran[at - 1] if at else None
 
     def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
         """The node table; the first call reads the graph and matches the files of some steps."""
@@ -151,27 +161,30 @@ class RankRun:
                 table = step_table(listing, rows, doubts, nodes.table, right_mean=self._right_mean)
                 if not self._places(step):
                     return table  # not dumped (yet): not worth keeping
-                self._tables[step] = table
+                self._keep(step, table)
             return self._tables[step]
 
     def refresh(self) -> RankChanges:
         """Looks at directory times and names; reads nothing but history files that changed."""
         with self._work:
-            before = set(self._layout.steps())
+            before = set(self._layout.steps)
             self._layout = read_layout(self.path)
-            after = set(self._layout.steps())
+            after = set(self._layout.steps)
             signature = history_signature(self.path)
             if signature != self._history_signature:
                 self._history_signature, self._history = signature, read_history(self.path)
+            self._ran = {}
             grown = {step for step in self._states if self._changed(step)}
             new_nodes, self._grew = self._grew, False
-            if self._nodes is not None and self._outdated_nodes(grown, bool(after - before)):
-                grown, new_nodes = set(self._states), True
+            rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
+            if rebuilt:
+                grown = set(self._states)
                 self._forget_nodes()
             for step in grown:
                 for cache in (self._tables, self._listings, self._states):
                     cache.pop(step, None)
-            return RankChanges(tuple(sorted(after - before)), tuple(sorted(grown & (before | after))), new_nodes)
+            fresh = tuple(sorted(after - before))
+            return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
 
     def watch_paths(self) -> list[Path]:
         """Directories in which something new shows: the levels above the steps, the newest and the listed steps."""
@@ -183,6 +196,15 @@ class RankRun:
             listed = [step for step in sorted(self._states)[-_WATCHED_STEPS:] if step in graph.steps]
             paths += [graph.steps[step] for step in dict.fromkeys((*listed, newest)) if step is not None]
         return list(dict.fromkeys(paths))
+
+    def _keep(self, step: int, table: StepTable) -> None:
+        """Keeps a table; the oldest ones give way when all together would fill the memory."""
+        rows = len(table) + sum(map(len, self._tables.values()))
+        for old in list(self._tables):
+            if rows <= _MOST_ROWS:
+                break
+            rows -= len(self._tables.pop(old))
+        self._tables[step] = table
 
     def _map(self, progress: ProgressFn) -> NodeMap:
         nodes = self._nodes
@@ -197,7 +219,7 @@ class RankRun:
         """Reads the graph, then finds the nodes of the files of each root graph's first step."""
         files = self._read_graphs(progress)
         nodes = NodeMap(files)
-        steps = self._layout.steps()
+        steps = self._layout.steps
         first = sorted({min(graph.steps) for graph in self._layout.graphs if graph.steps})
         self._provisional = nodes.has_graph and bool(first) and first[-1] == steps[-1]
         for step in first:
@@ -249,7 +271,7 @@ class RankRun:
         places = self._places(step)
         stamps = _stamps(places)
         expected = max((state.entries for state in self._states.values()), default=0)
-        listing = list_directories(places, progress, expected)
+        listing = list_directories(places, progress, expected=expected, shared=self._prefixes)
         self._states[step] = _State(stamps, listing.entries, not _young(stamps))
         others = {key: count for key, count in self._complaints.items() if key[0] not in listing.directories}
         self._complaints = {**others, **listing.complaints}

@@ -11,6 +11,7 @@ from tui_debugger.model import GraphRun, ProgressFn, RunInfo, no_progress
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 from tui_debugger.sources.mindspore.discover import Found, find_dump, is_rank, rank_directories
 from tui_debugger.sources.mindspore.graphs import graph_paths
+from tui_debugger.sources.mindspore.layout import is_directory
 from tui_debugger.sources.mindspore.metadata import DIRECTORY as METADATA
 from tui_debugger.sources.mindspore.metadata import Metadata, at_least, read_metadata
 from tui_debugger.sources.mindspore.rank import RankRun
@@ -103,12 +104,15 @@ class MindSporeSource:
         new_steps: list[tuple[int, int]] = []
         grown: list[tuple[int, int]] = []
         new_nodes = False
+        rebuilt: list[int] = []
         for rank in ranks:
             changes = rank.refresh()
+            if changes.rebuilt:
+                rebuilt.append(rank.number)
             new_steps += [(rank.number, step) for step in changes.new_steps]
             grown += [(rank.number, step) for step in changes.grown_steps]
             new_nodes = new_nodes or changes.new_nodes
-        return Changes(tuple(new_steps), tuple(grown), new_nodes, new_ranks)
+        return Changes(tuple(new_steps), tuple(grown), new_nodes, new_ranks, tuple(rebuilt))
 
     def watch_paths(self) -> Sequence[Path]:
         """Directories in which something new shows."""
@@ -123,11 +127,13 @@ class MindSporeSource:
 
     def _rank(self, number: int) -> RankRun:
         with self._lock:
-            if number not in self._ranks:
-                path = self._directories.get(number, self._found.root / f"rank_{number}")
-                right_mean = at_least(self._metadata.version, 2, 4)
-                self._ranks[number] = RankRun(number, path, self._lend_graph, right_mean)
-            return self._ranks[number]
+            if number in self._ranks:
+                return self._ranks[number]
+            path = self._directories.get(number, self._found.root / f"rank_{number}")
+            rank = RankRun(number, path, self._lend_graph, at_least(self._metadata.version, 2, 4))
+            if number in self._directories:
+                self._ranks[number] = rank
+            return rank
 
     def _lend_graph(self, borrower: RankRun) -> Path | None:
         """The lowest other rank that has a graph and dumped the same net."""
@@ -145,7 +151,7 @@ class MindSporeSource:
 
     def _read_metadata(self) -> Metadata:
         paths = list(self._directories.values())
-        path = next((path for path in paths if (path / METADATA).is_dir()), paths[0] if paths else self._found.root)
+        path = next((path for path in paths if is_directory(path / METADATA)), paths[0] if paths else self._found.root)
         return read_metadata(path)
 
     def _own_notices(self, nets: Sequence[str]) -> list[str]:

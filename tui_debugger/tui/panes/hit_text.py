@@ -25,7 +25,7 @@ def abbreviations(hit: Hit) -> Text:
 
 
 def details(hit: Hit) -> Text:
-    """``abs_mean_gt 0.5 < 0.73``: for every hit parameter the set and the actual value; else the reasons."""
+    """``mean |x| > 0.5 → 0.73``: for every hit parameter the set and the actual value; else the reasons."""
     text = Text(no_wrap=True)
     seen: set[str] = set()
     for result in sorted(hit.results, key=lambda result: -result.verdict):
@@ -40,18 +40,32 @@ def details(hit: Hit) -> Text:
 
 
 def _parts(result: WatchResult, stats: TensorStats | None) -> list[Text]:
-    parts = [_param(param) for param in result.params if param.hit]
+    parts = [_param(result.condition, param) for param in result.params if param.hit]
     error = result.error
     if error & (ErrorBits.NAN | ErrorBits.INF) or (result.verdict is Verdict.FINDING and not parts and not error):
-        parts.append(Text(contents(stats) or ", ".join(reasons(error)), theme.FINDING))
+        parts.append(Text(contents(stats) or ", ".join(reasons(error)) or _summary(result.condition), theme.FINDING))
         error &= ~(ErrorBits.NAN | ErrorBits.INF)
     style = theme.FINDING if result.verdict is Verdict.FINDING else theme.DIM
     return parts + [Text(reason, style) for reason in reasons(error)]
 
 
-def _param(param: ParamResult) -> Text:
-    value = "yes" if param.value is True else "no" if param.value is False else number(param.value)
-    text = Text(f"{param.name} {value}", theme.NORMAL)
+def _summary(condition: str) -> str:
+    """What a condition without parameters of its own says when it hits."""
+    found = CONDITIONS.get(condition)
+    text = found.summary.rstrip(".") if found is not None else condition
+    return text[:1].lower() + text[1:]
+
+
+def param_words(condition: str, name: str, value: float | bool) -> str:
+    """A set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
+    found = CONDITIONS.get(condition)
+    spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
+    label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
+    return f"{label} {'yes' if value is True else 'no' if value is False else number(value)}{percent}"
+
+
+def _param(condition: str, param: ParamResult) -> Text:
+    text = Text(param_words(condition, param.name, param.value), theme.NORMAL)
     if param.actual is not None:
         text.append(" → ", theme.DIM)
         text.append(number(param.actual), theme.FINDING)

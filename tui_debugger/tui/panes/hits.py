@@ -15,7 +15,7 @@ from tui_debugger.session.types import CheckResult
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.hit_text import abbreviations, details
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, clean, shorten
+from tui_debugger.tui.widgets.text import Cell, clean
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 
@@ -187,7 +187,7 @@ class HitsPane(Pane):
         """Shows the whole name."""
         event.stop()
         hit = self.current
-        self.set_detail("" if hit is None else shorten(hit.key.node, max(self.size.width - 6, 10)))
+        self.set_detail("" if hit is None else hit.key.node)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""
@@ -208,6 +208,6 @@ def _columns(*, many_ranks: bool) -> tuple[Column, ...]:
         *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
         Column("node", 18, elastic=3),
         Column("slot", 5),
-        Column("hit", 6, elastic=1),
+        Column("hit", 8),
         Column("set → actual", 20, elastic=3),
     )

@@ -109,16 +109,15 @@ class NodesPane(Pane):
         row = self.current_row
         if self.scopes is None or self.nodes is None or self.current < 0:
             return ""
-        room = max(self.size.width - 4, 10)
         if row < 0:
-            return shorten(self.scopes.path(self.current), room)
+            return self.scopes.path(self.current)
         flags = int(self.nodes.flags[row])
         words = [theme.CATEGORIES[self.nodes.category_of(row)]]
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
         if flags & NodeFlag.FILE_ONLY:
             words.append("≈ from file names")
-        return shorten(" · ".join(words), room)
+        return " · ".join(words)
 
 
 def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bool = True) -> list[str]:

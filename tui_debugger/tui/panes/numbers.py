@@ -18,7 +18,8 @@ def number(value: float | None) -> str:
         return str(int(value))
     if 1e-3 <= size < 1e6:
         return f"{value:.5g}"
-    return f"{value:.3e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    digits, _, exponent = f"{value:.3e}".partition("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 
 def percent(part: float) -> str:

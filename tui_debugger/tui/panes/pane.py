@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
 from tui_debugger.tui.widgets.search_bar import SearchBar
-from tui_debugger.tui.widgets.text import clean
+from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
@@ -45,6 +45,7 @@ class Pane(Vertical, can_focus=False):
         self.filters = Static(id=f"{self.PANE}-filters", classes="filters", markup=False)
         self.filters.display = False
         self._count = ""
+        self._detail_text = ""
         self._filter_text: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -58,10 +59,11 @@ class Pane(Vertical, can_focus=False):
         self.set_count("")
 
     def set_count(self, text: str) -> None:
-        """Text after the title, for example a count."""
+        """Text after the title, for example a count; cut in the middle when there is little room."""
         self._count = text
         title = f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}"
-        self.border_title = Content.assemble((title, "bold"), f" {clean(text)}" if text else "")
+        room = max(self.size.width - len(title) - 6, 8)
+        self.border_title = Content.assemble((title, "bold"), f" {shorten(text, room)}" if text else "")
 
     @property
     def count(self) -> str:
@@ -69,8 +71,14 @@ class Pane(Vertical, can_focus=False):
         return self._count
 
     def set_detail(self, text: str) -> None:
-        """Text in the lower edge of the frame."""
-        self.border_subtitle = Content(clean(text))
+        """Text in the lower edge of the frame; cut in the middle when there is little room."""
+        self._detail_text = text
+        self.border_subtitle = Content(shorten(text, max(self.size.width - 6, 8)))
+
+    def on_resize(self) -> None:
+        """The frame's texts use the new width."""
+        self.set_count(self._count)
+        self.set_detail(self._detail_text)
 
     def set_filters(self, text: Text | None) -> None:
         """The line that says what is filtered; None takes it away."""

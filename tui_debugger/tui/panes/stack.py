@@ -26,9 +26,9 @@ _COLUMNS = (
     Column("nodes", 5, right=True),
 )
 _FRAME_COLUMNS = (
-    Column("file", 12, elastic=2, frozen=True),
+    Column("file", 16, elastic=1, frozen=True),
     Column("line", 6, right=True, frozen=True),
-    Column("code", 16, elastic=3),
+    Column("code", 16, elastic=4),
 )
 
 
@@ -151,7 +151,7 @@ class StackPane(Pane):
         """Shows the whole path."""
         event.stop()
         frame = self.frame
-        self.set_detail("" if frame is None else _where(frame, max(self.size.width - 6, 10)))
+        self.set_detail("" if frame is None else frame.path)
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter restricts the node list."""
@@ -160,11 +160,6 @@ class StackPane(Pane):
         if frame is None or (self.whole_run and event.key == (frame.path, 0)):
             return
         self.post_message(self.LineChosen(frame.path, frame.line))
-
-
-def _where(frame: Frame, room: int) -> str:
-    text = clean(frame.path)
-    return text if len(text) <= room else "…" + text[-(room - 1) :]
 
 
 def _frame_cells(frame: Frame) -> Sequence[Cell]:

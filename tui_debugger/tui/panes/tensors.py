@@ -13,7 +13,7 @@ from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.numbers import count, number, percent
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, clean, shorten
+from tui_debugger.tui.widgets.text import Cell, clean
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 _COLUMNS = (
@@ -70,8 +70,7 @@ class TensorsPane(Pane):
         self._shown = tuple(row for row in self._rows if test is None or test(_search_text(row)))
         keys = [(row.role, row.slot, row.key.node) for row in self._shown]
         self.table.set_rows(ListRows([self._cells(row) for row in self._shown], keys))
-        room = max(self.size.width - 16, 10)
-        self.set_count(shorten(self._node_name, room) if self._node_name else "")
+        self.set_count(f"· {self._node_name}" if self._node_name else "")
         self._detail()
 
     @property
@@ -124,7 +123,7 @@ class TensorsPane(Pane):
             return
         words = [row.origin_text and f"from {row.origin_text}", "? may belong to another node" if row.uncertain else ""]
         words += ["recorded in statistic.csv, no values" if row.recorded else "", row.error]
-        self.set_detail(shorten(" · ".join(word for word in words if word), max(self.size.width - 6, 10)))
+        self.set_detail(" · ".join(word for word in words if word))
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows where an input comes from."""
@@ -149,7 +148,9 @@ def _source(row: TensorRow) -> Text:
         text.append("? ", theme.DOUBT)
     if row.recorded:
         text.append("statistic.csv ", theme.DIM)
-    return text.append(clean(row.origin_text), theme.DIM)
+    scope, slash, name = clean(row.origin_text).rpartition("/")
+    text.append(name, theme.NORMAL)
+    return text.append(f"  {scope}", theme.DIM) if slash else text
 
 
 def _search_text(row: TensorRow) -> str:

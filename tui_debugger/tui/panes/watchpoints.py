@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from rich.style import Style
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
@@ -13,7 +14,7 @@ from tui_debugger.analysis.conditions import CONDITIONS
 from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import Watchpoint
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.numbers import number
+from tui_debugger.tui.panes.hit_text import param_words
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
@@ -102,7 +103,7 @@ class WatchpointsPane(Pane):
             Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
             Text(str(watchpoint.id), theme.DIM),
             Text(condition.abbr if condition else "?", style + theme.STRONG),
-            Text(describe(watchpoint), style),
+            _described(watchpoint, style),
             Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
             found,
         )
@@ -124,15 +125,23 @@ class WatchpointsPane(Pane):
 
 
 def describe(watchpoint: Watchpoint) -> str:
-    """Condition and parameters: ``tensor too large  abs_mean_gt 0.5``."""
+    """Condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    hidden = {spec.name for spec in condition.params if not spec.visible} if condition is not None else set()
     params = "  ".join(
-        f"{name} {value if isinstance(value, bool) else number(value)}" for name, value in watchpoint.params
+        param_words(watchpoint.condition, name, value) for name, value in watchpoint.params if name not in hidden
     )
     words = watchpoint.condition.replace("_", " ")
-    name = f"{watchpoint.name}: " if watchpoint.name else ""
-    return f"{name}{words}  {params}".rstrip()
+    return f"{words}  {params}".rstrip()
+
+
+def _described(watchpoint: Watchpoint, style: Style) -> Text:
+    text = Text(describe(watchpoint), style, no_wrap=True)
+    own_name = watchpoint.name and not watchpoint.name.startswith("recommend_")
+    return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
 
 
 def _search_text(watchpoint: Watchpoint) -> str:
     condition = CONDITIONS.get(watchpoint.condition)
-    return f"{condition.abbr if condition else ''} {describe(watchpoint)} {format_selection(watchpoint.selection)}"
+    abbr = condition.abbr if condition else ""
+    return f"{abbr} {describe(watchpoint)} {watchpoint.name} {format_selection(watchpoint.selection)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -15,6 +16,7 @@ from textual.widgets import Input, Static
 
 from tui_debugger.tui.widgets.text import clean
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ResultT = TypeVar("ResultT")
 T = TypeVar("T")
 
@@ -73,6 +75,13 @@ class Field(Input):
         """The value may hold anything: it is shown literally."""
         super().__init__(value, placeholder=clean(placeholder), id=id, select_on_focus=False, compact=True)
         self.cursor_blink = False
+
+    @property
+    def _value(self) -> Text:
+        # What the base class draws. One character for one, because the cursor counts characters; the value itself
+        # stays as it is, so that a node name with an escape sequence still names its node.
+        shown = "".join(char if clean(char) == char else REPLACEMENT for char in self.value)
+        return Text(shown, no_wrap=True, overflow="ignore", end="")
 
 
 class Modal(ModalScreen[ResultT]):

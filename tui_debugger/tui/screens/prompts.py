@@ -188,8 +188,7 @@ class TextPrompt(Modal[str]):
 
     @on(Input.Changed, "#text")
     def _typed(self, event: Input.Changed) -> None:
-        if event.value != self.value:
-            self.say(self.check(event.value) or "", note=True)
+        self.say("" if event.value == self.value else self.check(event.value) or "", note=True)
 
     @on(Input.Submitted, "#text")
     def _accept(self, event: Input.Submitted) -> None:

@@ -8,8 +8,8 @@ WHERE = "values"
 GROUP = "Values (Enter on a tensor)"
 
 
-def _action(id_: str, title: str, keys: str, text: str, foot: int = 0) -> Action:
-    return Action(id_, title, tuple(keys.split()), WHERE, GROUP, text, foot=foot, palette=False)
+def _action(id_: str, title: str, keys: str, text: str) -> Action:
+    return Action(id_, title, tuple(keys.split()), WHERE, GROUP, text)
 
 
 VALUE_ACTIONS: tuple[Action, ...] = (
@@ -25,20 +25,20 @@ VALUE_ACTIONS: tuple[Action, ...] = (
     _action("column_last", "Last column", "end $", "To the last column."),
     _action("row_first", "First row", "g", "To the first row."),
     _action("row_last", "Last row", "G", "To the last row."),
-    _action("slice", "slice", "s /", "Edits the slice: at most two dimensions with a colon.", foot=10),
-    _action("fixed(-1)", "Index down", "[", "Previous index of the chosen fixed dimension.", foot=20),
-    _action("fixed(1)", "index", "]", "Next index of the chosen fixed dimension.", foot=21),
-    _action("choose(-1)", "Dimension before", "{", "Chooses the fixed dimension before.", foot=22),
-    _action("choose(1)", "dimension", "}", "Chooses the next fixed dimension.", foot=23),
-    _action("bad(1)", "NaN/Inf", "n", "To the next NaN or Inf of the whole tensor.", foot=30),
-    _action("bad(-1)", "Previous NaN/Inf", "N", "To the previous NaN or Inf of the whole tensor.", foot=31),
-    _action("extreme(True)", "max", "x", "To the largest finite value (of complex numbers: magnitude).", foot=40),
-    _action("extreme(False)", "min", "m", "To the smallest finite value (of complex numbers: magnitude).", foot=41),
-    _action("precision(1)", "digits", "+ =", "One digit more, up to 10.", foot=50),
-    _action("precision(-1)", "Fewer digits", "-", "One digit less, down to 0.", foot=51),
-    _action("scientific", "sci", "e", "Scientific notation on and off.", foot=60),
-    _action("keys", "keys", "? f1", "All keys of this screen.", foot=1),
-    _action("previous", "previous step", "p", "The same place at the previous step, and back.", foot=70),
+    _action("slice", "slice", "s /", "Edits the slice: at most two dimensions with a colon."),
+    _action("fixed(-1)", "Index down", "[", "Previous index of the chosen fixed dimension."),
+    _action("fixed(1)", "index", "]", "Next index of the chosen fixed dimension."),
+    _action("choose(-1)", "Dimension before", "{", "Chooses the fixed dimension before."),
+    _action("choose(1)", "dimension", "}", "Chooses the next fixed dimension."),
+    _action("bad(1)", "NaN/Inf", "n", "To the next NaN or Inf of the whole tensor."),
+    _action("bad(-1)", "Previous NaN/Inf", "N", "To the previous NaN or Inf of the whole tensor."),
+    _action("extreme(True)", "max", "x", "To the largest finite value (of complex numbers: magnitude)."),
+    _action("extreme(False)", "min", "m", "To the smallest finite value (of complex numbers: magnitude)."),
+    _action("precision(1)", "digits", "+ =", "One digit more, up to 10."),
+    _action("precision(-1)", "Fewer digits", "-", "One digit less, down to 0."),
+    _action("scientific", "sci", "e", "Scientific notation on and off."),
+    _action("keys", "keys", "? f1", "All keys of this screen."),
+    _action("previous", "previous step", "p", "The same place at the previous step, and back."),
 )
 HINTS: tuple[tuple[str, str], ...] = (
     ("Esc", "back"),

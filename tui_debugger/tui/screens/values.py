@@ -331,7 +331,7 @@ class ValuesScreen(Modal[None]):
 
     def action_keys(self) -> None:
         """All keys of this screen."""
-        self.app.push_screen(HelpScreen(VALUE_ACTIONS))
+        self.app.push_screen(HelpScreen(VALUE_ACTIONS, conditions=False, heading="Keys of the values"))
 
     # -- jumps -------------------------------------------------------------------------------------
 

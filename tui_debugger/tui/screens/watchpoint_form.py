@@ -236,8 +236,8 @@ class WatchpointForm(Modal[WatchDraft]):
         fields = self._param_fields()
         if isinstance(self.focused, Field) and self.focused in fields:
             spec = visible_params(self.condition)[fields.index(self.focused)]
-            default = f" Default {default_text(spec)}." if spec.default is not None else " Empty: not compared."
-            self._line("summary").show(f"{self.condition.abbr}  {spec.name}: {spec.help}{default}")
+            default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
+            self._line("summary").show(f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
         else:
             none = "" if fields else "  It has no parameters."
             self._line("summary").show(f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")

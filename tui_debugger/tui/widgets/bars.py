@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
@@ -139,18 +140,24 @@ class FooterBar(Widget):
         return self._notice.plain if self._notice is not None else ""
 
     def render_line(self, y: int) -> Strip:
-        """Draws the line; what does not fit is left out as a whole."""
+        """Draws the line; what does not fit is left out as a whole, but never the last key: help."""
         base, width = self.rich_style, self.size.width
         if y > 0:
             return Strip.blank(width, base)
         if self._notice is not None:
             return Strip(fit([Segment(" ", base), *segments_of(self._notice, base)], width, base))
         segments: list[Segment] = [Segment(" ", base)]
-        used = 1
-        for key, title in self._keys:
-            size = width_of([Segment(f"{key} {title}  ")])
-            if used + size > width:
-                continue
+        *others, pinned = self._keys or (("", ""),)
+        used = 1 + _key_width(pinned)
+        shown = []
+        for each in others:
+            if used + _key_width(each) <= width:
+                shown.append(each)
+                used += _key_width(each)
+        for key, title in (*shown, pinned):
             segments += [Segment(key, base + theme.GOOD), Segment(f" {title}  ", base)]
-            used += size
         return Strip(segments).adjust_cell_length(width, base)
+
+
+def _key_width(key: tuple[str, str]) -> int:
+    return cell_len(f"{key[0]} {key[1]}  ")

@@ -1,0 +1,627 @@
+"""The matcher on small graphs: against brute force, and rule by rule."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.reader import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, match_files
+from tui_debugger.sources.mindspore.values import SAMPLE, WHOLE, Values
+
+FLOAT = SlotType("float32", (4,))
+Array = npt.NDArray[Any]
+
+
+class Files:
+    """Arrays in place of dump files."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Array | None] = []
+        self.read: list[int] = []
+
+    def add(self, array: Array | float | None) -> int:
+        self.arrays.append(np.full(4, array, np.float32) if isinstance(array, (int, float)) else array)
+        return len(self.arrays) - 1
+
+    def load(self, index: int) -> Array:
+        self.read.append(index)
+        array = self.arrays[index]
+        if array is None:
+            raise UnreadableTensorError("cut off")
+        return array
+
+    def group(
+        self, op_type: str, op_name: str, inputs: Sequence[Any], outputs: Sequence[Any], timestamp: int = 0
+    ) -> FileGroup:
+        files = [(side, slot, self.add(a)) for side, of in enumerate((inputs, outputs)) for slot, a in enumerate(of)]
+        return FileGroup(op_type, op_name, tuple(files), timestamp)
+
+
+def node(index: int, full_name: str, *inputs: str, op_type: str = "", outputs: int = 1) -> ParsedNode:
+    scope, _, leaf = full_name.rpartition("/")
+    kind = op_type or leaf.partition("-op")[0]
+    return ParsedNode(str(index), full_name, kind, scope, tuple(inputs), (FLOAT,) * outputs)
+
+
+def graph(
+    *nodes: ParsedNode, parameters: Sequence[str] = (), constants: Sequence[str] = (), name: str = "kernel_graph0"
+) -> NodeTable:
+    parsed = ParsedGraph(
+        name,
+        "0",
+        nodes,
+        tuple(ParsedParameter(each, FLOAT) for each in parameters),
+        tuple(
+            ParsedConstant(f"cst{i}", f"Default_data-{i - 1}", FLOAT, value or None, int(value) if value else None)
+            for i, value in enumerate(constants, 1)
+        ),
+    )
+    return build_table([parsed])
+
+
+def names(table: NodeTable, match: Match) -> list[str | None]:
+    return [table.names[row] if row >= 0 else None for row in match.node.tolist()]
+
+
+# --- against brute force -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operator of a random program: what it reads (earlier operators, ``w0`` ..., ``cst1`` ...), what it makes."""
+
+    kind: int
+    inputs: tuple[str, ...]
+    value: int
+
+
+@dataclass(frozen=True)
+class Program:
+    ops: tuple[Op, ...]
+    parameters: tuple[int, ...]
+    constants: tuple[int, ...]
+    dealt: tuple[int, ...]
+    """A shuffle that decides which number the files of each operator carry."""
+    dumped: tuple[bool, ...]
+
+    def value(self, source: str) -> int:
+        table = {"w": self.parameters, "c": (0, *self.constants)}.get(source[0])
+        return self.ops[int(source)].value if table is None else table[int(source.lstrip("wcst"))]
+
+
+@st.composite
+def programs(draw: st.DrawFn, *, partial: bool = False) -> Program:
+    alphabet = st.integers(0, draw(st.sampled_from([0, 1, 3, 50])))
+    parameters = draw(st.lists(alphabet, min_size=1, max_size=3))
+    constants = draw(st.lists(alphabet, max_size=2))
+    ops: list[Op] = []
+    sources = [f"w{i}" for i in range(len(parameters))] + [f"cst{i + 1}" for i in range(len(constants))]
+    for number in range(draw(st.integers(1, 7))):
+        inputs = draw(st.lists(st.sampled_from(sources), min_size=1, max_size=2))
+        ops.append(Op(draw(st.integers(0, 1)), tuple(inputs), draw(alphabet)))
+        sources.append(str(number))
+    dealt = draw(st.permutations(range(len(ops))))
+    dumped = [draw(st.integers(0, 3)) > 0 if partial else True for _ in ops]
+    return Program(tuple(ops), tuple(parameters), tuple(constants), tuple(dealt), tuple(dumped))
+
+
+KINDS = ("Mul", "Add")
+
+
+def table_of(program: Program) -> NodeTable:
+    """The graph; operators read each other through Depend and parameters through Load, as in real graphs."""
+    nodes = []
+    for number, op in enumerate(program.ops):
+        inputs = []
+        for place, source in enumerate(op.inputs):
+            if source.startswith("cst"):
+                inputs.append(source)
+                continue
+            route = 1000 + 10 * number + place
+            load = "Load" if source[0] == "w" else "Depend"
+            nodes.append(node(route, f"S/{load}-op{route}", source))
+            inputs.append(str(route))
+        nodes.append(node(number, f"S/{KINDS[op.kind]}-op{number}", *inputs))
+    return graph(
+        *nodes,
+        parameters=[f"w{i}" for i in range(len(program.parameters))],
+        constants=[""] * len(program.constants),
+    )
+
+
+def groups_of(program: Program, files: Files, *, timestamps: bool) -> list[FileGroup]:
+    """Operators first, in graph order, then parameters. Constants have no files, as in 2.10."""
+    kinds: dict[int, list[int]] = defaultdict(list)
+    for number in program.dealt:
+        kinds[program.ops[number].kind].append(number)
+    shuffled = {kind: iter(members) for kind, members in kinds.items()}
+    groups = []
+    for number, op in enumerate(program.ops):
+        label = next(shuffled[op.kind])
+        if program.dumped[number]:
+            inputs = [program.value(source) for source in op.inputs]
+            kind = KINDS[op.kind]
+            groups.append(files.group(kind, f"S_{kind}-op{label}", inputs, [op.value], (number + 1) * timestamps))
+    for i, value in enumerate(program.parameters):
+        groups.append(files.group("Parameter", f"w{i}", [], [value], 10_000 * timestamps))
+    return groups
+
+
+def assignments(program: Program) -> Iterator[dict[int, int]]:
+    """Every way to hang the dumped operators' files on nodes that no equality of data flow rules out: files by node."""
+    places = []
+    for kind in (0, 1):
+        members = [number for number, op in enumerate(program.ops) if op.kind == kind]
+        dumped = [number for number in members if program.dumped[number]]
+        places.append([dict(zip(chosen, dumped, strict=True)) for chosen in permutations(members, len(dumped))])
+    for first, second in product(*places):
+        hung = first | second
+        if all(len(program.ops[files].inputs) <= len(program.ops[at].inputs) for at, files in hung.items()) and (
+            _consistent(program, hung)
+        ):
+            yield hung
+
+
+def _consistent(program: Program, hung: dict[int, int]) -> bool:
+    seen: dict[str, set[int]] = defaultdict(set)
+    for i, value in enumerate(program.parameters):
+        seen[f"w{i}"].add(value)
+    for at, files in hung.items():
+        seen[str(at)].add(program.ops[files].value)
+        values = [program.value(source) for source in program.ops[files].inputs]
+        for source, value in zip(program.ops[at].inputs, values, strict=False):
+            seen[source].add(value)
+    return all(len(values) == 1 for values in seen.values())
+
+
+def content(program: Program, number: int) -> tuple[object, ...]:
+    op = program.ops[number]
+    return (*(program.value(source) for source in op.inputs), "makes", op.value)
+
+
+@settings(max_examples=6000, deadline=None)
+@given(programs() | programs(partial=True))
+def test_certain_and_uncertain_are_what_brute_force_says(program: Program) -> None:
+    files = Files()
+    groups = groups_of(program, files, timestamps=False)
+    table = table_of(program)
+    match = match_files(table, groups, files.load)
+    dumped = [number for number in range(len(program.ops)) if program.dumped[number]]
+    ways = list(assignments(program))
+    possible: dict[int, set[object]] = defaultdict(set)
+    for hung in ways:
+        for at in range(len(program.ops)):
+            possible[at].add(content(program, hung[at]) if at in hung else None)
+    row_of = {table.find(f"S/{KINDS[op.kind]}-op{number}"): number for number, op in enumerate(program.ops)}
+    chosen = {}
+    for index, number in enumerate(dumped):
+        own = content(program, number)
+        able = [at for at, op in enumerate(program.ops) if op.kind == program.ops[number].kind and own in possible[at]]
+        place = row_of[int(match.node[index])]
+        assert place in able
+        assert bool(match.uncertain[index]) == any(len(possible[at]) > 1 for at in able)
+        chosen[place] = number
+    assert {at: content(program, files_of) for at, files_of in chosen.items()} in [
+        {at: content(program, files_of) for at, files_of in hung.items()} for hung in ways
+    ]
+
+
+@settings(max_examples=6000, deadline=None)
+@given(programs() | programs(partial=True))
+def test_with_timestamps_what_is_certain_is_true_and_what_is_open_holds_the_truth(program: Program) -> None:
+    files = Files()
+    groups = groups_of(program, files, timestamps=True)
+    table = table_of(program)
+    match = match_files(table, groups, files.load)
+    blind = match_files(table, groups_of(program, Files(), timestamps=False), files.load)
+    dumped = [number for number in range(len(program.ops)) if program.dumped[number]]
+    for index, number in enumerate(dumped):
+        true = table.find(f"S/{KINDS[program.ops[number].kind]}-op{number}")
+        assert true in match.open.get(index, (int(match.node[index]),))
+    assert match.uncertain.sum() <= blind.uncertain.sum()
+
+
+@settings(max_examples=6000, deadline=None)
+@given(st.integers(2, 40), st.randoms(use_true_random=False), st.booleans())
+def test_distinct_values_recover_the_true_assignment(count: int, pick: Any, chained: bool) -> None:
+    # Every operator reads a parameter of its own, and possibly an earlier operator.
+    feeds = [(f"w{i}", str(pick.randrange(i))) if chained and i else (f"w{i}",) for i in range(count)]
+    table = graph(
+        *(node(i, f"S/Mul-op{i}", *feed) for i, feed in enumerate(feeds)),
+        parameters=[f"w{i}" for i in range(count)],
+    )
+    files = Files()
+    labels = list(range(count))
+    pick.shuffle(labels)
+    groups = [
+        files.group("Mul", f"S_Mul-op{labels[i]}", [int(s) if s.isdigit() else 1000 + i for s in feed], [i])
+        for i, feed in enumerate(feeds)
+    ]
+    groups += [files.group("Parameter", f"w{i}", [], [1000 + i]) for i in range(count)]
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[:count] == [f"S/Mul-op{i}" for i in range(count)]
+    assert not match.uncertain.any()
+
+
+# --- rule by rule ------------------------------------------------------------------------------------------------
+
+
+def two_muls(first: Any, second: Any, timestamps: tuple[int, int] = (0, 0)) -> tuple[NodeTable, Match]:
+    """Graph: w0 -> Mul-op0 -> Mul-op1. Files: op0 carries ``first``, op1 carries ``second`` ((input, output))."""
+    table = graph(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "0"), parameters=["w0"])
+    files = Files()
+    groups = [
+        files.group("Mul", "S_Mul-op0", first[:1], first[1:], timestamps[0]),
+        files.group("Mul", "S_Mul-op1", second[:1], second[1:], timestamps[1]),
+        files.group("Parameter", "w0", [], [1], 99),
+    ]
+    return table, match_files(table, groups, files.load)
+
+
+def test_right_names_are_kept() -> None:
+    table, match = two_muls((1, 2), (2, 3))
+    assert names(table, match)[:2] == ["S/Mul-op0", "S/Mul-op1"]
+    assert not match.uncertain.any()
+
+
+def test_exchanged_names_are_seen_through() -> None:
+    table, match = two_muls((2, 3), (1, 2))
+    assert names(table, match)[:2] == ["S/Mul-op1", "S/Mul-op0"]
+    assert not match.uncertain.any()
+
+
+def test_equal_bytes_everywhere_are_no_doubt_but_stay_open_for_another_step() -> None:
+    table, match = two_muls((1, 1), (1, 1))
+    assert names(table, match)[:2] == ["S/Mul-op0", "S/Mul-op1"]
+    assert not match.uncertain.any()
+    assert sorted(match.open) == [0, 1]
+
+
+def test_timestamps_decide_what_bytes_do_not() -> None:
+    table, match = two_muls((1, 1), (1, 1), timestamps=(20, 10))
+    assert names(table, match)[:2] == ["S/Mul-op1", "S/Mul-op0"]
+    assert not match.open
+
+
+def test_bytes_outrank_timestamps() -> None:
+    table, match = two_muls((1, 2), (2, 3), timestamps=(20, 10))
+    assert names(table, match)[:2] == ["S/Mul-op0", "S/Mul-op1"]
+    assert not match.uncertain.any()
+
+
+def test_values_that_contradict_the_graph_are_uncertain() -> None:
+    _, match = two_muls((1, 2), (7, 3))
+    assert match.uncertain.tolist() == [False, True, False]
+
+
+def test_what_stays_open_with_different_bytes_is_uncertain_and_keeps_its_name() -> None:
+    table = graph(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "w0"), parameters=["w0"])
+    files = Files()
+    groups = [files.group("Mul", f"S_Mul-op{i}", [1], [i + 2]) for i in (0, 1)]
+    groups.append(files.group("Parameter", "w0", [], [1]))
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[:2] == ["S/Mul-op0", "S/Mul-op1"]
+    assert match.uncertain.tolist() == [True, True, False]
+
+
+def test_shifted_numbers_match_when_only_one_node_is_there() -> None:
+    table = graph(node(0, "S/AddN-op5", "w0"), parameters=["w0"])
+    files = Files()
+    right = [files.group("AddN", "S_AddN-op0", [1], [2]), files.group("Parameter", "w0", [], [1])]
+    assert names(table, match_files(table, right, files.load)) == ["S/AddN-op5", "w0"]
+    wrong = [files.group("AddN", "S_AddN-op0", [8], [2]), files.group("Parameter", "w0", [], [1])]
+    assert match_files(table, wrong, files.load).uncertain.tolist() == [True, False]
+
+
+def test_reshape_is_compared_by_bytes() -> None:
+    table = graph(
+        node(0, "S/Mul-op0", "w0"),
+        node(1, "S/Reshape-op0", "0"),
+        node(2, "S/Reshape-op1", "w0"),
+        parameters=["w0"],
+    )
+    files = Files()
+    flat, square = np.arange(4, dtype=np.float32), np.ones((2, 2), np.float32)
+    groups = [
+        files.group("Mul", "S_Mul-op0", [square], [flat]),
+        files.group("Reshape", "S_Reshape-op0", [square], [square]),
+        files.group("Reshape", "S_Reshape-op1", [flat.reshape(2, 2)], [flat.reshape(4, 1)]),
+        files.group("Parameter", "w0", [], [square.reshape(4)]),
+    ]
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[1:3] == ["S/Reshape-op1", "S/Reshape-op0"]
+    assert not match.uncertain.any()
+
+
+def test_tuples_are_followed_item_by_item() -> None:
+    table = graph(
+        node(0, "S/Split-op0", "w0", outputs=2),
+        node(1, "S/TupleGetItem-op0", "0", "cst1"),
+        node(2, "S/TupleGetItem-op1", "0", "cst2"),
+        node(3, "S/MakeTuple-op0", "1", "2"),
+        node(4, "S/TupleGetItem-op2", "3", "cst2"),
+        node(5, "S/Abs-op0", "1"),
+        node(6, "S/Abs-op1", "4"),
+        node(7, "S/AddN-op0", "3"),
+        node(8, "S/AddN-op1", "w0"),
+        parameters=["w0"],
+        constants=["0", "1"],
+    )
+    files = Files()
+    groups = [
+        files.group("Split", "S_Split-op0", [1], [2, 3]),
+        files.group("Abs", "S_Abs-op0", [3], [3]),
+        files.group("Abs", "S_Abs-op1", [2], [2]),
+        files.group("AddN", "S_AddN-op0", [1], [9]),
+        files.group("AddN", "S_AddN-op1", [2, 3], [5]),
+        files.group("Parameter", "w0", [], [1]),
+    ]
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[1:5] == ["S/Abs-op1", "S/Abs-op0", "S/AddN-op1", "S/AddN-op0"]
+    assert not match.uncertain.any()
+
+
+def updating_graph() -> NodeTable:
+    """Two weights, each read by a Mul behind a Load, then updated in place by an SGD with a gradient of its own."""
+    return graph(
+        node(0, "S/Load-op0", "w0", "cst1"),
+        node(1, "S/Load-op1", "w1", "cst1"),
+        node(2, "S/Mul-op0", "0"),
+        node(3, "S/Mul-op1", "1"),
+        node(4, "S/Grad-op0", "0"),
+        node(5, "S/Grad-op1", "1"),
+        node(6, "S/UpdateState-op0", "cst1", "0", "1"),
+        node(7, "O/SGD-op0", "w0", "4", "6"),
+        node(8, "O/UpdateState-op1", "6", "7"),
+        node(9, "O/SGD-op1", "w1", "5", "8"),
+        parameters=["w0", "w1"],
+        constants=[""],
+    )
+
+
+def test_parameters_are_seen_before_and_after_their_update() -> None:
+    # Old weights 1, 2; new 11, 12; gradients both 0. Files of every pair carry exchanged numbers.
+    files = Files()
+    groups = [
+        files.group("Mul", "S_Mul-op1", [1], [5]),
+        files.group("Mul", "S_Mul-op0", [2], [6]),
+        files.group("Grad", "S_Grad-op0", [1], [0]),
+        files.group("Grad", "S_Grad-op1", [2], [0]),
+        files.group("SGD", "O_SGD-op1", [11, 0], [11]),
+        files.group("SGD", "O_SGD-op0", [12, 0], [12]),
+        files.group("Parameter", "w0", [], [11]),
+        files.group("Parameter", "w1", [], [12]),
+    ]
+    table = updating_graph()
+    match = match_files(table, groups, files.load)
+    # The optimizer's inputs are the new weights, which the parameter files hold: certain.
+    assert names(table, match)[4:6] == ["O/SGD-op0", "O/SGD-op1"]
+    assert not match.uncertain[4:].any()
+    # What the forward pass read is the step before: consistent either way round, so in doubt.
+    assert match.uncertain[:4].all()
+    pairs = dict(zip([group.op_name for group in groups], names(table, match), strict=True))
+    assert (pairs["S_Mul-op1"] == "S/Mul-op0") == (pairs["S_Grad-op0"] == "S/Grad-op0")  # but consistent
+
+
+def test_in_place_inputs_of_operators_are_no_contradiction() -> None:
+    table = graph(
+        node(0, "S/Mul-op0", "w0"),
+        node(1, "S/UpdateState-op0", "cst1", "0"),
+        node(2, "S/InplaceAdd-op1", "0", "1"),
+        parameters=["w0"],
+        constants=[""],
+    )
+    files = Files()
+    groups = [
+        files.group("Mul", "S_Mul-op0", [1], [2]),
+        files.group("InplaceAdd", "S_InplaceAdd-op0", [5], [5]),
+        files.group("Parameter", "w0", [], [1]),
+    ]
+    match = match_files(table, groups, files.load)
+    assert names(table, match) == ["S/Mul-op0", "S/InplaceAdd-op1", "w0"]
+    assert not match.uncertain.any()
+
+
+def test_same_leaf_in_two_scopes_is_told_apart_by_data_flow() -> None:
+    # 2.0 spells only the last component: both nodes would write files of one name.
+    table = graph(node(0, "A/Mul-op1", "w0"), node(1, "B/Mul-op1", "w1"), parameters=["w0", "w1"])
+    files = Files()
+    groups = [
+        files.group("Mul", "Mul-op1", [2], [3]),
+        files.group("Parameter", "w0", [], [1]),
+        files.group("Parameter", "w1", [], [2]),
+    ]
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[0] == "B/Mul-op1"
+    assert not match.uncertain.any()
+
+
+def test_scopes_that_flatten_alike_are_told_apart_by_data_flow() -> None:
+    table = graph(node(0, "A/b_c/Mul-op0", "w0"), node(1, "A_b/c/Mul-op1", "w1"), parameters=["w0", "w1"])
+    files = Files()
+    groups = [
+        files.group("Mul", "A_b_c_Mul-op0", [2], [3]),
+        files.group("Mul", "A_b_c_Mul-op1", [1], [3]),
+        files.group("Parameter", "w0", [], [1]),
+        files.group("Parameter", "w1", [], [2]),
+    ]
+    assert names(table, match_files(table, groups, files.load))[:2] == ["A_b/c/Mul-op1", "A/b_c/Mul-op0"]
+
+
+def test_parameters_are_found_with_dots_and_without() -> None:
+    table = graph(node(0, "S/Mul-op0", "fc1.weight"), parameters=["fc1.weight", "accum.fc1.bias"])
+    groups = [FileGroup("Parameter", name, ((1, 0, 0),)) for name in ("fc1.weight", "fc1_weight", "accum_fc1_bias")]
+    match = match_files(table, groups[:1], lambda _: pytest.fail("names decide"))
+    assert names(table, match) == ["fc1.weight"]
+    match = match_files(table, groups[1:], lambda _: pytest.fail("names decide"))
+    assert names(table, match) == ["fc1.weight", "accum.fc1.bias"]
+
+
+def test_only_graphs_of_the_root_are_candidates() -> None:
+    table = build_table(
+        [
+            ParsedGraph(f"kernel_graph_{i}", str(i), (node(0, "S/Mul-op0", "w"),), (ParsedParameter("w", FLOAT),), ())
+            for i in (0, 1)
+        ]
+    )
+    groups = [FileGroup("Mul", "Mul-op0", ((1, 0, 0),))]
+    for root in (0, 1):
+        row = int(match_files(table, groups, lambda _: pytest.fail("names decide"), root=root).node[0])
+        assert table.graph_of(row).root_id == root
+
+
+@pytest.mark.parametrize(
+    "name", ["Mul-op[0]", "S_\x1b[31mMul-op0", "S_M\udcffl-op0", "x" * 300, "", "-op0", "--", "__"]
+)
+def test_names_that_no_node_has_are_nowhere(name: str) -> None:
+    table = graph(node(0, "S/Add-op0", "w0"), parameters=["w0"])
+    match = match_files(table, [FileGroup("Mul", name, ((1, 0, 0),))], lambda _: pytest.fail("nothing to read"))
+    assert match.node.tolist() == [NOWHERE]
+    assert not match.uncertain.any()
+
+
+def test_odd_names_match_when_the_graph_has_them() -> None:
+    odd = "S[0]/M\udcffl"
+    table = graph(node(0, f"{odd}/Mul-op0", "w0"), node(1, f"{odd}/Mul-op1", "0"), parameters=["w0"])
+    files = Files()
+    flat = odd.replace("/", "_")
+    groups = [
+        files.group("Mul", f"{flat}_Mul-op0", [2], [3]),
+        files.group("Mul", f"{flat}_Mul-op1", [1], [2]),
+        files.group("Parameter", "w0", [], [1]),
+    ]
+    assert names(table, match_files(table, groups, files.load))[:2] == [f"{odd}/Mul-op1", f"{odd}/Mul-op0"]
+
+
+def test_no_graph_and_no_files() -> None:
+    empty = build_table([])
+    assert (
+        match_files(empty, [FileGroup("Mul", "Mul-op0", ((1, 0, 0),))], lambda _: pytest.fail("nothing to read")).node[
+            0
+        ]
+        == NOWHERE
+    )
+    assert len(match_files(graph(node(0, "S/Mul-op0")), [], lambda _: pytest.fail("nothing to read")).node) == 0
+
+
+def test_more_groups_than_nodes_leave_the_odd_one_nowhere() -> None:
+    table = graph(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "0"), parameters=["w0"])
+    files = Files()
+    groups = [
+        files.group("Mul", "S_Mul-op0", [7], [7]),
+        files.group("Mul", "S_Mul-op1", [2], [3]),
+        files.group("Mul", "S_Mul-op2", [1], [2]),
+        files.group("Parameter", "w0", [], [1]),
+    ]
+    assert names(table, match_files(table, groups, files.load)) == [None, "S/Mul-op1", "S/Mul-op0", "w0"]
+
+
+def test_a_later_step_decides_only_what_was_open() -> None:
+    table = graph(*(node(i, f"S/Mul-op{i}", f"w{i}") for i in range(4)), parameters=[f"w{i}" for i in range(4)])
+
+    def step(weights: Sequence[int]) -> tuple[list[FileGroup], Files]:
+        files = Files()
+        groups = [files.group("Mul", f"S_Mul-op{3 - i}", [w], [w]) for i, w in enumerate(weights)]
+        return groups + [files.group("Parameter", f"w{i}", [], [w]) for i, w in enumerate(weights)], files
+
+    groups, files = step([1, 2, 0, 0])
+    first = match_files(table, groups, files.load)
+    assert sorted(first.open) == [2, 3]
+    groups, files = step([5, 5, 6, 7])
+    second = match_files(table, groups, files.load, earlier=first)
+    assert names(table, second)[:4] == [f"S/Mul-op{i}" for i in range(4)]
+    assert not second.open
+    assert not second.uncertain.any()
+
+
+def test_doubt_stays_until_a_step_removes_it() -> None:
+    table = graph(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "w1"), parameters=["w0", "w1"])
+
+    def step(*outputs: int, weights: tuple[int, int]) -> tuple[list[FileGroup], Files]:
+        files = Files()
+        groups = [files.group("Mul", f"S_Mul-op{i}", [w], [outputs[i]]) for i, w in enumerate(weights)]
+        return groups + [files.group("Parameter", f"w{i}", [], [w]) for i, w in enumerate(weights)], files
+
+    groups, files = step(3, 4, weights=(1, 1))
+    first = match_files(table, groups, files.load)
+    assert first.uncertain[:2].all()
+    groups, files = step(3, 3, weights=(1, 1))
+    assert match_files(table, groups, files.load, earlier=first).uncertain[:2].all()
+    groups, files = step(3, 3, weights=(1, 2))
+    assert not match_files(table, groups, files.load, earlier=first).uncertain.any()
+
+
+def test_many_alike_in_one_scope() -> None:
+    # 400 in a chain, numbers reversed, no timestamps: propagation must do it, search would never end.
+    count = 400
+    table = graph(*(node(i, f"S/Mul-op{i}", str(i - 1) if i else "w0") for i in range(count)), parameters=["w0"])
+    files = Files()
+    groups = [files.group("Mul", f"S_Mul-op{count - 1 - i}", [i], [i + 1]) for i in range(count)]
+    groups.append(files.group("Parameter", "w0", [], [0]))
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[:count] == [f"S/Mul-op{i}" for i in range(count)]
+
+
+def test_many_that_nothing_tells_apart_are_doubted_soon() -> None:
+    count = 400
+    table = graph(*(node(i, f"S/Mul-op{i}", "w0") for i in range(count)), parameters=["w0"])
+    files = Files()
+    groups = [files.group("Mul", f"S_Mul-op{count - 1 - i}", [0], [i]) for i in range(count)]
+    match = match_files(table, groups, files.load)
+    assert match.uncertain.all()
+    assert names(table, match) == [f"S/Mul-op{count - 1 - i}" for i in range(count)]
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def test_big_tensors_are_sampled_and_read_whole_only_where_samples_leave_a_choice() -> None:
+    table = graph(*(node(i, f"S/Mul-op{i}", f"w{i}") for i in range(3)), parameters=["w0", "w1", "w2"])
+    big = [np.zeros(WHOLE, np.float32) for _ in range(3)]
+    big[0][:] = 5
+    big[1][SAMPLE // 4 + 1] = 1  # between two samples: only the whole tensor tells it from the next
+    files = Files()
+    groups = [files.group("Mul", f"S_Mul-op{(i + 1) % 3}", [big[i]], [np.zeros(1)]) for i in range(3)]
+    groups += [files.group("Parameter", f"w{i}", [], [big[i]]) for i in range(3)]
+    match = match_files(table, groups, files.load)
+    assert names(table, match)[:3] == [f"S/Mul-op{i}" for i in range(3)]
+    assert not match.open
+    assert files.read.count(0) == 1  # the first one's sample was unlike the others'
+
+
+def test_unreadable_files_fit_everything() -> None:
+    values = Values(Files().load)
+    with pytest.raises(IndexError):
+        values.of(0)
+    files = Files()
+    index = files.add(None)
+    assert Values(files.load).of(index) < 0
+
+
+def test_layout_in_memory_does_not_matter() -> None:
+    files = Files()
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    same = [
+        files.add(array),
+        files.add(np.asfortranarray(array)),
+        files.add(array.reshape(2, 6)),
+        files.add(array[:, ::1]),
+    ]
+    values = Values(files.load)
+    assert len({values.of(index) for index in same}) == 1
+    assert values.of(files.add(array.T)) != values.of(same[0])
+    assert values.of(files.add(np.zeros((0, 3), np.float32))) >= 0
+    assert values.of(files.add(np.float32(3).reshape(()))) >= 0

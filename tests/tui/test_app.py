@@ -1,0 +1,169 @@
+"""The main job, end to end: open a real dump and see where it went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.tui.conftest import OpenScreen
+from tui_debugger.errors import NotADumpError
+from tui_debugger.model import Progress, ProgressFn
+from tui_debugger.session import Session
+from tui_debugger.tui.app import TdbgApp
+from tui_debugger.tui.screens.error import ErrorScreen
+from tui_debugger.tui.screens.offer import OfferScreen
+
+
+@pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
+async def test_a_nan_run_shows_the_logarithm_first_and_the_division_as_second_origin(
+    open_screen: OpenScreen, name: str
+) -> None:
+    async with open_screen(name) as screen:
+        hits = screen.pane("hits")
+        assert hits[0].startswith("◆ 3 Log-")
+        origins = [row.split()[2].partition("-")[0] for row in hits if row.startswith("◆ 3 ")]
+        assert origins == ["Log", "Div"]
+        assert not [row for row in hits if row.split()[1] in {"0", "1", "2"}]
+        assert "fresh: steps 0–" in screen.text
+
+
+@pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
+async def test_an_mlp_run_names_the_unchanged_weights_and_the_dead_relu(open_screen: OpenScreen, name: str) -> None:
+    async with open_screen(name) as screen:
+        hits = "\n".join(screen.pane("hits"))
+        assert "fc2.weight" in hits
+        assert "fc3.weight" in hits
+        assert "ReLU-" in hits
+        assert "accum." not in hits
+        assert "moment" not in hits
+
+
+async def test_the_first_frame_comes_before_the_run_is_open() -> None:
+    gate = threading.Event()
+
+    def slow(_: ProgressFn) -> Session:
+        gate.wait(20)
+        raise NotADumpError("no dump here", where="/somewhere", hint="look elsewhere")
+
+    app = TdbgApp(slow, title="/somewhere")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        assert "/somewhere" in text
+        assert "opening" in text
+        await pilot.press("j", "r", "n", "slash")
+        gate.set()
+        while not isinstance(app.screen, ErrorScreen):
+            await asyncio.sleep(0.01)
+        await pilot.pause()
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        for part in ("no dump here", "/somewhere", "look elsewhere"):
+            assert part in text
+        await pilot.press("q")
+        await pilot.pause()
+    assert app.return_code == 2
+
+
+async def test_esc_stops_opening() -> None:
+    started = threading.Event()
+
+    def endless(progress: ProgressFn) -> Session:
+        started.set()
+        while True:
+            progress(Progress(1, 3, "listing"))
+            threading.Event().wait(0.001)
+
+    app = TdbgApp(endless, title="x")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert await asyncio.to_thread(started.wait, 10)
+        while "listing" not in app.desk.header.plain:
+            await asyncio.sleep(0.01)
+        assert "33%" in app.desk.header.plain
+        await pilot.press("escape")
+        while app.return_code is None:
+            await asyncio.sleep(0.01)
+    assert app.return_code == 130
+
+
+async def test_recommended_watchpoints_are_offered_once(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", recommended=None) as screen:
+        assert isinstance(screen.app.screen, OfferScreen)
+        await screen.press("enter")
+        await screen.settled()
+        assert len(screen.pane("watchpoints")) == len(screen.session.recommended())
+        assert screen.session.watchpoints.offered
+        assert screen.pane("hits")
+
+
+async def test_recommended_watchpoints_can_be_declined(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", recommended=None) as screen:
+        await screen.press("escape")
+        await screen.settled()
+        assert screen.pane("watchpoints") == []
+        assert "no watchpoint" in screen.text
+        await screen.press("a")
+        await screen.settled()
+        assert screen.pane("watchpoints")
+        assert "outdated" in screen.text
+        await screen.press("R")
+        await screen.settled()
+        assert "fresh" in screen.text
+        assert screen.pane("hits")
+
+
+@pytest.mark.parametrize(("size", "panes"), [((200, 50), 5), ((120, 35), 5), ((80, 24), 1), ((60, 15), 1)])
+async def test_large_terminals_show_five_panes_and_small_ones_one(
+    open_screen: OpenScreen, size: tuple[int, int], panes: int
+) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=size) as screen:
+        shown = [pane for pane in screen.desk.panes.values() if pane.size.width]
+        assert len(shown) == panes
+        assert screen.desk.tabs.display == (panes == 1)
+        await screen.press("4")
+        assert "set → actual" in screen.text
+        assert "ReLU" in screen.text or "Relu" in screen.text
+
+
+async def test_resizing_switches_live_and_keeps_the_place(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-nan") as screen:
+        await screen.press("n")
+        await screen.settled()
+        key = screen.desk.nodes_pane.table.cursor_key
+        for size in ((80, 24), (30, 8), (200, 50), (120, 35)):
+            await screen.pilot.resize_terminal(*size)
+            await screen.pilot.pause()
+        assert screen.desk.nodes_pane.table.cursor_key == key
+        assert "Log-" in screen.text
+
+
+async def test_zoom_gives_one_pane_the_screen_and_back(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp") as screen:
+        await screen.press("4", "z")
+        assert [name for name, pane in screen.desk.panes.items() if pane.size.width] == ["hits"]
+        await screen.press("5")
+        assert [name for name, pane in screen.desk.panes.items() if pane.size.width] == ["tensors"]
+        await screen.press("escape")
+        assert all(pane.size.width for pane in screen.desk.panes.values())
+
+
+async def test_quit_never_asks(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp") as screen:
+        await screen.press("w")
+        await screen.press("escape")
+        await screen.press("q")
+    assert screen.app.return_code == 0
+    assert not [t for t in threading.enumerate() if t.name.startswith("tdbg-") and t.is_alive()]
+
+
+def test_starting_the_screen_loads_nothing_it_does_not_need_yet() -> None:
+    code = (
+        "import tui_debugger.tui.app, sys\n"
+        "print(*{'grpc', 'watchfiles', 'sqlite3', 'google.protobuf', 'multiprocessing'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

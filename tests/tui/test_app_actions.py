@@ -1,0 +1,105 @@
+"""One registry of actions: every key works, none collides, every page that lists keys agrees."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+
+from tests.tui.conftest import OpenScreen
+from tui_debugger.tui import actions
+from tui_debugger.tui.app import Commands
+from tui_debugger.tui.desk import Desk
+from tui_debugger.tui.screens.help import HelpScreen
+from tui_debugger.tui.widgets.node_tree import NodeTree
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
+"""Keys that survive tmux and every terminal."""
+ALSO_SAFE = {"ctrl+p", "ctrl+c", "ctrl+l"}
+TREE_OVER_LIST = {"left", "right", "h", "l"}
+"""The tree opens and closes where a list moves text sideways."""
+
+
+@pytest.mark.parametrize("pane", [pane for pane, _ in actions.PANES])
+def test_no_key_means_two_things_in_one_pane(pane: str) -> None:
+    keys = Counter(key for a in actions.ACTIONS if a.where in actions.WHERE[pane] for key in a.keys)
+    twice = {key for key, count in keys.items() if count > 1}
+    assert twice == (TREE_OVER_LIST if pane == "nodes" else set())
+
+
+def test_only_keys_that_survive_tmux_are_used() -> None:
+    for action in actions.ACTIONS:
+        for key in action.keys:
+            assert SAFE.fullmatch(key) or key in ALSO_SAFE, key
+
+
+def test_ids_are_unique_and_every_pane_has_its_number() -> None:
+    assert len(actions.BY_ID) == len(actions.ACTIONS)
+    ids = Counter(a.id for a in actions.ACTIONS)
+    assert not [id_ for id_, count in ids.items() if count > 1]
+    assert [actions.BY_ID["global", f"pane_{pane}"].keys for pane, _ in actions.PANES] == [(c,) for c in "12345"]
+
+
+async def test_every_action_has_a_handler_and_every_handler_an_action(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
+        listed = {a.id for a in actions.ACTIONS if a.where not in {"list", "tree"}}
+        assert set(screen.desk.handlers) == listed
+        for where, widget in (("list", VirtualTable), ("tree", NodeTree)):
+            for action in actions.ACTIONS:
+                if action.where == where:
+                    assert hasattr(widget, f"action_{action.id}")
+
+
+async def test_bindings_come_from_the_registry(open_screen: OpenScreen) -> None:
+    def bound(bindings: list[Binding]) -> set[str]:
+        return {key for binding in bindings for key in binding.key.split(",")}
+
+    assert bound(list(Desk.BINDINGS)) == {k for a in actions.ACTIONS if a.where == "global" for k in a.keys}  # type: ignore[arg-type]
+    async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
+        for name, pane in screen.desk.panes.items():
+            assert bound(list(pane.BINDINGS)) == {k for a in actions.ACTIONS if a.where == name for k in a.keys}  # type: ignore[arg-type]
+
+
+async def test_the_footer_names_keys_that_work_here_and_always_help(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=(80, 24)) as screen:
+        for number, (name, _) in enumerate(actions.PANES, 1):
+            await screen.press(str(number))
+            assert screen.desk.current_pane == name
+            line = screen.lines[-1]
+            assert line.rstrip().endswith("? Help")
+            own = [a for a in actions.ACTIONS if a.where == name]
+            assert f"{own[0].main_key} {own[0].title}" in line
+
+
+async def test_the_help_page_lists_every_action(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp", size=(120, 200)) as screen:
+        await screen.press("question_mark")
+        assert isinstance(screen.app.screen, HelpScreen)
+        for action in actions.ACTIONS:
+            assert action.help[:40] in screen.text
+
+
+async def test_the_palette_finds_actions_and_does_them(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp") as screen:
+        assert Commands in screen.app.COMMANDS
+        await screen.press("ctrl+p")
+        await screen.type("zoom")
+        await screen.until(lambda: "Zoom" in screen.text)
+        await screen.press("down", "enter")
+        await screen.until(lambda: screen.desk.zoomed)
+
+
+def test_the_readme_has_the_key_table() -> None:
+    readme = Path(__file__).parents[2] / "README.md"
+    assert actions.key_table() in readme.read_text("utf-8")
+
+
+def test_the_key_table_shows_every_key() -> None:
+    table = actions.key_table()
+    for action in actions.ACTIONS:
+        assert action.help in table
+    assert "`\\|`" not in table
