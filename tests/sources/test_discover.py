@@ -154,3 +154,22 @@ def test_real_dumps_side_by_side(dumps: Callable[[str], Path]) -> None:
     assert first.parent == second.parent
     with pytest.raises(NotADumpError, match="Several dumps"):
         find_dump(first.parent)
+
+
+def test_loops_of_links_and_dangling_links(tmp_path: Path, dump: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    for name in ("loop", "gone"):
+        with pytest.raises(NotADumpError):
+            find_dump(tmp_path / name)
+    assert find_dump(tmp_path).root == dump
+
+
+def test_places_that_may_not_be_read_are_no_dumps(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", denied)
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(NotADumpError):
+        find_dump(dump)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import timeit
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +18,8 @@ from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
+from tui_debugger.sources.mindspore.layout import GraphDirectory
+from tui_debugger.sources.mindspore.listing import list_directories
 
 RELU = "Default/network-Net/act-ReLU/ReLU-op2"
 
@@ -264,3 +269,35 @@ def test_real_dumps_hold_every_file(dumps: Callable[[str], Path]) -> None:
             on_disk = {str(path) for path in root.glob(f"rank_0/*/0/{step}/*.npy")}
             constants = {str(path) for path in root.glob("rank_0/*/0/constants/*.npy")}
             assert listed == on_disk | constants
+
+
+def test_no_object_per_file_is_kept(tmp_path: Path) -> None:
+    """A hundred nodes with fifty files each: what stays is columns and the ends of names."""
+    step = DumpWriter(tmp_path).step(0)
+    for number in range(5000):
+        name = f"Add.Default_network-Net_{'block_' * 15}Add-op{number % 100}"
+        (step / f"{name}.0.0.{10**15 + number}.output.{number // 100}.DefaultFormat.Float32.npy").touch()
+    place = (GraphDirectory("Net", 0, step.parent, {0: step}), step, False)
+    list_directories([place])
+    tracemalloc.start()
+    listing = list_directories([place])
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(listing) == 5000
+    assert kept / len(listing) < 150
+
+
+def test_listing_costs_little_more_than_reading_the_directory(tmp_path: Path) -> None:
+    step = DumpWriter(tmp_path).step(0)
+    for number in range(20_000):
+        (step / f"Add.Default_Add-op{number}.0.0.{10**15 + number}.output.0.DefaultFormat.Float32.npy").touch()
+    place = (GraphDirectory("Net", 0, step.parent, {0: step}), step, False)
+
+    def seconds(work: Callable[[], object]) -> float:
+        return min(timeit.repeat(work, number=1, repeat=3))
+
+    def scan() -> int:
+        with os.scandir(step) as entries:
+            return sum(1 for _ in entries)
+
+    assert seconds(lambda: list_directories([place])) < 20 * seconds(scan)

@@ -625,3 +625,53 @@ def test_layout_in_memory_does_not_matter() -> None:
     assert values.of(files.add(array.T)) != values.of(same[0])
     assert values.of(files.add(np.zeros((0, 3), np.float32))) >= 0
     assert values.of(files.add(np.float32(3).reshape(()))) >= 0
+
+
+def test_too_much_to_read_whole_is_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_debugger.sources.mindspore.match.READ_AGAIN", WHOLE)
+    table = graph(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "w1"), parameters=["w0", "w1"])
+    files = Files()
+    groups = [files.group("Mul", f"S_Mul-op{i}", [np.zeros(WHOLE, np.float32)], [1]) for i in range(2)]
+    assert match_files(table, groups, files.load).uncertain.tolist() == [True, True]
+    assert files.read.count(0) == 1
+
+
+def test_bfloat16_is_compared_by_bytes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    files = Files()
+    values = Values(files.load)
+    indices = [files.add(np.array(each, ml_dtypes.bfloat16)) for each in ([1, 2], [1, 2], [1, 3])]
+    first, same, other = (values.of(index) for index in indices)
+    assert first == same != other
+
+
+def test_values_that_no_assignment_fits_are_all_uncertain() -> None:
+    # Every single pair of files fits some node, all together fit none: Mul and Add read the same two tensors.
+    table = graph(
+        node(0, "S/Mul-op0", "w0", "w1"),
+        node(1, "S/Add-op0", "w0", "w1"),
+        node(2, "S/Mul-op1", "w2", "w3"),
+        node(3, "S/Add-op1", "w2", "w3"),
+        parameters=["w0", "w1", "w2", "w3"],
+    )
+    files = Files()
+    groups = [files.group("Mul", f"S_Mul-op{i}", [i, i], [8]) for i in (0, 1)]
+    groups += [files.group("Add", f"S_Add-op{i}", [i, 1 - i], [9]) for i in (0, 1)]
+    match = match_files(table, groups, files.load)
+    assert match.uncertain.all()
+    assert names(table, match) == ["S/Mul-op0", "S/Mul-op1", "S/Add-op0", "S/Add-op1"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs(partial=True), st.data())
+def test_whatever_the_values_are_every_node_gets_one_group_at_most(program: Program, data: st.DataObject) -> None:
+    files = Files()
+    groups = groups_of(program, files, timestamps=data.draw(st.booleans()))
+    files.arrays = [np.full(4, data.draw(st.integers(0, 2)), np.float32) for _ in files.arrays]
+    table = table_of(program)
+    match = match_files(table, groups, files.load)
+    hung = [row for row in match.node.tolist() if row != NOWHERE]
+    assert len(set(hung)) == len(hung)
+    assert all(rows for rows in match.open.values())
+    again = [row for row in match_files(table, groups, files.load, earlier=match).node.tolist() if row != NOWHERE]
+    assert len(set(again)) == len(again)

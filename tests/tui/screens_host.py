@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from rich.cells import cell_len
 from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -78,7 +79,9 @@ class Opened:
 
     def check_clean(self) -> None:
         """Nothing of the user's data may reach the terminal raw, and no line may be wider than the screen."""
+        width = self.app.size.width
         for line in self.lines:
+            assert cell_len(line) == width, ascii(line)
             assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in line), ascii(line)
             assert "\u202e" not in line, ascii(line)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from textual.binding import Binding
@@ -91,15 +90,3 @@ async def test_the_palette_finds_actions_and_does_them(open_screen: OpenScreen) 
         await screen.until(lambda: "Zoom" in screen.text)
         await screen.press("down", "enter")
         await screen.until(lambda: screen.desk.zoomed)
-
-
-def test_the_readme_has_the_key_table() -> None:
-    readme = Path(__file__).parents[2] / "README.md"
-    assert actions.key_table() in readme.read_text("utf-8")
-
-
-def test_the_key_table_shows_every_key() -> None:
-    table = actions.key_table()
-    for action in actions.ACTIONS:
-        assert action.help in table
-    assert "`\\|`" not in table

@@ -264,3 +264,10 @@ class TestSearch:
     def test_a_scalar(self) -> None:
         assert find_bad(np.array(np.nan), (), 1) == Found((), wrapped=True)
         assert find_extreme(np.array(2.0), True) == Found(())
+
+    def test_what_does_not_lie_in_one_piece_is_not_copied_as_a_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(value_search, "BLOCK", 1 << 16)
+        array = np.broadcast_to(np.array([[0.0], [np.nan]]), (2, 1 << 18))
+        assert find_bad(array, (0, 0), 1) == Found((1, 0))
+        huge = np.broadcast_to(np.float32(np.nan), (100_000, 100_000))
+        assert find_bad(huge, (0, 0), 1) == Found((0, 1))

@@ -107,7 +107,8 @@ class Checker:
             if self.cache.get(self.flow.rank, step, key, need) is not None:
                 continue
             if not self.flow.has_values(table, index):
-                self.cache.put(self.flow.rank, step, key, _recorded(table, index, need))
+                first = self.flow.previous_step(int(table.node[index]), step) is None
+                self.cache.put(self.flow.rank, step, key, _recorded(table, index, need, first_step=first))
                 continue
             whole = need | self.cache.need(self.flow.rank, step, key)
             jobs.append(Job(len(jobs), table.spec(index), self._previous(step, index, whole), whole))
@@ -116,6 +117,9 @@ class Checker:
         def keep(number: int, record: Record) -> None:
             step, key = places[number]
             self.cache.put(self.flow.rank, step, key, record)
+            if record.error or record.previous == "unreadable":
+                specs = (jobs[number].spec, jobs[number].previous)
+                self.cache.note_failure(self.flow.rank, step, key, [spec.path for spec in specs if spec])
 
         def tell(snapshot: Progress) -> None:
             progress(Progress(snapshot.done, snapshot.total, text))
@@ -205,14 +209,15 @@ def _with_origin(hit: Hit, origin: bool) -> Hit:
     return dataclasses.replace(hit, origin=True) if origin else hit
 
 
-def _recorded(table: TensorTable, index: int, need: Need) -> Record:
+def _recorded(table: TensorTable, index: int, need: Need, *, first_step: bool) -> Record:
     """A record from the statistics that the dump itself wrote, for tensors without values."""
     stats = table.recorded(index)
     if int(table.flags[index]) & TensorFlag.STAT_ONLY and stats is None:
         return Record(None, None, error="only a statistics row was dumped, and it cannot be read", need=need)
     described = table.recorded_meta(index)
     meta = TensorMeta(described[0], described[1], 0) if described else None
-    return Record(meta, stats, previous="unreadable" if need.previous else "none", need=need)
+    previous = "unreadable" if need.previous and not first_step else "none"
+    return Record(meta, stats, previous=previous, need=need)
 
 
 def _file_size(table: TensorTable, index: int) -> int:

@@ -71,12 +71,15 @@ class Planner:
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
         self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
-        self.masks = {w.id: mask(w) for w in watchpoints}
+        self.mask = mask
+        self.masks: dict[int, Mask] = {}
         self.needs = {w.id: needs(w) for w in watchpoints}
 
     def plan(self, step: int) -> Plan:
         """The plan of one step."""
         table = self.flow.table(step)
+        # After the listing: it may have brought nodes that the masks must know.
+        self.masks = {w.id: self.mask(w) for w in (*self.regular, *self.initial)}
         plan = Plan(step)
         first_inputs: dict[int, Subject] = {}
         candidates: list[Subject] = []

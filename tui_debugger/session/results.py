@@ -40,11 +40,6 @@ class ResultBook:
             kept = self._results.get(pair)
         return kept[1] if kept is not None else None
 
-    def clear(self) -> None:
-        """Forgets everything: node rows or their files changed."""
-        with self._lock:
-            self._results.clear()
-
     def drop_from(self, rank: int, step: int) -> None:
         """Forgets a rank's results from a step on: its files changed, or a later step's previous one did."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -362,11 +363,14 @@ class Session:
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
         changes = self.source.refresh()
+        healed = self._cache.heal()
+        if healed:
+            changes = dataclasses.replace(changes, grown_steps=tuple(sorted({*changes.grown_steps, *healed})))
         if changes:
             grown = {*changes.grown_steps, *changes.new_steps}
-            self._cache.forget_failures(self.pairs())
-            if changes.new_nodes:
-                self._book.clear()
+            for rank in changes.rebuilt:
+                self._book.drop_from(rank, 0)
+                self._cache.forget(rank)
             for rank in {rank for rank, _ in grown}:
                 first = min(step for of, step in grown if of == rank)
                 self._book.drop_from(rank, first)

@@ -130,7 +130,7 @@ def sends_no_events(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
         real = str(path.resolve())
-    except OSError:
+    except (OSError, RuntimeError):  # no such table; a loop of links
         return False
     best, kind = "", ""
     for line in lines:

@@ -231,22 +231,3 @@ def footer(pane: str) -> list[Action]:
     """What the footer of a pane shows, most useful first."""
     own = [action for action in ACTIONS if action.where == pane]
     return own + [BY_ID["global", id_] for id_ in FOOTER]
-
-
-def groups() -> dict[str, list[Action]]:
-    """Actions by heading, in the order of the table."""
-    found: dict[str, list[Action]] = {}
-    for action in ACTIONS:
-        found.setdefault(action.group, []).append(action)
-    return found
-
-
-def key_table() -> str:
-    """The README's key table, in Markdown."""
-    lines: list[str] = []
-    for group, actions in groups().items():
-        lines += [f"| {group} | |", "|---|---|"] if not lines else [f"| **{group}** | |"]
-        for action in actions:
-            keys = " ".join(f"`{key}`" for key in action.label.split(" "))
-            lines.append(f"| {keys} | {action.help} |".replace("`|`", "`\\|`"))
-    return "\n".join(lines)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui_debugger.model import Coverage, Hit, Verdict
-from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.tui import theme
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
@@ -18,7 +17,8 @@ from tui_debugger.tui.panes.hits import HitFilter
 from tui_debugger.tui.panes.numbers import plural, size
 
 if TYPE_CHECKING:
-    from tui_debugger.session import Session
+    from tui_debugger.session import CheckResult, Session
+    from tui_debugger.session.types import Pair
     from tui_debugger.tui.desk import Desk
 
 QUICK = 64 << 20
@@ -215,6 +215,8 @@ class Checker:
         desk.watcher.show_list()
         if changed:
             desk.watcher.mark()
+            if state.query.hit:
+                desk.navigator.apply_query()
             if state.row >= 0:
                 desk.inspector.show_node(state.row)
         desk.update_header()
@@ -313,6 +315,8 @@ def _check(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResu
 
 
 def _joined(parts: Sequence[CheckResult]) -> CheckResult:
+    from tui_debugger.session.types import CheckResult
+
     covers = [part.coverage for part in parts]
     hits: list[Hit] = sorted((hit for part in parts for hit in part.hits), key=lambda hit: (hit.order, hit.key.rank))
     return CheckResult(

@@ -11,7 +11,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.tui import actions, messages
@@ -69,6 +71,10 @@ class Desk(Screen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings_for("global"))
+    # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+
+    AUTO_FOCUS = ""  # focus_pane decides: the first thing that can have the focus is a search box
 
     def __init__(self, *, title: str, recommended: bool | None, rank: int | None, step: int | None) -> None:
         """Shows empty panes until ``opened``.
@@ -158,10 +164,12 @@ class Desk(Screen[None]):
         self.set_class(single, "-single")
         for name, pane in self.panes.items():
             current = name == self.current_pane
-            pane.set_class(current, "-current")
-            if current and pane.parent is not None:
-                for column in self.query(".column"):
-                    column.set_class(column is pane.parent, "-current")
+            pane.set_look(active=current, single=single)
+            # With five panes on the screen a class would only restyle, and so repaint, for nothing.
+            pane.set_class(single and current, "-current")
+            if isinstance(pane.parent, Vertical):
+                holds = any(self.current_pane == each.PANE for each in pane.parent.query(Pane))
+                pane.parent.set_class(single and holds, "-current")
         self.tabs.display = single
         self._update_tabs()
 
@@ -375,6 +383,8 @@ class Desk(Screen[None]):
 
     def on_pane_searched(self, event: Pane.Searched) -> None:
         """Search boxes: in memory for short lists, in a worker for nodes and source lines."""
+        if self.session is None:
+            return
         if event.pane is self.nodes_pane:
             self.navigator.search(event.text)
         elif event.pane is self.stack_pane:
@@ -387,7 +397,7 @@ class Desk(Screen[None]):
         if event.row >= 0:
             self.inspector.show_node(event.row)
         if event.opened:
-            self.focus_pane("tensors")
+            self._drill_in("nodes")
 
     def on_stack_pane_line_chosen(self, event: StackPane.LineChosen) -> None:
         """Restricts the node list to a source line."""
@@ -406,7 +416,12 @@ class Desk(Screen[None]):
     def on_hits_pane_hit_chosen(self, event: HitsPane.HitChosen) -> None:
         """Enter on a hit goes to its node and tensors."""
         self.navigator.go_to_hit(event.hit)
-        self.focus_pane("tensors")
+        self._drill_in("hits")
+
+    def _drill_in(self, origin: str) -> None:
+        """To the tensors, unless the next key already went elsewhere: a fast typist is ahead of messages."""
+        if self.current_pane == origin:
+            self.focus_pane("tensors")
 
     def on_tensors_pane_tensor_chosen(self, event: TensorsPane.TensorChosen) -> None:
         """Enter on a tensor shows its values."""

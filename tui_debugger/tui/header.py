@@ -30,7 +30,7 @@ def header_lines(title: str, session: Session | None, state: State, status: Stat
 
 
 def _run(title: str, session: Session | None) -> Text:
-    text = Text("tdbg", theme.GOOD, no_wrap=True)
+    text = Text(no_wrap=True).append("tdbg", theme.GOOD)
     info = session.info if session is not None else None
     if info is None:
         return text.append("  " + clean(title), theme.NORMAL)
@@ -69,7 +69,7 @@ def _state(state: State, status: Status) -> Text:
 
 
 def _progress(lane: str, progress: Progress) -> Text:
-    text = Text("▶ ", theme.GOOD, no_wrap=True)
+    text = Text(no_wrap=True).append("▶ ", theme.GOOD)
     words = {
         "open": "opening",
         "check": "checking",

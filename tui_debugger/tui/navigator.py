@@ -90,8 +90,8 @@ class Navigator:
         goal, desk.state.goal = desk.state.goal, None
         if goal is not None:
             self.go_to_hit(goal)
-        elif desk.state.row >= 0 and desk.state.row < len(message.nodes):
-            desk.inspector.show_node(desk.state.row)
+        elif desk.nodes_pane.current_row >= 0:
+            desk.inspector.show_node(desk.nodes_pane.current_row)
         desk.inspector.search_stack(desk.stack_pane.search_text)
 
     def refreshed(self, changes: Changes) -> None:

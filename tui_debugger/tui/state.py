@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tui_debugger.graph.search import NodeQuery
-from tui_debugger.model import Hit, Progress
-from tui_debugger.session.types import CheckResult
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Hit, Progress
+    from tui_debugger.session import CheckResult
 
 
 @dataclass

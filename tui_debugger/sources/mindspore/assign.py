@@ -12,7 +12,7 @@ bounded; what the budget does not reach stays possible, which errs on the side o
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -39,14 +39,14 @@ class Pool:
     Attributes:
         stock: how often each choice exists; sums to ``size``.
         domains: what each variable may take, bool[size, choices].
-        preference: choices of each variable, best first, int64[size, choices].
+        ranking: choices of a variable (by its place in the pool), best first.
     """
 
     first: int
     size: int
     stock: Numbers
     domains: Mask
-    preference: Numbers
+    ranking: Callable[[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -211,10 +211,11 @@ class Solver:
             if sold_out.any():
                 matrix[np.ix_(open_rows, sold_out)] = False
             elif only.any():
-                choice = int(only.argmax())
-                takers = matrix[:, choice].copy()
+                columns = np.flatnonzero(only)
+                takers = np.flatnonzero(matrix[:, columns].any(axis=1))
+                taking = columns[matrix[np.ix_(takers, columns)].argmax(axis=1)]
                 matrix[takers] = False
-                matrix[takers, choice] = True
+                matrix[takers, taking] = True  # one that two choices claim starves the other: seen in the next turn
             else:
                 break
         changed = np.flatnonzero(matrix.sum(axis=1) < before)
@@ -276,6 +277,7 @@ class Solver:
         if len(component) > (LARGEST if self._tied(component, domains) else LARGEST_FREE):
             return
         proven = {variable: np.zeros_like(domains[variable]) for variable in component}
+        before = {variable: domains[variable] for variable in component}
         for variable in component:
             for choice in self._ranked(variable, domains[variable]):
                 if proven[variable][choice]:
@@ -291,6 +293,11 @@ class Solver:
                     continue
                 for member in component:
                     proven[member] |= found[member]
+            if not proven[variable].any():  # no assignment at all: nothing that was derived on the way counts
+                self._strained.update(component)
+                for member in component:
+                    possible[member] = domains[member] = before[member]
+                return
         for variable in component:
             possible[variable] = proven[variable]
 
@@ -318,8 +325,7 @@ class Solver:
 
     def _ranked(self, variable: int, mask: Mask) -> list[int]:
         pool = self._pools[self._pool_of[variable]]
-        preferred = pool.preference[variable - pool.first]
-        return [int(choice) for choice in preferred if mask[choice]]
+        return [choice for choice in pool.ranking(variable - pool.first) if mask[choice]]
 
     def _choose(self, chosen: Numbers, possible: list[Mask]) -> None:
         """Settles what stays open: a consistent assignment by preference, or at least one that fits the stock."""
@@ -348,9 +354,9 @@ def _fill(pool: Pool, chosen: Numbers, possible: list[Mask]) -> None:
             waiting.append(variable)
     for strict in (True, False):
         for variable in list(waiting):
-            ranked = pool.preference[variable - pool.first]
-            fits = [int(c) for c in ranked if left[c] > 0 and (possible[variable][c] or not strict)]
-            if fits:
-                chosen[variable] = fits[0]
-                left[fits[0]] -= 1
+            ranked = pool.ranking(variable - pool.first)
+            best = next((c for c in ranked if left[c] > 0 and (possible[variable][c] or not strict)), -1)
+            if best >= 0:
+                chosen[variable] = best
+                left[best] -= 1
                 waiting.remove(variable)

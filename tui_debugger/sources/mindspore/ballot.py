@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from tui_debugger.sources.mindspore.values import UNKNOWN, Values
 
 Files = Mapping[tuple[int, int], int]
 """File index by (side, slot)."""
+_MANY = 2**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class GroupFacts:
     def allowed_in(self, rows: Sequence[int]) -> frozenset[int]:
         """Rows that remain of a slate's."""
         return frozenset(rows) if self.allowed is None else self.allowed
+
+    def last(self, side: int) -> int:
+        """Highest slot of a side that has a file, -1 for none."""
+        return max((slot for at, slot in self.files if at == side), default=-1)
 
 
 def number_at(files: Files, side: int, slot: int, values: Values, *, in_place: bool) -> int:
@@ -106,33 +111,43 @@ class Ballot:
             order: position in execution order by row.
         """
         rows = self.slate.rows
-        size = self.size
-        domains = np.ones((size, len(self.holders)), np.bool_)
+        slots = {
+            IN: np.array([flow.slots.get(row, 0) for row in rows]),
+            OUT: np.array([outputs[row] or _MANY for row in rows]),
+        }
+        domains = np.ones((self.size, len(self.holders)), np.bool_)
         for choice, groups in enumerate(self.holders):
             if not groups:
                 continue
             facts = self._facts[groups[0]]
-            fits = np.array([_fits(facts, flow.slots.get(row, 0), outputs[row]) for row in rows], np.bool_)
-            allowed = np.array([facts.allowed is None or row in facts.allowed for row in rows], np.bool_)
-            for mask in (fits, allowed):
+            masks = [slots[side] > facts.last(side) for side in (IN, OUT)]
+            if facts.allowed is not None:
+                masks.append(np.array([row in facts.allowed for row in rows]))
+            for mask in masks:
                 if (domains[: len(rows), choice] & mask).any():  # else the graph's counts are not to be trusted
                     domains[: len(rows), choice] &= mask
-        starved = ~domains.any(axis=1)
-        domains[starved] = True
-        return Pool(self.first, size, self._stock, domains, self._preference(size, order))
+        domains[~domains.any(axis=1)] = True
+        return Pool(self.first, self.size, self._stock, domains, self._ranking(order))
 
-    def _preference(self, size: int, order: Sequence[int]) -> Numbers:
+    def _ranking(self, order: Sequence[int]) -> Callable[[int], list[int]]:
         """Choices by row, best first: the name it spells, then the same place in time as in execution order."""
-        row_rank = ranks({row: order[row] for row in self.slate.rows})
-        group_rank = ranks({group: self._facts[group].timestamp for group in self.slate.groups})
-        cost = np.full((size, len(self.holders)), float(size))
-        for place, row in enumerate(self.slate.rows):
-            for choice, groups in enumerate(self.holders):
-                for group in groups:
-                    gap = -1.0 if self.slate.named.get(group) == row else abs(row_rank[row] - group_rank[group])
-                    cost[place, choice] = min(cost[place, choice], gap)
-        ranked: Numbers = np.argsort(cost, axis=1, kind="stable")
-        return ranked
+        rows, groups = self.slate.rows, self.slate.groups
+        row_rank = ranks({row: order[row] for row in rows})
+        group_rank = ranks({group: self._facts[group].timestamp for group in groups})
+        place = np.array([group_rank[group] for group in groups])
+        choice = np.array([self.choice_of[group] for group in groups])
+        named = {row: self.choice_of[group] for group, row in self.slate.named.items() if group in self.choice_of}
+
+        def ranking(at: int) -> list[int]:
+            cost = np.full(len(self.holders), self.size)
+            if at < len(rows):
+                np.minimum.at(cost, choice, np.abs(place - row_rank[rows[at]]))
+                if rows[at] in named:
+                    cost[named[rows[at]]] = -1
+            ranked: list[int] = np.argsort(cost, kind="stable").tolist()
+            return ranked
+
+        return ranking
 
     def hand_out(self, groups: Sequence[int], rows: Sequence[int], order: Sequence[int]) -> dict[int, int]:
         """Row of each group among rows that took the same choice: by name, then by time against order."""
@@ -141,9 +156,3 @@ class Ballot:
         late = sorted((g for g in groups if g not in given), key=lambda g: (self._facts[g].timestamp, g))
         free = sorted((row for row in rows if row not in taken), key=lambda row: (order[row], row))
         return given | dict(zip(late, free, strict=False))
-
-
-def _fits(facts: GroupFacts, inputs: int, outputs: int) -> bool:
-    """Whether a row has every slot that a group has files for."""
-    slots = {side: max((slot for at, slot in facts.files if at == side), default=-1) for side in (IN, OUT)}
-    return slots[IN] < inputs and (outputs == 0 or slots[OUT] < outputs)

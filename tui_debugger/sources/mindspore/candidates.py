@@ -13,6 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tui_debugger.graph.table import NodeFlag, NodeTable
 
 PARAMETER, CONSTANT = "Parameter", "Constant"
@@ -50,7 +52,7 @@ class Slate:
     @property
     def settled(self) -> bool:
         """Whether names alone decide: one node, one group, spelled alike."""
-        return len(self.rows) == 1 and len(self.groups) == 1 and bool(self.named)
+        return len(self.rows) == 1 == len(self.groups) and self.named.get(self.groups[0]) == self.rows[0]
 
 
 class NameIndex:
@@ -74,8 +76,9 @@ class NameIndex:
         self.flat[row] = flatten(name)
         self._exact[name.replace("/", "--")].append(row)
         self._leaf[name.rpartition("/")[2]].append(row)
+        base = _NUMBER.sub("", self.flat[row])
         for op_type in (self._types[row], ""):
-            self._stem[op_type, stem(name)].append(row)
+            self._stem[op_type, base].append(row)
 
     def _add_parameter(self, row: int, name: str) -> None:
         self.flat[row] = flatten(name)
@@ -107,7 +110,7 @@ def _rows(table: NodeTable, root: int | None) -> Iterable[int]:
     graphs = {i for i, info in enumerate(table.graphs) if root is None or root not in known or info.root_id == root}
     skip = int(NodeFlag.FILE_ONLY | NodeFlag.STRUCTURAL)
     shared: set[str] = set()
-    for row in sorted(range(len(table)), key=lambda row: not table.graph_of(row).is_root):
+    for row in np.argsort([not table.graphs[graph].is_root for graph in table.graph.tolist()], kind="stable").tolist():
         if int(table.graph[row]) not in graphs or int(table.flags[row]) & skip:
             continue
         if table.op_type(row) == PARAMETER:
@@ -129,7 +132,8 @@ def slates(index: NameIndex, keys: Sequence[Key]) -> list[Slate]:
         if len(rows) == 1 and not key.startswith("stem"):
             slate.named[group] = rows[0]
         else:
-            spelled = [row for row in rows if index.flat[row] == flatten(op_name)]
+            flat = flatten(op_name)
+            spelled = [row for row in rows if index.flat[row] == flat]
             if len(spelled) == 1:
                 slate.named[group] = spelled[0]
     return list(found.values())

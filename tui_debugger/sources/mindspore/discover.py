@@ -55,7 +55,9 @@ def find_dump(path: Path) -> Found:
         NotADumpError: nothing there, nothing recognisable, several runs, or another layout.
     """
     if not _exists(path):
-        raise NotADumpError("No such file or directory", where=str(path), hint="name the directory of a dump")
+        raise NotADumpError(
+            "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
+        )
     # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
     starts = dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path))))  # noqa: PTH100 - keeps links
     for start in starts:

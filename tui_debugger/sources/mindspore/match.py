@@ -13,7 +13,7 @@ bytes are all alike are interchangeable at that step, which is no doubt but no k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,6 +29,8 @@ from tui_debugger.sources.mindspore.values import UNKNOWN, Load, Values
 
 NOWHERE = -1
 """Row of a group that belongs to no node of the graph."""
+READ_AGAIN = 1 << 30
+"""Tensors that samples do not tell apart are read whole up to this many bytes together; more are in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,13 @@ class _Matching:
         flow = self._table.memo(build_flow)
         values = Values(self._load)
         self._round(flow, values)
-        if any(values.sampled(index) for slate in self._slates for index in self._indices(slate)):
+        if 0 < self._sampled_bytes(values) <= READ_AGAIN:
             values = Values(self._load, whole=True)
             self._round(flow, values)
         if self._slates and self._filter_by_time():
             self._round(flow, values)
+        if self._sampled_bytes(values):  # alike by samples only
+            self._doubted.update(group for slate in self._slates for group in slate.groups)
 
     def result(self) -> Match:
         """What came out."""
@@ -159,8 +163,10 @@ class _Matching:
             )
         return Match(self._keys, node, uncertain, self._open)
 
-    def _indices(self, slate: Slate) -> Iterable[int]:
-        return (index for group in slate.groups for index in self._facts[group].files.values())
+    def _sampled_bytes(self, values: Values) -> int:
+        """Bytes of what is open and known by samples only."""
+        groups = (group for slate in self._slates for group in slate.groups)
+        return sum(values.sampled(index) for group in groups for index in self._facts[group].files.values())
 
     def _filter_by_time(self) -> bool:
         """Drops rows whose producers ran later, or consumers earlier, than a group; whether that dropped any."""
@@ -175,7 +181,7 @@ class _Matching:
             for row in slate.rows:
                 able = (facts for group in slate.groups if row in (facts := self._facts[group]).allowed_in(slate.rows))
                 times[row] = sorted(facts.timestamp for facts in able)
-        bounds = Bounds(self._table, times)
+        bounds = Bounds(self._table, {row: stamps for row, stamps in times.items() if all(stamps)})
         dropped = False
         for slate in self._slates:
             for group in slate.groups:
@@ -229,6 +235,7 @@ class _Matching:
         variables = range(ballot.first, ballot.first + ballot.size)
         row_of = dict(zip(variables, slate.rows, strict=False))  # further variables mean: no node
         sure = {variable for variable in variables if solution.possible[variable].sum() == 1}
+        decided = {variable for variable in variables if ballot.decided(solution.possible[variable])}
         self._strained.update(row for variable, row in row_of.items() if variable in solution.strained)
         for choice, groups in enumerate(ballot.holders):
             able = [variable for variable in variables if solution.possible[variable][choice]]
@@ -242,7 +249,7 @@ class _Matching:
                 self._open[group] = rows
                 self._proposed[group] = given.get(group, NOWHERE)
                 self._facts[group] = replace(self._facts[group], allowed=frozenset(rows))
-                if not all(ballot.decided(solution.possible[variable]) for variable in able):
+                if not decided.issuperset(able):
                     self._doubted.add(group)
         idle = {
             row

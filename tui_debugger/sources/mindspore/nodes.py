@@ -76,11 +76,12 @@ class NodeMap:
             for root in dict.fromkeys(root for root, _, _ in unknown):
                 # All groups of the step take part: the known ones are the evidence for the new ones.
                 self._matched(root, groups[root], listing, only=fresh)
-        outside = [prefix for prefix in unknown if prefix not in self._row]
+        stamps = _first_timestamps(listing)
+        outside = sorted((prefix for prefix in unknown if prefix not in self._row), key=stamps.__getitem__)
         if outside:
             self._append(outside, listing)
         if first or outside:
-            self._reorder(listing)
+            self.table = reorder(self.table, {self._row[prefix]: stamp for prefix, stamp in stamps.items() if stamp})
         self._flag()
 
     def _matched(
@@ -90,9 +91,11 @@ class NodeMap:
             token = listing.dtypes[int(listing.dtype[index])]
             return open_array(ReadSpec(listing.path(index), dtype=logical_dtype(token, unknown="")))
 
+        # A row that an earlier step gave away stays with the name that has it.
+        taken = set(self._row.values()) if only is not None else set()
         match = match_files(self._graph, list(groups.values()), load, root=root, earlier=self._match.get(root))
         for prefix, row, doubt in zip(groups, match.node.tolist(), match.uncertain.tolist(), strict=True):
-            if row < 0 or (only is not None and prefix not in only):
+            if row < 0 or row in taken or (only is not None and prefix not in only):
                 continue
             self._row[prefix] = row
             (self._doubtful.add if doubt else self._doubtful.discard)(prefix)
@@ -111,16 +114,6 @@ class NodeMap:
         self.table = extend_table(self.table, _unique(extra))
         for prefix, node in zip(prefixes, extra, strict=True):
             self._row[prefix] = self.table.find(node.name, node.graph)
-
-    def _reorder(self, listing: Listing) -> None:
-        first = np.full(len(listing.prefixes), np.iinfo(np.int64).max)
-        np.minimum.at(first, listing.prefix, listing.timestamp)
-        stamps = {
-            self._row[prefix]: int(when)
-            for prefix, when in zip(listing.prefixes, first.tolist(), strict=True)
-            if when < np.iinfo(np.int64).max
-        }
-        self.table = reorder(self.table, stamps)
 
     def _flag(self) -> None:
         """Marks the rows whose files are in doubt."""
@@ -153,6 +146,16 @@ def _groups(listing: Listing) -> dict[int, dict[Prefix, FileGroup]]:
         )
         groups.setdefault(prefix[0], {})[prefix] = group
     return groups
+
+
+def _first_timestamps(listing: Listing) -> dict[Prefix, int]:
+    """Timestamp of the first file or statistic row of every name."""
+    never = np.iinfo(np.int64).max
+    first = np.full(len(listing.prefixes), never)
+    np.minimum.at(first, listing.prefix, listing.timestamp)
+    for entry in listing.statistics:
+        np.minimum.at(first, entry.prefix, entry.rows.timestamp)
+    return dict(zip(listing.prefixes, np.where(first == never, 0, first).tolist(), strict=True))
 
 
 def _united(earlier: Match | None, later: Match) -> Match:

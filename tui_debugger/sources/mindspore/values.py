@@ -35,7 +35,7 @@ class Values:
         self._load, self._whole = load, whole
         self._number: dict[int, int] = {}
         self._digest: dict[bytes, int] = {}
-        self._sampled: set[int] = set()
+        self._sampled: dict[int, int] = {}
 
     def of(self, index: int) -> int:
         """Number of a file's contents, UNKNOWN when it cannot be read."""
@@ -43,9 +43,9 @@ class Values:
             self._number[index] = self._read(index)
         return self._number[index]
 
-    def sampled(self, index: int) -> bool:
-        """Whether a file's number stands for a sample: others with that number may still differ."""
-        return index in self._sampled
+    def sampled(self, index: int) -> int:
+        """Bytes of a file whose number stands for a sample, so that others with it may still differ; else 0."""
+        return self._sampled.get(index, 0)
 
     def _read(self, index: int) -> int:
         try:
@@ -55,9 +55,9 @@ class Values:
             return UNKNOWN
         hasher = blake2b(content.size.to_bytes(8, "little"), digest_size=16)
         if self._whole or content.size <= WHOLE:
-            hasher.update(content)
+            hasher.update(content.data)
         else:
-            self._sampled.add(index)
+            self._sampled[index] = content.size
             for start in np.linspace(0, content.size - SAMPLE, SAMPLES).astype(np.int64):
-                hasher.update(content[start : start + SAMPLE])
+                hasher.update(content[start : start + SAMPLE].data)
         return self._digest.setdefault(hasher.digest(), len(self._digest))

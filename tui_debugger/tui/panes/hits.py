@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.model import Hit, TensorKey, Verdict
-from tui_debugger.session.types import CheckResult
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.hit_text import abbreviations, details
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, clean
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.session import CheckResult
 
 
 @dataclass(frozen=True)

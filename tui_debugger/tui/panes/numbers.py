@@ -18,7 +18,8 @@ def number(value: float | None) -> str:
         return str(int(value))
     if 1e-3 <= size < 1e6:
         return f"{value:.5g}"
-    digits, _, exponent = f"{value:.3e}".partition("e")
+    # Three digits after the point; two where a negative exponent of three digits needs the cell.
+    digits, _, exponent = f"{value:.{3 if size >= 1e-99 or value > 0 else 2}e}".partition("e")
     return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
 
 

@@ -10,13 +10,12 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
+from tui_debugger.tui.widgets.bars import FrameLine
 from tui_debugger.tui.widgets.search_bar import SearchBar
-from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
@@ -45,25 +44,32 @@ class Pane(Vertical, can_focus=False):
         self.filters = Static(id=f"{self.PANE}-filters", classes="filters", markup=False)
         self.filters.display = False
         self._count = ""
-        self._detail_text = ""
+        self._upper = FrameLine(upper=True)
+        self._lower = FrameLine(upper=False)
         self._filter_text: str | None = None
 
     def compose(self) -> ComposeResult:
-        """Search box, filter line, table."""
-        yield self.search_bar
-        yield self.filters
-        yield self.table
+        """The frame, and in it search box, filter line, table."""
+        yield self._upper
+        with Vertical(classes="body"):
+            yield self.search_bar
+            yield self.filters
+            yield self.table
+        yield self._lower
 
     def on_mount(self) -> None:
         """First title."""
         self.set_count("")
 
     def set_count(self, text: str) -> None:
-        """Text after the title, for example a count; cut in the middle when there is little room."""
+        """Text after the title, for example a count."""
         self._count = text
-        title = f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}"
-        room = max(self.size.width - len(title) - 6, 8)
-        self.border_title = Content.assemble((title, "bold"), f" {shorten(text, room)}" if text else "")
+        self._upper.show(f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}", text)
+
+    def set_look(self, *, active: bool, single: bool) -> None:
+        """How the frame is drawn: heavy when active, without sides when the pane is alone on the screen."""
+        self._upper.set_look(active=active, corners=not single)
+        self._lower.set_look(active=active, corners=not single)
 
     @property
     def count(self) -> str:
@@ -71,14 +77,8 @@ class Pane(Vertical, can_focus=False):
         return self._count
 
     def set_detail(self, text: str) -> None:
-        """Text in the lower edge of the frame; cut in the middle when there is little room."""
-        self._detail_text = text
-        self.border_subtitle = Content(shorten(text, max(self.size.width - 6, 8)))
-
-    def on_resize(self) -> None:
-        """The frame's texts use the new width."""
-        self.set_count(self._count)
-        self.set_detail(self._detail_text)
+        """Text in the lower edge of the frame."""
+        self._lower.show("", text)
 
     def set_filters(self, text: Text | None) -> None:
         """The line that says what is filtered; None takes it away."""

@@ -165,7 +165,7 @@ class StackPane(Pane):
 def _frame_cells(frame: Frame) -> Sequence[Cell]:
     """Framework frames are dim, enclosing functions say ``in``, forward frames say ``fwd``."""
     style = theme.DIM if frame.framework else theme.NORMAL
-    name = Text("  " * frame.depth + ("└ " if frame.substack else ""), theme.DIM)
+    name = Text(no_wrap=True).append("  " * frame.depth + ("└ " if frame.substack else ""), theme.DIM)
     name.append(clean(frame.path.rpartition("/")[2]), style)
     code = Text(no_wrap=True)
     if frame.forward:

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.numbers import count, number, percent
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, clean
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
+if TYPE_CHECKING:
+    from tui_debugger.session import TensorRow
+
 _COLUMNS = (
     Column("", 1, frozen=True),
     Column("io", 5, frozen=True),
     Column("slot", 4, right=True, frozen=True),
-    Column("step", 4, right=True),
+    Column("shape", 9, elastic=1),
     Column("dtype", 8),
-    Column("shape", 13, elastic=1),
+    Column("NaN", 5, right=True),
+    Column("Inf", 5, right=True),
     Column("min", 10, right=True),
     Column("max", 10, right=True),
     Column("mean", 10, right=True),
     Column("zero %", 6, right=True),
-    Column("NaN", 5, right=True),
-    Column("Inf", 5, right=True),
+    Column("step", 4, right=True),
     Column("prev", 4),
     Column("from", 12, elastic=2),
 )
@@ -95,25 +97,26 @@ class TensorsPane(Pane):
         mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
         head: list[Cell] = [mark, Text(row.role, theme.STRONG), str(row.slot)]
         if row.error:
-            return [*head, Text(f"{row.key.step:>4} {row.error}", theme.DOUBT)]
+            return [*head, Text(f"{row.error} (step {row.key.step})", theme.DOUBT)]
         if row.index < 0:
-            return [*head, Text(f"     not dumped{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
-        return [*head, str(row.key.step), *self._values(row), "yes" if row.has_previous else theme.NONE, _source(row)]
+            return [*head, Text(f"not dumped{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
+        previous = "yes" if row.has_previous else theme.NONE
+        return [*head, *self._values(row), str(row.key.step), previous, _source(row)]
 
     def _values(self, row: TensorRow) -> list[Cell]:
         meta, stats = row.meta, row.stats
         shape = "" if meta is None else "×".join(map(str, meta.shape)) or "scalar"
-        cells: list[Cell] = [meta.dtype if meta is not None else "", shape]
+        cells: list[Cell] = [shape, meta.dtype if meta is not None else ""]
         if stats is None:
             return cells + [Text(theme.NONE if self._measured else "…", theme.DIM)] * 6
         return [
             *cells,
+            _bad(stats.nan),
+            _bad(stats.inf),
             number(stats.minimum),
             number(stats.maximum),
             number(stats.mean),
             percent(stats.zero_percentage),
-            _bad(stats.nan),
-            _bad(stats.inf),
         ]
 
     def _detail(self) -> None:

@@ -22,8 +22,8 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 _COLUMNS = (
     Column("", 1, frozen=True),
     Column("id", 3, right=True, frozen=True),
-    Column("what", 4, frozen=True),
-    Column("condition", 18, elastic=1),
+    Column("", 4, frozen=True),
+    Column("condition", 12, elastic=1),
     Column("nodes", 6, right=True),
     Column("hits", 5, right=True),
 )
@@ -51,7 +51,7 @@ class WatchpointsPane(Pane):
             _COLUMNS, empty="none: w makes one, a adds the recommended ones", id="watchpoint-table"
         )
         self._listed: tuple[Watchpoint, ...] = ()
-        self._covered: Mapping[int, int] = {}
+        self._covered: Mapping[int, int] | None = None
         self._found: Mapping[int, int] | None = None
         self._outdated = False
 
@@ -71,8 +71,10 @@ class WatchpointsPane(Pane):
             hits: findings by watchpoint id; None when nothing was checked.
             outdated: the list changed since the last check.
         """
-        self._listed, self._covered, self._found, self._outdated = items, nodes, hits, outdated
-        self.refresh_rows()
+        new = (items, nodes, hits, outdated)
+        if new != (self._listed, self._covered, self._found, self._outdated):
+            self._listed, self._covered, self._found, self._outdated = new
+            self.refresh_rows()
 
     def refresh_rows(self) -> None:
         """Applies the search text."""
@@ -94,7 +96,7 @@ class WatchpointsPane(Pane):
     def _cells(self, watchpoint: Watchpoint) -> Sequence[Cell]:
         condition = CONDITIONS.get(watchpoint.condition)
         style = theme.NORMAL if watchpoint.enabled else theme.DIM
-        nodes = self._covered.get(watchpoint.id)
+        nodes = (self._covered or {}).get(watchpoint.id)
         hits = None if self._found is None else self._found.get(watchpoint.id, 0)
         found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
         if self._outdated or not watchpoint.enabled:

@@ -39,7 +39,7 @@ class FilterScreen(TogglesScreen[NodeQuery]):
         if current.line is not None:
             switches.append(Switch(ONLY, LINE, f"nodes of {clean(current.line[0])}:{current.line[1]}"))
         switches += [Switch(WATCHED, 0, "any enabled watchpoint", single=True)]
-        switches += [Switch(WATCHED, number, f"{number}: {text}", single=True) for number, text in watchpoints.items()]
+        switches += [Switch(WATCHED, number, text, single=True) for number, text in watchpoints.items()]
         present = {Category(int(value)) for value in np.unique(nodes.category)} | current.categories
         switches += [Switch(CATEGORY, category, CATEGORIES[category]) for category in Category if category in present]
         if len(nodes.graphs) > 1:
@@ -83,7 +83,7 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
     ) -> None:
         """Starts with the switches of ``current`` on; the rest is what can be chosen."""
         self.current = current
-        switches = [Switch(WATCHPOINT, number, f"{number}: {text}") for number, text in watchpoints.items()]
+        switches = [Switch(WATCHPOINT, number, text) for number, text in watchpoints.items()]
         if len(ranks) > 1:
             switches += [Switch(RANK, rank, f"rank {rank}") for rank in ranks]
         if len(graphs) > 1:

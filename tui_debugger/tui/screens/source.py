@@ -19,6 +19,11 @@ from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, clean, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
+NOT_HERE = (
+    "This file is not on this machine (or shorter than the line number).\n"
+    "Where the sources have moved: tdbg open … --source-map OLD=NEW"
+)
+
 
 class SourceScreen(Modal[None]):
     """Frames above, source lines of the frame under the cursor below."""
@@ -123,13 +128,7 @@ class SourceScreen(Modal[None]):
         where, lines = self.query_one("#where", Line), self.query_one("#lines", Line)
         if found is None:
             where.show(f"{shorten(frame.path, 60)}:{frame.line}")
-            lines.show(
-                Content.styled(
-                    "This file is not on this machine (or shorter than the line number).\n"
-                    "Where the sources have moved: tdbg open … --source-map OLD=NEW",
-                    GREY,
-                )
-            )
+            lines.show(Content.assemble(f"{clean(frame.code.strip())}\n\n", (NOT_HERE, GREY)))
             return
         where.show(f"{shorten(found.path, 60)}:{frame.line}")
         parts: list[str | tuple[str, str]] = []

@@ -38,6 +38,14 @@ class Switch:
     single: bool = False
 
 
+class FindField(Field):
+    """A line in which one types everything but blanks: space turns a switch."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Leaves space to the screen."""
+        return key != "space" and super().check_consume_key(key, character)
+
+
 class TogglesScreen(Modal[ResultT]):
     """Base of the filter screens: subclasses make a result from the switches that are on."""
 
@@ -60,7 +68,7 @@ class TogglesScreen(Modal[ResultT]):
 
     def body(self) -> Iterable[Widget]:
         """Find line and list."""
-        yield Field(placeholder="type to find", id="find")
+        yield FindField(placeholder="type to find", id="find")
         yield VirtualTable(
             (Column("", 1), Column("", 10, elastic=1)), header=False, empty="nothing matches", id="switches"
         )

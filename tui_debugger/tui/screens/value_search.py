@@ -45,7 +45,10 @@ class _Flat:
     def __init__(self, array: Array) -> None:
         self.shape = array.shape
         self.fortran = array.flags.f_contiguous and not array.flags.c_contiguous
-        self.line: Array = (array.T if self.fortran else array).reshape(-1)
+        ordered = array.T if self.fortran else array
+        # Flattening anything but one run of memory would copy all of it; ``flat`` copies a block at a time.
+        self.line = ordered.reshape(-1) if ordered.flags.c_contiguous else ordered.flat
+        self.size = array.size
 
     def index(self, position: int) -> Index:
         shape = self.shape[::-1] if self.fortran else self.shape
@@ -96,9 +99,9 @@ def find_bad(array: Array, origin: Index, direction: int, wanted: Wanted = _alwa
         return None
     flat = _Flat(array)
     here = flat.position(origin)
-    ahead, behind = (here + 1, flat.line.size), (0, here + 1)
+    ahead, behind = (here + 1, flat.size), (0, here + 1)
     if direction < 0:
-        ahead, behind = (0, here), (here, flat.line.size)
+        ahead, behind = (0, here), (here, flat.size)
     for wrapped, (start, stop) in enumerate((ahead, behind)):
         for low, high in _spans(start, stop, direction):
             if not wanted():
@@ -120,7 +123,7 @@ def find_extreme(array: Array, largest: bool, wanted: Wanted = _always) -> Found
         return None
     flat = _Flat(array)
     best: tuple[Any, int] | None = None
-    for low, high in _spans(0, flat.line.size, +1):
+    for low, high in _spans(0, flat.size, +1):
         if not wanted():
             return None
         with np.errstate(all="ignore"):

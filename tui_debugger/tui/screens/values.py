@@ -76,6 +76,7 @@ class ValuesScreen(Modal[None]):
         self._showing_previous = False
         self._view: Slice | None = None
         self._dimension = 0
+        self._note = ""
         self.heading = f"{row.role}:{row.slot}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
@@ -106,6 +107,17 @@ class ValuesScreen(Modal[None]):
 
     def _line(self, name: str) -> Line:
         return self.query_one(f"#{name}", Line)
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Notes go beside the slice: a line that comes and goes would redraw every number."""
+        beside = note and not self.has_class("-editing")
+        super().say("" if beside else text, note=note)
+        self._note = text if beside else ""
+        self._show_slice()
+
+    def _forget_note(self) -> None:
+        if self._note and self._job is None:
+            self.say("")
 
     # -- work beside the event loop ----------------------------------------------------------------
 
@@ -177,8 +189,9 @@ class ValuesScreen(Modal[None]):
             else:
                 self.say(str(error))
             return False
-        self.say("")
+        self._note = ""
         self._set_view(view)
+        super().say("")
         return True
 
     def _set_view(self, view: Slice) -> None:
@@ -216,12 +229,14 @@ class ValuesScreen(Modal[None]):
     def _show_slice(self) -> None:
         fixed = self._fixed()
         chosen = fixed[self._dimension % len(fixed)] if fixed else -1
-        parts: list[str | tuple[str, str]] = ["slice ["]
+        parts: list[str | tuple[str, str]] = ["slice [" if self._view else ""]
         for i, word in enumerate(self._words()):
             parts += [", " if i else "", (word, "bold underline") if i == chosen else word]
-        parts.append("]")
-        if chosen >= 0 and self._array is not None:
-            parts.append((f"   [ ] moves dimension {chosen} (0 to {self._array.shape[chosen] - 1})", GREY))
+        parts.append("]" if self._view else "")
+        aside = self._note
+        if not aside and chosen >= 0 and self._array is not None:
+            aside = f"[ ] moves dimension {chosen} (0 to {self._array.shape[chosen] - 1})"
+        parts.append((f"   {clean(aside)}", "bold" if self._note else GREY))
         self._line("slice-line").show(Content.assemble(*parts))
 
     @on(ValueGrid.CursorMoved)
@@ -239,10 +254,12 @@ class ValuesScreen(Modal[None]):
 
     def action_move(self, rows: int, columns: int) -> None:
         """Arrow keys."""
+        self._forget_note()
         self.grid.move_by(rows, columns)
 
     def action_page(self, rows: int, columns: int) -> None:
         """A page of rows or columns."""
+        self._forget_note()
         grid = self.grid
         grid.move_to(grid.row + rows * grid.page_rows, grid.column + columns * grid.page_columns)
 
@@ -278,7 +295,7 @@ class ValuesScreen(Modal[None]):
         fixed = self._fixed()
         if fixed:
             self._dimension = (self._dimension + by) % len(fixed)
-            self._show_slice()
+            self.say("")
         else:
             self.say("no dimension is fixed in this slice", note=True)
 

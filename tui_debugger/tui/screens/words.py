@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from tui_debugger.analysis.conditions import CONDITIONS
+from collections.abc import Iterable, Mapping
+
+from tui_debugger.analysis.conditions import CONDITIONS, Condition
+from tui_debugger.analysis.recommend import BIAS
 from tui_debugger.analysis.watch_text import format_selection, format_value
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.tui.widgets.text import clean
 
 _PLURALS = {
     "tensor": "all tensors",
+    "trainable": "weights",
     "weight": "weights",
     "gradient": "gradients",
     "activation": "activations",
@@ -22,28 +26,41 @@ def watch_words(watchpoint: Watchpoint) -> str:
     condition = CONDITIONS.get(watchpoint.condition)
     if condition is None:
         return clean(watchpoint.condition)
-    parts = []
-    specs = {spec.name: spec for spec in condition.params}
-    for name, value in watchpoint.params:
-        spec = specs.get(name)
-        if spec is not None and spec.visible:
-            label, percent, _ = spec.label.partition(" %")
-            parts.append(f"{label} {format_value(value)}{percent}")
+    parts = list(_limits(condition, dict(watchpoint.params)))
     limits = f" ({', '.join(parts)})" if parts else ""
     summary = condition.summary.rstrip(".")
     return f"{selection_words(watchpoint.selection)}: {summary[0].lower()}{summary[1:]}{limits}"
 
 
+def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterable[str]:
+    values = {name: format_value(value) for name, value in params.items()}
+    start, end = values.get("range_start_inclusive"), values.get("range_end_inclusive")
+    for spec in condition.params:
+        if spec.name not in values or not (spec.visible and spec.check):
+            continue
+        label, percent, _ = spec.label.partition(" %")
+        inside = f" from {start} to {end}" if spec.needs else ""
+        yield f"{label} {values[spec.name]}{'%' if percent else ''}{inside}"
+
+
 def selection_words(selection: NodeSelection) -> str:
-    """``weights``, ``Tanh operators``; anything less simple as selection text."""
-    if selection.exclude or not selection.include:
-        return clean(format_selection(selection)) or "no nodes"
-    types = [clean(selector.text) for selector in selection.include if selector.kind is NodeKind.TYPE]
-    parts = [_words(selector) for selector in selection.include if selector.kind is not NodeKind.TYPE]
+    """``weights without biases``, ``Tanh operators``; what has no words, as selection text."""
+    if not selection.include:
+        return "no nodes"
+    without = f" without {_union(selection.exclude)}" if selection.exclude else ""
+    return _union(selection.include) + without
+
+
+def _union(selectors: Iterable[NodeSelector]) -> str:
+    types: list[str] = []
+    parts: list[str] = []
+    for selector in selectors:
+        if selector.kind is NodeKind.TYPE:
+            types.append(clean(selector.text))
+        elif selector.kind is NodeKind.CATEGORY:
+            parts.append(_PLURALS.get(selector.text, clean(selector.text)))
+        elif selector == NodeSelector(NodeKind.REGEX, BIAS):
+            parts.append("biases")
+        else:
+            parts.append(clean(format_selection(NodeSelection((selector,)))))
     return ", ".join([*parts, *([f"{', '.join(types)} operators"] if types else [])])
-
-
-def _words(selector: NodeSelector) -> str:
-    if selector.kind is NodeKind.CATEGORY:
-        return _PLURALS.get(selector.text, clean(selector.text))
-    return clean(format_selection(NodeSelection((selector,))))

@@ -16,7 +16,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.text import clean, fit, segments_of, width_of
+from tui_debugger.tui.widgets.text import clean, fit, segments_of, shorten, width_of
 
 _GAP = 2
 
@@ -58,6 +58,64 @@ class HeaderBar(Widget):
         gap = Segment(" " * (_GAP if tail else 0), base)
         edge = Segment(" ", base)
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
+
+
+class FrameLine(Widget):
+    """The upper or lower edge of a pane with text in it.
+
+    Textual's own border titles repaint the whole pane when they change; this is one line.
+    """
+
+    DEFAULT_CSS = "FrameLine { height: 1; color: $border; background: $background; }"
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"frame-line--active", "frame-line--text"}
+
+    def __init__(self, *, upper: bool) -> None:
+        """Empty and inactive."""
+        super().__init__()
+        self._upper = upper
+        self._title = ""
+        self._text = ""
+        self._active = False
+        self._corners = True
+
+    def show(self, title: str, text: str) -> None:
+        """Bold title and plain text; cut in the middle when there is little room."""
+        if (title, text) != (self._title, self._text):
+            self._title, self._text = title, text
+            self.refresh()
+
+    def set_look(self, *, active: bool, corners: bool) -> None:
+        """Heavy when the pane has the focus; corners when it has sides."""
+        if (active, corners) != (self._active, self._corners):
+            self._active, self._corners = active, corners
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        """Draws the edge."""
+        base, width = self.rich_style, self.size.width
+        if y > 0 or width < 1:
+            return Strip.blank(width, base)
+        line = self.get_component_rich_style("frame-line--active") if self._active else base
+        words = self.get_component_rich_style("frame-line--text")
+        left, dash, right = self._glyphs()
+        title_style = (line if self._active else words) + Style(bold=True)
+        segments = [Segment(left + dash, line)]
+        if self._title or self._text:
+            text = shorten(self._text, max(width - 5 - cell_len(self._title) - 1, 1)) if self._text else ""
+            segments.append(Segment(" ", line))
+            segments += [Segment(self._title, title_style), Segment(" ", line)] if self._title else []
+            segments += [Segment(text, words if self._upper else words + theme.DIM), Segment(" ", line)] if text else []
+        used = width_of(segments)
+        segments.append(Segment(dash * max(width - used - len(right), 0) + right, line))
+        return Strip(segments).adjust_cell_length(width, line)
+
+    def _glyphs(self) -> tuple[str, str, str]:
+        dash = "━" if self._active else "─"
+        if not self._corners:
+            return "", dash, ""
+        if self._upper:
+            return ("┍", dash, "┑") if self._active else ("╭", dash, "╮")
+        return ("┕", dash, "┙") if self._active else ("╰", dash, "╯")
 
 
 class TabStrip(Widget):

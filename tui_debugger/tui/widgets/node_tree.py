@@ -72,6 +72,19 @@ class Marks:
     uncertain: Bools
     file_only: Bools
 
+    def same(self, other: Marks) -> bool:
+        """Whether two sets of marks draw the same."""
+        return all(
+            np.array_equal(mine, theirs)
+            for mine, theirs in (
+                (self.watch, other.watch),
+                (self.hit, other.hit),
+                (self.origin, other.origin),
+                (self.uncertain, other.uncertain),
+                (self.file_only, other.file_only),
+            )
+        )
+
     @classmethod
     def none(cls, size: int) -> Marks:
         """Nothing marked."""
@@ -187,9 +200,10 @@ class NodeTree(VirtualTable):
         self._show()
 
     def set_marks(self, marks: Marks) -> None:
-        """Replaces the marks."""
-        self._marks = marks
-        self.redraw()
+        """Replaces the marks; draws only when they differ."""
+        if not marks.same(self._marks):
+            self._marks = marks
+            self.redraw()
 
     def reveal(self, index: int) -> bool:
         """Opens the scopes around an entry and moves the cursor there; False when a filter hides it."""

@@ -188,8 +188,8 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def set_empty(self, text: str) -> None:
         """Replaces the line shown when there are no rows."""
-        if text != self._empty:
-            self._empty = text
+        changed, self._empty = text != self._empty, text
+        if changed and not self.row_count:
             self.redraw()
 
     def set_rows(self, rows: Rows, *, keep: bool = True) -> None:

@@ -1,0 +1,122 @@
+"""The real program in a real (pseudo) terminal: start, keys, screen, exit, and the terminal as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.terminal import Terminal
+
+pytestmark = pytest.mark.terminal
+
+
+def restored(terminal: Terminal) -> None:
+    """The alternate screen is left, the cursor shown, the mouse off, the line settings as before."""
+    output = bytes(terminal.output)
+    assert output.rfind(b"\x1b[?1049l") > output.rfind(b"\x1b[?1049h") >= 0
+    assert output.rfind(b"\x1b[?25h") > output.rfind(b"\x1b[?25l")
+    for mode in (b"1000", b"1003", b"1006", b"2004"):
+        if b"\x1b[?" + mode + b"h" in output:
+            assert output.rfind(b"\x1b[?" + mode + b"l") > output.rfind(b"\x1b[?" + mode + b"h")
+    assert terminal.settings() == terminal.before
+
+
+def test_a_tour_at_80x24(dumps: Callable[[str], Path]) -> None:
+    with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"]) as terminal:
+        terminal.wait_for("fresh")
+        terminal.send("4")
+        screen = terminal.wait_for(lambda text: "Log-op381" in text and "Div-op385" in text)
+        order = [screen.index(name) for name in ("Log-op381", "ReduceSum-op382", "Mul-op383", "Div-op385")]
+        assert order == sorted(order)
+        terminal.send("enter")
+        terminal.send("2")
+        terminal.wait_for("self.log(self.energy(self.abs(x)")
+        terminal.send("5")
+        terminal.wait_for(lambda text: "out" in text and "float32" in text)
+        terminal.send("?")
+        terminal.wait_for("Help: keys")
+        terminal.send("esc")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        restored(terminal)
+
+
+def test_all_five_panes_at_200x50(dumps: Callable[[str], Path]) -> None:
+    with Terminal(["open", str(dumps("mindspore-2.10-mlp")), "--recommended"], columns=200, rows=50) as terminal:
+        terminal.wait_for(
+            lambda text: all(title in text for title in ("1 Nodes", "2 Stack", "3 Watchpoints", "4 Hits", "5 Tensors"))
+        )
+        terminal.wait_for("fc2.weight")
+        terminal.resize(80, 24)
+        terminal.wait_for(lambda text: "1 Nodes" in text.splitlines()[2] and "5 Tensors" in text.splitlines()[2])
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        restored(terminal)
+
+
+@pytest.mark.parametrize(
+    "env", [{"NO_COLOR": "1"}, {"TERM": "xterm"}, {"TERM": "xterm-16color"}, {"TERM": "screen-256color", "TMUX": "x"}]
+)
+def test_poor_terminals_show_the_same_words(dumps: Callable[[str], Path], env: dict[str, str]) -> None:
+    with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"], env=env) as terminal:
+        terminal.send("4")
+        terminal.wait_for("Log-op381")
+        if "NO_COLOR" in env:
+            assert b"\x1b[38;" not in terminal.output
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        restored(terminal)
+
+
+def test_ctrl_c_leaves_at_once(dumps: Callable[[str], Path]) -> None:
+    with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--no-recommended"]) as terminal:
+        terminal.wait_for("1 Nodes")
+        terminal.send("ctrl+c")
+        terminal.wait_exit()
+        restored(terminal)
+
+
+def test_a_wrong_directory_is_answered_in_the_shell(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    with Terminal(["open", str(tmp_path)], columns=120) as terminal:
+        assert terminal.wait_exit() == 2
+        screen = terminal.wait_for("rank_")
+        assert "tdbg:" in screen
+        assert "Traceback" not in screen
+        assert b"\x1b[?1049h" not in terminal.output
+
+
+@pytest.mark.parametrize("arguments", [["open"], ["open", "/nowhere", "--watch", "XX"], ["nonsense"]])
+def test_a_wrong_command_line_exits_2(arguments: list[str]) -> None:
+    with Terminal(arguments, columns=120) as terminal:
+        assert terminal.wait_exit() == 2
+        assert "Traceback" not in terminal.text()
+
+
+def test_watchpoints_survive_a_restart(dumps: Callable[[str], Path], tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path)}
+    dump = str(dumps("mindspore-2.10-mlp"))
+    with Terminal(["open", dump, "--no-recommended", "--watch", "TZ @ type=ReLU"], env=env) as terminal:
+        terminal.send("3")
+        terminal.wait_for("tensor all zero")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+    (kept,) = tmp_path.glob("tdbg/*.json")
+    assert [w["watch"] for w in json.loads(kept.read_text())["watchpoints"]]
+    with Terminal(["open", dump, "--no-recommended"], env=env) as terminal:
+        terminal.send("3")
+        terminal.wait_for("tensor all zero")
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+
+
+def test_a_terminal_that_goes_away_ends_the_program(dumps: Callable[[str], Path]) -> None:
+    with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--no-recommended"]) as terminal:
+        terminal.wait_for("1 Nodes")
+        os.kill(terminal.process.pid, signal.SIGTERM)
+        terminal.wait_exit()

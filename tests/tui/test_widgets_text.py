@@ -1,0 +1,85 @@
+"""Text from somebody else and numbers of any size, in a fixed width."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+
+from tui_debugger.tui.panes.numbers import count, number, percent, size
+from tui_debugger.tui.widgets.text import clean, fit, shift, shorten, width_of
+
+NO_STYLE = Style.null()
+
+
+@given(st.text(st.characters(), max_size=50))
+def test_clean_text_is_one_printable_line(text: str) -> None:
+    cleaned = clean(text)
+    assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in cleaned)
+    assert clean(cleaned) == cleaned
+    cleaned.encode()
+
+
+@given(st.text(max_size=50), st.integers(0, 60))
+def test_fit_takes_exactly_the_width(text: str, width: int) -> None:
+    for right in (False, True):
+        assert width_of(fit([Segment(clean(text), NO_STYLE)], width, NO_STYLE, right=right)) == width
+
+
+@given(st.text(max_size=50), st.integers(0, 60))
+def test_shift_drops_that_many_cells(text: str, cells: int) -> None:
+    full = clean(text)
+    rest = width_of(shift([Segment(full[:5], NO_STYLE), Segment(full[5:], NO_STYLE)], cells))
+    assert rest == pytest.approx(max(cell_len(full) - cells, 0), abs=1)
+
+
+@given(st.text(max_size=80), st.integers(1, 60))
+def test_shorten_fits_and_keeps_both_ends(text: str, width: int) -> None:
+    short = shorten(text, width)
+    assert cell_len(short) <= width
+    if text.isascii() and text.isprintable() and 8 <= width < len(text):
+        assert short.endswith(text[-1])
+
+
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_numbers_take_at_most_ten_cells_and_stay_close(value: float) -> None:
+    text = number(value)
+    assert len(text) <= 10
+    if abs(value) < 1e308:
+        assert float(text) == pytest.approx(value, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0"),
+        (-0.0, "0"),
+        (1e-12, "1e-12"),
+        (1.25e-24, "1.25e-24"),
+        (0.04167, "0.04167"),
+        (3.0, "3"),
+        (-1.7976931348623157e308, "-1.798e308"),
+        (65504.0, "65504"),
+        (float("nan"), "NaN"),
+        (float("-inf"), "-Inf"),
+    ],
+)
+def test_numbers_as_people_read_them(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_percentages_never_round_to_none_or_all() -> None:
+    assert [percent(p) for p in (0.0, 1e-9, 37.51, 99.999, 100.0)] == ["0", "<0.1", "37.5", ">99.9", "100"]
+
+
+@given(st.integers(0, 10**15 - 1))
+def test_counts_take_at_most_six_cells(value: int) -> None:
+    assert len(count(value)) <= 6
+
+
+def test_sizes() -> None:
+    assert [size(v) for v in (0, 999, 1500, 8_827_286, 5 * 10**12)] == ["0 B", "999 B", "1.5 kB", "8.827 MB", "5 TB"]

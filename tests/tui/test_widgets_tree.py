@@ -1,0 +1,164 @@
+"""The node tree: a toggle computes one index array, a key draws a line or a page, also with 100,000 nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from textual.app import App, ComposeResult
+
+from tui_debugger.graph.table import GraphInfo, NodeTable
+from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.tui.widgets.node_tree import Marks, NodeTree
+
+LARGE = 100_000
+
+
+def table_of(paths: Sequence[str]) -> NodeTable:
+    n = len(paths)
+    return NodeTable(
+        graphs=(GraphInfo("kernel_graph_0", 0),),
+        names=paths,
+        paths=paths,
+        types=("Op",),
+        graph=np.zeros(n, np.int16),
+        type_id=np.zeros(n, np.int32),
+        category=np.zeros(n, np.uint8),
+        flags=np.zeros(n, np.uint8),
+        order=np.arange(n, dtype=np.int32),
+        outputs=np.ones(n, np.int16),
+        in_ptr=np.zeros(n + 1, np.int32),
+        in_node=np.zeros(0, np.int32),
+        in_slot=np.zeros(0, np.int16),
+        stack_id=np.full(n, -1, np.int32),
+    )
+
+
+def large_tree() -> Tree:
+    return build_tree(table_of([f"Default/block{i // 1000}/layer{i // 10 % 100}/Op-op{i}" for i in range(LARGE)]))
+
+
+class TreeApp(App[None]):
+    CSS = "NodeTree { height: 100%; }"
+
+    def __init__(self, tree: Tree | None = None) -> None:
+        super().__init__()
+        self.widget = CountingTree()
+        self.first = tree
+
+    def compose(self) -> ComposeResult:
+        yield self.widget
+
+    def on_mount(self) -> None:
+        if self.first is not None:
+            self.widget.set_tree(self.first)
+
+
+class CountingTree(NodeTree):
+    drawn = 0
+
+    def draw(self, index: int):  # type: ignore[no-untyped-def]
+        self.drawn += 1
+        return super().draw(index)
+
+
+def lines(widget: NodeTree) -> list[str]:
+    return [widget.render_line(y).text.rstrip() for y in range(widget.size.height)]
+
+
+@pytest.mark.parametrize(
+    ("key", "most"), [("down", 2), ("pagedown", 20), ("G", 20), ("*", 20), ("left", 20), ("right", 20), ("end", 20)]
+)
+async def test_a_key_draws_at_most_a_page_of_a_hundred_thousand_nodes(key: str, most: int) -> None:
+    app = TreeApp(large_tree())
+    async with app.run_test(size=(80, 20)) as pilot:
+        await pilot.press("asterisk", "asterisk", "asterisk")
+        await pilot.pause()
+        app.widget.drawn = 0
+        await pilot.press("asterisk" if key == "*" else key)
+        await pilot.pause()
+        assert app.widget.drawn <= most
+
+
+async def test_everything_opens_and_closes_with_one_key() -> None:
+    app = TreeApp(large_tree())
+    async with app.run_test(size=(80, 20)) as pilot:
+        assert app.widget.row_count == 101  # Default and its blocks
+        await pilot.press("asterisk")
+        assert app.widget.row_count == 1 + 100 + 100 * 100 + LARGE
+        await pilot.press("asterisk")
+        assert app.widget.row_count == 1
+
+
+async def test_going_to_a_node_opens_the_way_to_it() -> None:
+    tree = large_tree()
+    app = TreeApp(tree)
+    async with app.run_test(size=(80, 20)) as pilot:
+        assert app.widget.reveal(tree.index_of_row(54_321))
+        await pilot.pause()
+        assert any(line.startswith("▌") and "Op-op54321" in line for line in lines(app.widget))
+        assert app.widget.row_count < 1000
+
+
+async def test_a_filter_opens_its_matches_and_gives_the_old_view_back() -> None:
+    tree = large_tree()
+    app = TreeApp(tree)
+    async with app.run_test(size=(80, 20)) as pilot:
+        rows = np.zeros(LARGE, np.bool_)
+        rows[[77_777, 99_999]] = True
+        app.widget.set_keep(tree.keep_mask(rows), expand=True)
+        await pilot.pause()
+        assert app.widget.row_count == 7
+        assert not app.widget.reveal(tree.index_of_row(5))
+        app.widget.set_keep(None)
+        await pilot.pause()
+        assert app.widget.row_count == 101
+
+
+async def test_marks_are_glyphs_and_scopes_gather_them() -> None:
+    tree = build_tree(table_of(["a/x", "a/y", "b/z", "c/w"]))
+    app = TreeApp(tree)
+    async with app.run_test(size=(40, 10)) as pilot:
+        watched, hit, origin = (np.array(mask, np.bool_) for mask in ([1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 1, 0]))
+        marks = Marks.none(len(tree))
+        marks = dataclasses.replace(
+            marks, watch=tree.spread(watched), hit=tree.any_below(hit), origin=tree.any_below(origin)
+        )
+        app.widget.set_marks(marks)
+        await pilot.pause()
+        assert [line[1:3] for line in lines(app.widget)[:7]] == ["✗◐", " ●", "✗ ", "◆●", "◆●", "  ", "  "]
+
+
+async def test_a_grown_tree_keeps_what_is_open_and_what_is_under_the_cursor() -> None:
+    app = TreeApp(build_tree(table_of(["b/x", "b/y", "c/z"])))
+    async with app.run_test(size=(40, 10)) as pilot:
+        await pilot.press("down", "down")  # b/y
+        grown = table_of(["b/x", "b/y", "c/z", "a/new", "b/more"])
+        order = np.array([1, 3, 4, 0, 2], np.int32)
+        app.widget.set_tree(build_tree(dataclasses.replace(grown, order=order)))
+        await pilot.pause()
+        line = next(line for line in lines(app.widget) if line.startswith("▌"))
+        assert line.split()[-1] == "y"
+        assert "more" in "\n".join(lines(app.widget))
+
+
+@pytest.mark.parametrize("name", ["[red]x[/]", "\x1b[2Jx", "n" * 300, "caf\udce9", "宽" * 100, ""])
+async def test_labels_are_literal_and_safe(name: str) -> None:
+    app = TreeApp(build_tree(table_of([f"scope/{name}", "scope/other"])))
+    async with app.run_test(size=(30, 6)) as pilot:
+        await pilot.press("down", "right", "right", "left")
+        for y in range(6):
+            strip = app.widget.render_line(y)
+            assert strip.cell_length == app.widget.scrollable_content_region.width
+            assert not any(ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 for c in strip.text)
+
+
+async def test_an_empty_tree_takes_every_key() -> None:
+    app = TreeApp()
+    async with app.run_test(size=(30, 6)) as pilot:
+        await pilot.press("down", "left", "right", "asterisk", "enter", "G", "g", "space")
+        app.widget.set_tree(build_tree(table_of([])))
+        await pilot.press("down", "left", "right", "asterisk", "enter", "G")
+        assert app.widget.current == -1
