@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.session.opened import checked, found, only, opened, snapshot, watch, 
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 from tui_debugger.errors import NotADumpError, TdbgError, UnreadableTensorError
 from tui_debugger.graph.search import NodeQuery
-from tui_debugger.model import ErrorBits, Verdict
+from tui_debugger.model import ErrorBits, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore
 from tui_debugger.sources.open import open_source
@@ -54,7 +55,7 @@ def use_everything(path: Path, store: WatchpointStore | None = None) -> Session:
 
 
 def test_nothing_in_the_dump_is_written_or_deleted(dumps: Callable[[str], Path], tmp_path: Path) -> None:
-    root = writable_copy(dumps("mindspore-2.10-nan"), tmp_path / "dump")
+    root = writable_copy(dumps("mindspore-2.10-mlp"), tmp_path / "dump")
     before = snapshot(root)
     state = tmp_path / "state"
     session = use_everything(root, WatchpointStore(str(root), state))
@@ -160,7 +161,7 @@ def test_a_pickled_array_is_never_loaded(dump: Path, tmp_path: Path) -> None:
     relu(dump).write_bytes(object_array(marker))
     check_that_one_is_unreadable(opened(dump, "TO"), "pickled")
     assert not marker.exists()
-    np.load(relu(dump), allow_pickle=True) if False else pickle.loads(pickle.dumps(_Opens(marker))).close()  # noqa: S301
+    pickle.loads(pickle.dumps(_Opens(marker))).close()  # noqa: S301 - our own bytes
     assert marker.exists(), "the trap works"
 
 
@@ -229,8 +230,17 @@ TABLES = (
     "Net/0/1/statistic.csv",
 )
 
+JUNK = {
+    "a directory": None,
+    "empty": b"",
+    "no text": b"\xff\0\x1b[2J\n" * 40,
+    "a brace": b"{",
+    "lists": b"[[[[1]]]]",
+    "other columns": b"a,b\n1,2,3\n,,,\n",
+}
 
-@pytest.mark.parametrize("content", [None, b"", b"\xff\0\x1b[2J\n" * 40, b"{", b"[[[[1]]]]", b"a,b\n1,2,3\n,,,\n"])
+
+@pytest.mark.parametrize("content", JUNK.values(), ids=JUNK)
 @pytest.mark.parametrize("name", TABLES)
 def test_a_broken_table_leaves_the_tensors(dump: Path, name: str, content: bytes | None) -> None:
     np.save(relu(dump), np.full((2, 3), np.nan, np.float32))
@@ -241,14 +251,12 @@ def test_a_broken_table_leaves_the_tensors(dump: Path, name: str, content: bytes
     else:
         path.write_bytes(content)
     session = use_everything(dump)
-    nodes = [node for node, step in found(checked(session, 1)) if "ReLU" in node]
-    assert nodes in ([RELU], [RELU.replace("/", "_")])
+    nodes = {node for node, step in found(checked(session, 1)) if "ReLU" in node}
+    assert nodes in ({RELU}, {RELU.replace("/", "_")})
 
 
 @pytest.mark.parametrize("gone", ["rank_0/graphs", "rank_0/execution_order", "rank_0/.dump_metadata", "rank_0/Net/0/2"])
 def test_a_file_where_a_directory_should_be(dump: Path, gone: str) -> None:
-    import shutil
-
     shutil.rmtree(dump / gone)
     (dump / gone).write_bytes(b"\x1b")
     session = use_everything(dump)
@@ -256,8 +264,6 @@ def test_a_file_where_a_directory_should_be(dump: Path, gone: str) -> None:
 
 
 def test_a_dump_that_vanishes_while_it_is_open(dump: Path) -> None:
-    import shutil
-
     session = opened(dump, "TO")
     session.source.tensors(0, 0)
     shutil.rmtree(dump)
@@ -286,7 +292,7 @@ def test_what_is_no_dump_is_one_clear_error(tmp_path: Path, kind: str) -> None:
 # -- names -----------------------------------------------------------------------------------------
 
 NAMES = (
-    b"Default--[red]x[/red]--Add-op1",
+    b"Default--[red]x[b]--Add-op1",
     b"Default--\x1b[2J\x1b]0;title\x07--Add-op2",
     b"Default--caf\xe9--Add-op3",
     "Default--ж--Add-op4".encode(),
@@ -308,8 +314,6 @@ def test_any_name_is_a_node_like_others(tmp_path: Path, name: bytes) -> None:
     assert session.select(0, NodeQuery("Add-op")).sum() == 1
     store = WatchpointStore(str(tmp_path / "dump"), tmp_path / "state")
     kept = Session(open_source(tmp_path / "dump"), store=store)
-    from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
-
     kept.watchpoints.add("tensor_overflow", (), NodeSelection((NodeSelector(NodeKind.NODE, hit.key.node),)))
     again = Session(open_source(tmp_path / "dump"), store=WatchpointStore(str(tmp_path / "dump"), tmp_path / "state"))
     assert again.watchpoints.problem == ""
@@ -353,24 +357,12 @@ def damaged(path: Path, content: bytes | None) -> Iterator[None]:
 def spoil(content: bytes, other: bytes, random: np.random.Generator) -> bytes | None:
     """The content after an accident."""
     at = int(random.integers(0, len(content) + 1))
-    match int(random.integers(0, 7)):
-        case 0:
-            return content[:at]
-        case 1:
-            return b""
-        case 2:
-            return other
-        case 3:
-            return None
-        case 4:
-            return content + bytes(random.integers(0, 256, 50, dtype=np.uint8))
-        case 5:
-            flipped = bytearray(content[:400])  # headers, tags and lengths stand in front
-            for where in random.integers(0, max(len(flipped), 1), 6):
-                flipped[where : where + 1] = bytes([int(random.integers(0, 256))])
-            return bytes(flipped) + content[400:]
-        case _:
-            return bytes(random.integers(0, 256, len(content), dtype=np.uint8))
+    flipped = bytearray(content)
+    for where in random.integers(0, min(len(content), 400) or 1, 6):  # headers, tags and lengths stand in front
+        flipped[where : where + 1] = bytes([int(random.integers(0, 256))])
+    noise = bytes(random.integers(0, 256, max(len(content), 50), dtype=np.uint8))
+    accidents = (content[:at], b"", other, None, content + noise[:50], bytes(flipped), noise)
+    return accidents[int(random.integers(len(accidents)))]
 
 
 @pytest.fixture(scope="module", params=["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
@@ -378,8 +370,6 @@ def playground(
     request: pytest.FixtureRequest, dumps: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A copy of two steps of a real dump that may be damaged and repaired."""
-    import shutil
-
     root = writable_copy(dumps(request.param), tmp_path_factory.mktemp("damage") / "dump")
     for step in (2, 3, 4, 5):
         shutil.rmtree(root / f"rank_0/MLP/0/{step}")
@@ -396,8 +386,6 @@ def test_no_damage_ever_raises_anything_but_our_own_errors(playground: Path, see
     chosen = [*random.choice(len(tensors), 3, replace=False)]
     paths = [*(tensors[int(i)] for i in chosen), tables[int(random.integers(len(tables)))]]
     other = tensors[int(random.integers(len(tensors)))].read_bytes()
-    from contextlib import ExitStack
-
     with ExitStack() as accidents:
         for path in paths:
             accidents.enter_context(damaged(path, spoil(path.read_bytes(), other, random)))

@@ -90,8 +90,9 @@ def test_output_hits_equal_the_old_tool(
                 continue
             assert actual[name].hit == hit, (place, name)
             assert math.isclose(float(actual[name].value), value), (place, name)
-            assert actual[name].actual is not None
-            assert math.isclose(actual[name].actual, found, rel_tol=1e-9, abs_tol=rounding(hit_row)), (place, name)
+            value_found = actual[name].actual
+            assert value_found is not None
+            assert math.isclose(value_found, found, rel_tol=1e-9, abs_tol=rounding(hit_row)), (place, name)
 
 
 def rounding(hit: Hit) -> float:

@@ -239,6 +239,25 @@ def test_a_step_in_which_the_tensor_was_not_dumped_cannot_be_judged_later(tmp_pa
     assert hit.verdict is Verdict.CANNOT_JUDGE
 
 
+@pytest.mark.parametrize(("op_type", "node"), [("MatMul", MATMUL), ("ReLU", RELU)])
+def test_an_input_of_zeros_is_found_although_the_nodes_output_is_zero_too(
+    tmp_path: Path, op_type: str, node: str
+) -> None:
+    writer = write_dump(tmp_path, steps=(0, 1))
+    for pattern in (f"{op_type}.*.input.0.*", f"{op_type}.*.output.0.*"):
+        np.save(one(writer.step(1), pattern), np.zeros((2, 3), np.float32))
+    hits = [hit for hit in checked(opened(tmp_path, "TZ"), 1) if hit.key.node == node]
+    assert [(hit.key.side, hit.key.slot) for hit in hits] == [(Side.INPUT, 0), (Side.OUTPUT, 0)]
+
+
+def test_an_input_that_shows_what_was_written_in_place_is_no_finding_of_its_own(tmp_path: Path) -> None:
+    writer = write_dump(tmp_path, steps=(0, 1))
+    for pattern in ("ReLU.*.input.0.*", "ReLU.*.output.0.*"):
+        np.save(one(writer.step(1), pattern), NAN)
+    hit, _ = only(checked(opened(tmp_path, "TO"), 1))
+    assert (hit.key.node, hit.key.side, hit.origin) == (RELU, Side.OUTPUT, True)
+
+
 # -- growing ---------------------------------------------------------------------------------------
 
 

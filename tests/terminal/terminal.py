@@ -36,6 +36,10 @@ KEYS = {
 }
 
 
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class Terminal:
     """Runs ``tdbg`` in a pty of the given size; ``text()`` is what a person would see.
 
@@ -61,6 +65,7 @@ class Terminal:
             stderr=slave,
             env=variables,
             start_new_session=True,
+            preexec_fn=_own_terminal,  # noqa: PLW1509 - one ioctl; without it no resize and no hang-up arrives
             cwd=Path(__file__).parents[2],
         )
         self._stop = threading.Event()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,15 @@ def restored(terminal: Terminal) -> None:
     assert terminal.settings() == terminal.before
 
 
+GREYS = {0, 7, 8, 15, 16, 59, 102, 145, 188, *range(231, 256)}
+"""Entries of the 256-colour table without a hue."""
+
+
+def colours(terminal: Terminal) -> set[int]:
+    """Colour numbers (256-colour table) that were ever sent."""
+    return {int(number) for number in re.findall(rb"[34]8;5;(\d+)", bytes(terminal.output))}
+
+
 def test_a_tour_at_80x24(dumps: Callable[[str], Path]) -> None:
     with Terminal(["open", str(dumps("mindspore-2.0-nan")), "--recommended"]) as terminal:
         terminal.wait_for("fresh")
@@ -41,6 +51,7 @@ def test_a_tour_at_80x24(dumps: Callable[[str], Path]) -> None:
         terminal.send("?")
         terminal.wait_for("Help: keys")
         terminal.send("esc")
+        terminal.wait_for(lambda text: "Help: keys" not in text)  # Esc and a letter in one go would be Alt+letter
         terminal.send("q")
         assert terminal.wait_exit() == 0
         restored(terminal)
@@ -67,7 +78,7 @@ def test_poor_terminals_show_the_same_words(dumps: Callable[[str], Path], env: d
         terminal.send("4")
         terminal.wait_for("Log-op381")
         if "NO_COLOR" in env:
-            assert b"\x1b[38;" not in terminal.output
+            assert colours(terminal) <= GREYS
         terminal.send("q")
         assert terminal.wait_exit() == 0
         restored(terminal)

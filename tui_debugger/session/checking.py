@@ -168,10 +168,11 @@ class Checker:
         stats = record.stats
         if stats is None:
             return False
-        for step, index in subject.references:
-            other = self.record(step, index)
-            if other is not None and other.stats == stats:
-                return True
+        places = subject.references
+        if stats.bad or stats.variance:  # zeros and scalars equal some output by chance, not because it is in place
+            places += subject.own_outputs
+        if any(other is not None and other.stats == stats for other in (self.record(*place) for place in places)):
+            return True
         if subject.holder.row < 0:
             return False
         return stats in judged.seen.get((subject.holder.row, subject.holder.slot), ())

@@ -31,7 +31,9 @@ class Subject:
         initial: weight-initialization watchpoints that judge it as a weight's initial value.
         previous: index of the same tensor in the previous step's table, -1 when there is none.
         previous_step: the previous step, None at the first dumped step.
-        references: (step, index) of tensors that may hold the same values.
+        references: (step, index) of files of the tensor it holds.
+        own_outputs: (step, index) of outputs that may have been written over it: an in-place operator's input is
+            dumped after the kernel ran.
     """
 
     index: int
@@ -43,6 +45,7 @@ class Subject:
     previous: int = -1
     previous_step: int | None = None
     references: tuple[tuple[int, int], ...] = ()
+    own_outputs: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(slots=True)
@@ -132,23 +135,27 @@ class Planner:
         plan.ask(plan.step, subject.index, need)
         if subject.side is Side.INPUT:
             subject.references = self._references(plan.step, subject)
-            for step, index in subject.references:
+            subject.own_outputs = self._own_outputs(plan.step, subject)
+            for step, index in (*subject.references, *subject.own_outputs):
                 plan.ask(step, index, Need())
         plan.subjects.append(subject)
 
     def _references(self, step: int, subject: Subject) -> tuple[tuple[int, int], ...]:
-        """Files that may hold the same values as an input file.
-
-        The producer's output now, a parameter's value of the step before, and the node's own outputs: an
-        in-place operator's input is written after the kernel ran.
-        """
-        table, found = self.flow.table(step), []
-        holder = subject.holder
-        if holder.row >= 0:
-            found.append((step, table.find(holder.row, Side.OUTPUT, holder.slot)))
-            if self.flow.nodes.category_of(holder.row) in PARAMETERS:
-                before = self.flow.previous_step(holder.row, step)
-                if before is not None:
-                    found.append((before, self.flow.table(before).find(holder.row, Side.OUTPUT, holder.slot)))
-        found += [(step, int(i)) for i in table.of_node(subject.node) if int(table.side[i]) == Side.OUTPUT]
+        """Files of what an input file holds: the producer's output now, for a parameter also the step before."""
+        table, holder = self.flow.table(step), subject.holder
+        if holder.row < 0:
+            return ()
+        found = [(step, table.find(holder.row, Side.OUTPUT, holder.slot))]
+        if self.flow.nodes.category_of(holder.row) in PARAMETERS:
+            before = self.flow.previous_step(holder.row, step)
+            if before is not None:
+                found.append((before, self.flow.table(before).find(holder.row, Side.OUTPUT, holder.slot)))
         return tuple(pair for pair in found if pair[1] >= 0)
+
+    def _own_outputs(self, step: int, subject: Subject) -> tuple[tuple[int, int], ...]:
+        """The node's own outputs, for anything but parameters: those have a file of what was written in place."""
+        holder = subject.holder.row
+        if holder >= 0 and self.flow.nodes.category_of(holder) in PARAMETERS:
+            return ()
+        table = self.flow.table(step)
+        return tuple((step, int(i)) for i in table.of_node(subject.node) if int(table.side[i]) == Side.OUTPUT)

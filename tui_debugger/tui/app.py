@@ -13,7 +13,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn
 from tui_debugger.tui import actions, messages, theme
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.desk import Desk, Started, Unopened, presentable
+from tui_debugger.tui.desk import Desk
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -114,7 +114,7 @@ class TdbgApp(App[int]):
 
         bridge.run("open", work)
 
-    def on_started(self, event: Started) -> None:
+    def on_started(self, event: messages.Started) -> None:
         """The session is there."""
         session = event.session
         self.desk.start(session)
@@ -126,11 +126,11 @@ class TdbgApp(App[int]):
         """Called in the follower's thread."""
         self.desk.post_message(messages.Refreshed(changes))
 
-    def on_unopened(self, event: Unopened) -> None:
+    def on_unopened(self, event: messages.Unopened) -> None:
         """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""
         from tui_debugger.tui.screens.error import ErrorScreen
 
-        shown = presentable(event.error)
+        shown = messages.presentable(event.error)
         if isinstance(shown, CancelledError):
             self.exit(shown.exit_code, return_code=shown.exit_code)
             return
@@ -139,7 +139,7 @@ class TdbgApp(App[int]):
     def shut(self) -> None:
         """Stops threads and closes the session; quick, whatever is running."""
         if self._follower is not None:
-            self._follower.stop(0.2)
+            self._follower.stop(0.1)
         self.desk.bridge.close()
         if self.desk.session is not None:
             self.desk.session.close()

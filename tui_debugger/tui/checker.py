@@ -159,9 +159,8 @@ class Checker:
 
     def pause(self) -> bool:
         """Stops what runs; False when nothing does."""
-        bridge = self._desk.bridge
-        stopped = [lane for lane in ("check", "nodes", "save", "open") if bridge.busy(lane) and bridge.cancel(lane)]
-        return bool(stopped)
+        lanes = {"check", "open", *self._desk.state.progress}
+        return bool([lane for lane in lanes if self._desk.bridge.cancel(lane)])
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -197,9 +196,9 @@ class Checker:
         else:
             desk.say("stopped" if stopped else f"no hit up to step {message.searched_to}")
 
-    def stopped(self, lane: str) -> None:
+    def stopped(self) -> None:
         """Work was cancelled."""
-        self._desk.say("opening was stopped: q leaves" if lane == "open" else "stopped")
+        self._desk.say("stopped")
         self.changed()
 
     def changed(self) -> None:

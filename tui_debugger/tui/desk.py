@@ -10,12 +10,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.message import Message
 from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions, messages
 from tui_debugger.tui.bridge import Bridge
 from tui_debugger.tui.checker import Checker
@@ -41,24 +40,6 @@ WITHOUT_SESSION = frozenset(
     {"quit", "help", "palette", "back", "pause", "redraw", "zoom", "next_pane", "previous_pane"}
 )
 Handler = Callable[[], None]
-
-
-class Started(Message):
-    """For the app: a session is open."""
-
-    def __init__(self, session: Session) -> None:
-        """The session."""
-        super().__init__()
-        self.session = session
-
-
-class Unopened(Message):
-    """For the app: the run could not be opened."""
-
-    def __init__(self, error: Exception) -> None:
-        """Why."""
-        super().__init__()
-        self.error = error
 
 
 class Desk(Screen[None]):
@@ -303,7 +284,7 @@ class Desk(Screen[None]):
     def on_opened(self, message: messages.Opened) -> None:
         """Routes to the app, which also starts to follow the directory."""
         if self.bridge.fresh(message):
-            self.post_message(Started(message.session))
+            self.post_message(messages.Started(message.session))
 
     def on_nodes_loaded(self, message: messages.NodesLoaded) -> None:
         """Routes to the navigator."""
@@ -355,7 +336,7 @@ class Desk(Screen[None]):
     def on_failed(self, message: messages.Failed) -> None:
         """Something went wrong in a worker."""
         if message.lane == "open":
-            self.post_message(Unopened(message.error))
+            self.post_message(messages.Unopened(message.error))
             return
         if message.lane == "dialog":
             _, failed = self._waiting.pop(message.request, (None, None))
@@ -367,7 +348,7 @@ class Desk(Screen[None]):
     def _failed(self, message: messages.Failed) -> None:
         error = message.error
         if isinstance(error, CancelledError):
-            self.checker.stopped(message.lane)
+            self.checker.stopped()
         elif message.lane == "filter":
             self.navigator.bad_query(error)
         else:
@@ -377,7 +358,7 @@ class Desk(Screen[None]):
         """What, where and what to do, until Enter or Esc."""
         from tui_debugger.tui.screens.error import ErrorScreen
 
-        self.app.push_screen(ErrorScreen(presentable(error)))
+        self.app.push_screen(ErrorScreen(messages.presentable(error)))
 
     # -- what the panes say ----------------------------------------------------------------------
 
@@ -426,12 +407,3 @@ class Desk(Screen[None]):
     def on_tensors_pane_tensor_chosen(self, event: TensorsPane.TensorChosen) -> None:
         """Enter on a tensor shows its values."""
         self.inspector.show_values(event.row)
-
-
-def presentable(error: Exception) -> TdbgError:
-    """Any exception as one of ours."""
-    if isinstance(error, TdbgError):
-        return error
-    return TdbgError(
-        f"{type(error).__name__}: {error}", hint="this is a mistake in tdbg; the rest of the screen goes on working"
-    )

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from textual.message import Message
 
+from tui_debugger.errors import TdbgError
+
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import StackIndex
     from tui_debugger.graph.table import NodeTable
@@ -149,3 +151,30 @@ class Progressed(Finished):
     def can_replace(self, message: Message) -> bool:
         """Only the newest matters."""
         return isinstance(message, Progressed) and message.lane == self.lane
+
+
+class Started(Message):
+    """For the app: a session is open."""
+
+    def __init__(self, session: Session) -> None:
+        """The session."""
+        super().__init__()
+        self.session = session
+
+
+class Unopened(Message):
+    """For the app: the run could not be opened."""
+
+    def __init__(self, error: Exception) -> None:
+        """Why."""
+        super().__init__()
+        self.error = error
+
+
+def presentable(error: Exception) -> TdbgError:
+    """Any exception as one of ours."""
+    if isinstance(error, TdbgError):
+        return error
+    return TdbgError(
+        f"{type(error).__name__}: {error}", hint="this is a mistake in tdbg; the rest of the screen goes on working"
+    )

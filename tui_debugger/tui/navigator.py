@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -57,9 +57,10 @@ class Navigator:
         """The session is there: goes to the first rank and step."""
         state, session = self._desk.state, self._session
         ranks = session.ranks()
-        state.rank = self._first_rank if self._first_rank in ranks else (ranks[0] if ranks else 0)  # type: ignore[assignment]
+        near_rank, near_step = session.source.focus
+        state.rank = first_of(ranks, self._first_rank, near_rank) or 0
         steps = session.steps(state.rank)
-        state.step = self._first_step if self._first_step in steps else (steps[0] if steps else None)
+        state.step = first_of(steps, self._first_step, near_step)
         missing = [
             f"{word} {wanted}"
             for word, wanted, found in (("rank", self._first_rank, ranks), ("step", self._first_step, steps))
@@ -114,9 +115,8 @@ class Navigator:
 
     def set_step(self, step: int) -> None:
         """Step reset: goes to a step and shows its hits when they are known or quick."""
-        if step != self._desk.state.step:
-            self.place(self._desk.state.rank, step)
-            self._desk.checker.step_reset()
+        self.place(self._desk.state.rank, step)
+        self._desk.checker.step_reset()
 
     def place(self, rank: int, step: int | None) -> None:
         """Changes the position without touching the hit list."""
@@ -324,6 +324,11 @@ class Navigator:
             return
         screen = FilterScreen(self._desk.state.query, nodes, self._desk.watcher.names())
         self._desk.app.push_screen(screen, lambda query: None if query is None else self.set_query(query))
+
+
+def first_of(there: Sequence[int], *wanted: int | None) -> int | None:
+    """The first wanted number that is there, else the first that is there, else None."""
+    return next((number for number in wanted if number in there), there[0] if there else None)
 
 
 def node_notes(nodes: NodeTable) -> tuple[str, ...]:

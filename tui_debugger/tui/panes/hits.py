@@ -169,9 +169,8 @@ class HitsPane(Pane):
             self.set_count(self._state)
             return
         findings = sum(hit.verdict is Verdict.FINDING for hit in rows.hits)
-        hidden = len(self._result.hits) - rows.row_count
         parts = [f"{findings:,}", self._where, self._state]
-        parts += [f"{hidden:,} rows hidden"] if hidden and (self.filter or self.search_text) else []
+        parts += [f"{self.hidden:,} rows hidden"] if self.hidden and (self.filter or self.search_text) else []
         self.set_count(" · ".join(part for part in parts if part))
 
     @property
@@ -179,6 +178,11 @@ class HitsPane(Pane):
         """The rows shown."""
         rows = self.table.rows
         return rows.hits if isinstance(rows, _HitRows) else ()
+
+    @property
+    def hidden(self) -> int:
+        """Rows that filter and search leave out."""
+        return (len(self._result.hits) if self._result is not None else 0) - len(self.hits)
 
     @property
     def current(self) -> Hit | None:
@@ -208,8 +212,8 @@ def _columns(*, many_ranks: bool) -> tuple[Column, ...]:
         Column("", 1, frozen=True),
         Column("step", 4, right=True, frozen=True),
         *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
-        Column("node", 18, elastic=3),
+        Column("node", 18, elastic=4),
         Column("slot", 5),
-        Column("hit", 8),
-        Column("set → actual", 20, elastic=3),
+        Column("hit", 8, elastic=1),
+        Column("set → actual", 20, elastic=4),
     )

@@ -166,7 +166,6 @@ class FooterBar(Widget):
     """Keys of the focused pane, or a message for a while."""
 
     DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"
-    COMPONENT_CLASSES: ClassVar[set[str]] = set()
 
     def __init__(self) -> None:
         """Empty."""

@@ -226,8 +226,8 @@ class NodeTree(VirtualTable):
         return self._open_kept if self._expanded else self._open
 
     def _show(self) -> None:
-        assert self._tree is not None  # noqa: S101  (only called with a tree)
-        self.set_rows(_Visible(self, self._tree.visible(self._opened, self._keep)))
+        if self._tree is not None:
+            self.set_rows(_Visible(self, self._tree.visible(self._opened, self._keep)))
 
     # -- keys ------------------------------------------------------------------------------------
 

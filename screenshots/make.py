@@ -1,0 +1,87 @@
+"""Makes the pictures of README from the running program on the demo dump: ``python screenshots/make.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from tests.tui.driver import Driver, opened  # noqa: E402 - the checkout comes before an installed package
+from tui_debugger.cli.demo import TRAINED_IN  # noqa: E402
+from tui_debugger.demo import DEMO, unpack  # noqa: E402
+
+WIDE, SMALL = (200, 50), (80, 24)
+Scene = Callable[[Driver], Awaitable[None]]
+
+
+async def wide(screen: Driver) -> None:
+    """All five panes at the first origin."""
+    await screen.press("n")
+    await screen.settled()
+
+
+async def hits(screen: Driver) -> None:
+    """The hit list in a small terminal."""
+    await screen.press("4")
+    await screen.settled()
+
+
+async def stack(screen: Driver) -> None:
+    """The line that divides zero by zero, with the source around it."""
+    await screen.press("o", "o")
+    await screen.settled()
+    await screen.press("2", "v")
+    await screen.settled()
+
+
+async def values(screen: Driver) -> None:
+    """NaN in the values of the division's output."""
+    await screen.press("o", "o")
+    await screen.settled()
+    await screen.press("5", "G", "enter")
+    await screen.settled()
+    await screen.press("n")
+    await screen.settled()
+
+
+async def watchpoint(screen: Driver) -> None:
+    """The form for a new watchpoint."""
+    await screen.press("w")
+    await screen.settled()
+
+
+async def help_(screen: Driver) -> None:
+    """The list of keys."""
+    await screen.press("question_mark")
+    await screen.settled()
+
+
+SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
+    ("wide", WIDE, wide),
+    ("hits", (110, 24), hits),
+    ("stack", (110, 30), stack),
+    ("values", (110, 30), values),
+    ("watchpoint", SMALL, watchpoint),
+    ("help", SMALL, help_),
+)
+
+
+async def main() -> None:
+    """Every scene in a fresh program, written beside this file."""
+    with tempfile.TemporaryDirectory() as scratch:
+        dump = unpack(DEMO, Path(scratch))
+        for name, size, scene in SCENES:
+            async with opened(dump, size=size, source_map=((TRAINED_IN, str(dump)),), title="demo") as screen:
+                await scene(screen)
+                picture = screen.app.export_screenshot(title="tdbg demo", simplify=True)
+                (HERE / f"{name}.svg").write_text(picture.replace(scratch, "~/.cache/tdbg"), "utf-8")
+                print(f"{name}.svg")  # noqa: T201 - a script that says what it made
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

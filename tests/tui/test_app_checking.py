@@ -1,0 +1,154 @@
+"""The state of the hits is always visible and never wrong: fresh, outdated, running, stopped."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tui.conftest import Driver, OpenScreen
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
+from tui_debugger.session import Session
+from tui_debugger.sources.memory import MemorySource, Op
+from tui_debugger.tui import checker
+from tui_debugger.tui.app import TdbgApp
+
+NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
+HOSTILE = (
+    "[red]x[/]",
+    "\x1b[2J\x1b]0;owned\x07",
+    "n" * 300,
+    b"bad-\xff".decode("utf-8", "surrogateescape"),
+    "宽/层" * 9,
+)
+
+
+async def test_a_large_step_is_not_read_before_it_is_asked_for(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "QUICK", -1)
+    async with open_screen(NAN) as screen:
+        assert screen.desk.state.result is None
+        assert "outdated: r checks this step (" in screen.desk.header.plain
+        assert "MB" in screen.desk.header.plain
+        assert "R every step and rank" in screen.text
+        await screen.press("s", "3", "enter")
+        await screen.settled()
+        assert screen.desk.state.result is None
+        await screen.press("r")
+        await screen.settled()
+        assert "fresh: step 3" in screen.desk.header.plain
+        await screen.press("left_square_bracket", "right_square_bracket")
+        await screen.settled()
+        assert "fresh: step 3" in screen.desk.header.plain  # known: shown by itself
+
+
+async def test_a_long_check_shows_progress_and_esc_stops_it(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen(NAN, recommended=False) as screen:
+        await screen.press("a")
+        check = screen.session.check
+        gate = threading.Event()
+
+        def slow(pairs: Any, progress: Any, on_result: Any = None) -> Any:
+            def never_ending(_: Progress) -> None:
+                while True:
+                    progress(Progress(1, 4, "step 2"))
+                    gate.wait(0.001)
+
+            return check(pairs, never_ending, on_result)
+
+        monkeypatch.setattr(screen.session, "check", slow)
+        await screen.press("R")
+        await screen.until(lambda: "25%" in screen.desk.header.plain)
+        assert "Esc stops" in screen.text
+        await screen.press("escape")
+        await screen.until(lambda: not screen.desk.bridge.busy("check"))
+        await screen.until(lambda: "Esc stops" not in screen.text)
+        assert "stopped" in screen.desk.footer.notice
+        monkeypatch.undo()
+        await screen.press("R")
+        await screen.settled()
+        assert "fresh: steps 0–" in screen.desk.header.plain
+
+
+async def test_hits_appear_while_the_rest_is_being_checked(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checker, "MIN_INTERVAL", 0.0)
+    async with open_screen(MLP, recommended=False) as screen:
+        await screen.press("a")
+        told: list[int] = []
+        shown = screen.desk.checker.checked
+
+        def listen(message: Any) -> None:
+            told.append(len(message.result.hits))
+            shown(message)
+
+        monkeypatch.setattr(screen.desk.checker, "checked", listen)
+        await screen.press("R")
+        await screen.settled()
+        assert len(told) > 1
+        assert told == sorted(told)
+        assert told[-1] == len(screen.desk.hits_pane.hits) + screen.desk.hits_pane.hidden
+
+
+async def test_without_watchpoints_the_screen_says_what_to_do(open_screen: OpenScreen) -> None:
+    async with open_screen(MLP, recommended=False) as screen:
+        assert "w makes one, a adds the recommended ones" in screen.text
+        for key in ("r", "R", "c"):
+            await screen.press(key)
+            assert "no watchpoint is enabled" in screen.desk.footer.notice
+
+
+async def test_continue_ends_at_the_last_step(open_screen: OpenScreen) -> None:
+    async with open_screen(MLP, recommended=False) as screen:
+        screen.session.watchpoints.add(
+            "tensor_overflow", {}, NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+        )
+        await screen.press("c")
+        await screen.settled()
+        last = screen.session.steps(0)[-1]
+        assert screen.desk.state.step == last
+        assert f"no hit up to step {last}" in screen.desk.footer.notice
+        await screen.press("c")
+        assert "last dumped step" in screen.desk.footer.notice
+
+
+async def test_a_path_into_a_step_starts_there(open_screen: OpenScreen, dumps: Callable[[str], Path]) -> None:
+    step = next(path for path in dumps(NAN).rglob("3") if path.is_dir() and next(path.glob("*.npy"), None))
+    async with open_screen(step) as screen:
+        assert screen.desk.state.step == 3
+
+
+@pytest.mark.parametrize("size", [(200, 50), (80, 24)])
+async def test_names_from_hell_are_shown_literally_and_safely(size: tuple[int, int]) -> None:
+    ops = [Op(f"Default/{name}/Op-op{i}", path=f"Default/{name}/Op-op{i}") for i, name in enumerate(HOSTILE)]
+    values = {(op.name, Side.OUTPUT, 0): np.array([np.nan, 1.0], np.float32) for op in ops}
+    source = MemorySource({0: {0: values}}, ops=ops, title=HOSTILE[0], notices=HOSTILE)
+
+    def open_session(_: Any) -> Session:
+        session = Session(source)
+        session.open()
+        session.watchpoints.add("tensor_overflow", {}, NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)))
+        return session
+
+    app = TdbgApp(open_session, title=HOSTILE[1], recommended=False)
+    async with app.run_test(size=size) as pilot:
+        screen = Driver(app, pilot)
+        await screen.until(lambda: app.desk.session is not None)
+        await screen.settled()
+        walk = ["n", "4", "5", "2", "3"]
+        for keys in (["1", "asterisk"], *(walk for _ in ops), ["5", "enter"], ["escape", "exclamation_mark"]):
+            await screen.press(*keys)
+            await screen.settled()
+            for line in screen.lines:
+                assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 or 0xD800 <= ord(c) < 0xE000 for c in line)
+        await screen.press("escape", "4")
+        assert len(screen.pane("hits")) == len(ops)
+        assert "[red]x[/]" in "\n".join(screen.pane("hits"))
