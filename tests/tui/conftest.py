@@ -2,82 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from textual.pilot import Pilot
 
-from tui_debugger.model import ProgressFn
-from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
-from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.desk import Desk
-from tui_debugger.tui.widgets.virtual_table import VirtualTable
-
-PATIENCE = 20.0
-"""Seconds a condition may take on a slow machine."""
-
-
-class Driver:
-    """A person in front of the screen."""
-
-    def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
-        self.app = app
-        self.pilot = pilot
-
-    @property
-    def desk(self) -> Desk:
-        return self.app.desk
-
-    @property
-    def session(self) -> Session:
-        return self.desk.opened_session
-
-    async def press(self, *keys: str) -> None:
-        for key in keys:
-            await self.pilot.press(key)
-        await self.pilot.pause()
-
-    async def type(self, text: str) -> None:
-        await self.press(*("space" if c == " " else c for c in text))
-
-    async def until(self, condition: Callable[[], Any]) -> None:
-        """Waits until something holds and the workers are idle."""
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, f"never happened; the screen shows:\n{self.text}"
-            await asyncio.sleep(0.01)
-        await self.pilot.pause()
-
-    async def settled(self) -> None:
-        """Waits until no work is running and the quiet time of the inspector is over."""
-        lanes = ("open", "nodes", "filter", "marks", "check", "tensors", "stack", "save", "dialog")
-        for _ in range(2):
-            await self.until(lambda: not any(self.desk.bridge.busy(lane) for lane in lanes))
-            await self.until(lambda: not self.desk.inspector.pending)
-            await self.pilot.pause()
-
-    @property
-    def lines(self) -> list[str]:
-        """What stands on the terminal."""
-        return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-    def rows(self, table: VirtualTable) -> list[str]:
-        """All rows of a table as text, cells joined by blanks."""
-        rows = table.rows
-        return [" ".join(str(cell) for cell in rows.cells(i)) for i in range(rows.row_count)]
-
-    def pane(self, name: str) -> list[str]:
-        return self.rows(self.desk.panes[name].table)
+from tests.tui.driver import Driver, opened
 
 
 class OpenScreen(Protocol):
@@ -90,22 +22,10 @@ class OpenScreen(Protocol):
 def open_screen(dumps: Callable[[str], Path]) -> OpenScreen:
     """``async with open_screen("mindspore-2.0-nan") as screen``: opened, checked and idle."""
 
-    @asynccontextmanager
-    async def open_(
+    def open_(
         name: str | Path, *, size: tuple[int, int] = (200, 50), recommended: bool | None = True, **options: Any
-    ) -> AsyncIterator[Driver]:
+    ) -> AbstractAsyncContextManager[Driver]:
         path = name if isinstance(name, Path) else dumps(name)
-
-        def open_session(progress: ProgressFn) -> Session:
-            session = Session(open_source(path))
-            session.open(progress)
-            return session
-
-        app = TdbgApp(open_session, title=str(path), recommended=recommended, **options)
-        async with app.run_test(size=size) as pilot:
-            driver = Driver(app, pilot)
-            await driver.until(lambda: app.desk.session is not None)
-            await driver.settled()
-            yield driver
+        return opened(path, size=size, recommended=recommended, **options)
 
     return open_

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tui.conftest import Driver, OpenScreen
+from tests.tui.conftest import OpenScreen
+from tests.tui.driver import Driver
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
 from tui_debugger.session import Session
 from tui_debugger.sources.memory import MemorySource, Op

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.tui.conftest import Driver, OpenScreen
+from tests.tui.conftest import OpenScreen
+from tests.tui.driver import Driver
 from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.screens.history import HistoryScreen

@@ -97,4 +97,4 @@ def shorten(text: str, width: int) -> str:
         return set_cell_size(text, max(width - 1, 0)) + "…"
     head = (width - 1) // 3
     tail = width - 1 - head
-    return split_text(text, head)[0] + "…" + text[-tail:]
+    return split_text(text, head)[0] + "…" + split_text(text, cell_len(text) - tail)[1]
