@@ -78,7 +78,7 @@ async def main() -> None:
         for name, size, scene in SCENES:
             async with opened(dump, size=size, source_map=((TRAINED_IN, str(dump)),), title="demo") as screen:
                 await scene(screen)
-                picture = screen.app.export_screenshot(title="tdbg demo", simplify=True)
+                picture = screen.app.export_screenshot(title="tdbg demo")
                 (HERE / f"{name}.svg").write_text(picture.replace(scratch, "~/.cache/tdbg"), "utf-8")
                 print(f"{name}.svg")  # noqa: T201 - a script that says what it made
 

@@ -61,11 +61,11 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
         TdbgError: the path holds no dump, a --watch text is wrong, or stdout is no terminal.
     """
     watches = parse_watches(arguments.watch)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
     from tui_debugger.sources.open import open_source
 
     source = open_source(path)  # looks at a few directories only: a wrong path is answered in the shell
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
     from tui_debugger.tui.app import run_app
 
     return run_app(
