@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,9 @@ def archive(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def dumps(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Unpacks a real dump once per test run: ``dumps("mindspore-2.0-nan")``. Treat it as read-only."""
-    parent = tmp_path_factory.mktemp("dumps")
+    """Unpacks a real dump once per test run, for all workers: ``dumps("mindspore-2.0-nan")``. Treat it as read-only."""
+    base = tmp_path_factory.getbasetemp()
+    parent = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dumps"
     return cache(lambda name: unpack(archive(name), parent))
 
 

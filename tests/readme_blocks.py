@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
 from tui_debugger.tui.actions import ACTIONS
+from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -15,7 +16,7 @@ def keys() -> str:
     """Every action by group: keys, title, what it does."""
     lines = ["| key | action | what it does |", "|---|---|---|"]
     group = ""
-    for action in ACTIONS:
+    for action in (*ACTIONS, *VALUE_ACTIONS):
         if action.group != group:
             group = action.group
             lines.append(f"| | **{group}** | |")

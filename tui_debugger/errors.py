@@ -47,6 +47,10 @@ class BadGraphError(TdbgError):
     """A graph file that cannot be parsed."""
 
 
+class RenumberedError(TdbgError):
+    """A rank's nodes were read anew in the middle of a question about them: ask again."""
+
+
 class BadWatchpointError(TdbgError, ValueError):
     """A watchpoint whose condition, parameters or node selection break a rule."""
 

@@ -6,10 +6,9 @@ records of one tensor, watchpoints and hits. Everything is picklable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, IntFlag
-from typing import Any
 
 
 class Side(IntEnum):
@@ -46,6 +45,14 @@ PARAMETERS = frozenset({Category.WEIGHT, Category.NORM, Category.OPTIMIZER_STATE
 """The categories whose nodes are parameters."""
 TRAINABLE = frozenset({Category.WEIGHT, Category.NORM})
 """The categories of parameters that an optimizer updates."""
+CATEGORY_WORDS: Mapping[str, frozenset[Category]] = {
+    "tensor": frozenset(Category) - {Category.CONSTANT},
+    "trainable": TRAINABLE,
+    **{category.name.lower(): frozenset({category}) for category in Category},
+    "parameter": PARAMETERS,
+}
+"""What a selection may name as a category, and what it stands for: every category by its own name, but ``tensor`` is
+every node that can be watched, ``trainable`` weights and normalisations, and ``parameter`` any kind of parameter."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -165,9 +172,9 @@ class NodeSelector:
 
     Attributes:
         kind: how ``text`` is meant.
-        text: category name (``weight``, ``gradient``, ``activation``, ``parameter``, ``tensor``), regular
-            expression (``re.search`` on the canonical id), exact node id, scope path (without a trailing
-            slash; matches everything below in the displayed tree) or operator type (case-insensitive).
+        text: one of ``CATEGORY_WORDS``, regular expression (``re.search`` on the canonical id), exact node id,
+            scope path (without a trailing slash; matches everything below in the displayed tree) or operator
+            type (case-insensitive).
     """
 
     kind: NodeKind
@@ -376,7 +383,3 @@ ProgressFn = Callable[[Progress], None]
 
 def no_progress(_: Progress) -> None:
     """The default receiver: ignores the snapshot."""
-
-
-JsonValue = Any
-"""A value that ``json`` can write."""

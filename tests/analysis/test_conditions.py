@@ -5,6 +5,7 @@ Answers marked "oracle" were measured from the released MindSpore 2.0.0 offline 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tests.analysis.looks import f32, judge, look_at, watch
 from tui_debugger.analysis.conditions import CONDITIONS, by_abbr, evaluate, needs, reasons, validate
 from tui_debugger.analysis.record import Change, Need, Record
+from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import ErrorBits, ReadSpec, TensorStats, Verdict, WatchResult
 
@@ -278,6 +280,21 @@ class TestErrorsInsteadOfValues:
             assert result is not None
             assert (result.verdict, result.error) == (Verdict.CANNOT_JUDGE, ErrorBits.UNREADABLE)
 
+    def test_what_a_statistics_file_does_not_hold_cannot_be_judged(self) -> None:
+        recorded = dataclasses.replace(measure_stats(np.array([1.0, 2.0]))[0], abs_mean=None, variance=None)
+        record = Record(None, recorded, need=needs(watch("TL", {"abs_mean_gt": 5, "max_gt": 5})))
+        missing = evaluate(watch("TL", {"abs_mean_gt": 5, "max_gt": 5}), record, first_step=False)
+        assert missing is not None
+        assert (missing.verdict, missing.error) == (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE)
+        known = evaluate(watch("TL", {"abs_mean_gt": 5, "max_gt": 1}), record, first_step=False)
+        assert known is not None
+        assert known.verdict is Verdict.FINDING
+        assert evaluate(watch("TL", {"max_gt": 5}), record, first_step=False) is None
+        bounds = {"range_start_inclusive": 0, "range_end_inclusive": 1, "range_percentage_lt": 1}
+        counted = evaluate(watch("TR", bounds), record, first_step=False)
+        assert counted is not None
+        assert counted.error is ErrorBits.NO_VALUE
+
     def test_an_unreadable_previous_tensor_cannot_be_judged(self) -> None:
         stats = look_at(f32(1)).stats
         record = Record(None, stats, previous="unreadable", need=Need(change=True))
@@ -298,10 +315,13 @@ class TestErrorsInsteadOfValues:
         assert judge("TZ", {}, text) is None
         assert judge(WNC, {}, text, text) is None
 
-    def test_statistics_without_values_judge_what_they_can(self) -> None:
+    def test_statistics_without_extremes_decide_nothing_but_overflow(self) -> None:
         recorded = TensorStats(4, 0, 0, 0, 0, 0, 4, None, None, None, None, None, 0.0)
-        assert evaluate(watch("TL", {"max_gt": 0}), Record(None, recorded), first_step=False) is None
-        assert evaluate(watch("TZ", {"zero_percentage_ge": 0}), Record(None, recorded), first_step=False) is None
+        for text, params in (("TL", {"max_gt": 0}), ("TZ", {"zero_percentage_ge": 0})):
+            result = evaluate(watch(text, params), Record(None, recorded), first_step=False)
+            assert result is not None
+            assert (result.verdict, result.error) == (Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE)
+        assert evaluate(watch("TO"), Record(None, recorded), first_step=False) is None
 
 
 class TestSpecialConditions:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.dtypes import canonical_name, declared_view, dtype_of, is_numeric, limits, name_of
+from tui_debugger.analysis.dtypes import canonical_name, declared_view, dtype_of, is_numeric, name_of
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,6 @@ def test_tokens_of_files_and_their_numpy_types(token: str, name: str, dtype: obj
 def test_other_words_are_no_element_types(token: str) -> None:
     assert canonical_name(token) == ""
     assert dtype_of(token) is None
-    assert limits(token) is None
 
 
 def test_byte_order_does_not_show_in_a_name() -> None:
@@ -60,22 +59,3 @@ def test_numbers_are_told_from_text_and_dates() -> None:
         assert is_numeric(np.dtype(good))
     for bad in ("U3", "S3", "M8[s]", "m8[s]", "V2"):
         assert not is_numeric(np.dtype(bad))
-
-
-@pytest.mark.parametrize(
-    ("token", "largest", "smallest"),
-    [
-        ("float16", 65504.0, 2.0**-14),
-        ("bfloat16", 3.3895313892515355e38, 2.0**-126),
-        ("float8_e4m3fn", 448.0, 2.0**-6),
-        ("complex64", float(np.finfo(np.float32).max), 2.0**-126),
-        ("int8", 127.0, 1.0),
-        ("int4", 7.0, 1.0),
-        ("uint4", 15.0, 1.0),
-        ("bool", 1.0, 1.0),
-    ],
-)
-def test_limits(token: str, largest: float, smallest: float) -> None:
-    found = limits(token)
-    assert found is not None
-    assert (found.largest, found.smallest_normal) == (largest, smallest)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.old_tool import CONDITIONS, DUMPS, INF_BECAME_FINITE, WRONG
 from tui_debugger.analysis.conditions import evaluate, needs, validate
 from tui_debugger.analysis.measure import measure
 from tui_debugger.analysis.npy import open_array
@@ -21,37 +22,19 @@ from tui_debugger.analysis.record import Job, Need, Record
 from tui_debugger.model import ReadSpec, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.mindspore.names import parse_name
 
-DUMPS = ("mindspore-2.0-mlp", "mindspore-2.0-nan")
-PREFIXES = {
-    "all_zero": "tensor_all_zero",
-    "change_above": "weight_change_too_large",
-    "change_below": "weight_change_too_small",
-    "operator_overflow": "operator_overflow",
-    "overflow": "tensor_overflow",
-    "range": "tensor_range",
-    "too_large": "tensor_too_large",
-    "too_small": "tensor_too_small",
-    "unchanged": "weight_not_changed",
-}
-KEYS = (
-    *("all_zero_100", "all_zero_50", "change_above", "change_below", "operator_overflow", "overflow", "range_maxmin"),
-    *("range_pct_gt", "range_pct_lt", "too_large_absmean", "too_large_multi", "too_small_absmean", "too_small_multi"),
-    *("unchanged", "unchanged_loose"),
-)
-INF_BECAME_FINITE = ("ReduceSum-op382", 0, 4)
-"""[-Inf at step 3] then finite: "not changed" for the old tool (Inf ≤ Inf), not for us."""
-EXPECTED_MISSING = {
-    ("mindspore-2.0-nan", "unchanged"): {INF_BECAME_FINITE},
-    ("mindspore-2.0-nan", "unchanged_loose"): {INF_BECAME_FINITE},
-}
-
 Place = tuple[str, int, int]
 """(last component of the node's name, output slot, step)."""
 Files = dict[Place, ReadSpec]
 
 
+def short(place: Place) -> Place:
+    """The place of a node by its full name, by the last component of that."""
+    node, slot, step = place
+    return node.rpartition("/")[2], slot, step
+
+
 def watchpoint(key: str, threshold: dict[str, float]) -> Watchpoint:
-    condition = next(condition for prefix, condition in PREFIXES.items() if key.startswith(prefix))
+    condition = CONDITIONS[key]
     return Watchpoint(1, condition, validate(condition, threshold))
 
 
@@ -80,7 +63,7 @@ def records(
     def make(name: str) -> dict[Place, Record]:
         if name not in known:
             need = Need()
-            for key in KEYS:
+            for key in CONDITIONS:
                 need |= needs(watchpoint(key, golden(name)["hits"][key]["threshold"]))
             files = outputs(name)
             places = list(files)
@@ -95,7 +78,7 @@ def records(
 
 
 def old_hits(answers: dict[str, Any]) -> dict[Place, dict[str, Any]]:
-    return {(hit["id"][2].rpartition("/")[2], hit["id"][3], hit["id"][4]): hit for hit in answers["hits"]}
+    return {short((hit["id"][2], hit["id"][3], hit["id"][4])): hit for hit in answers["hits"]}
 
 
 def our_hits(records: dict[Place, Record], watch: Watchpoint) -> dict[Place, WatchResult]:
@@ -105,11 +88,11 @@ def our_hits(records: dict[Place, Record], watch: Watchpoint) -> dict[Place, Wat
 
 def test_no_answer_is_left_out(golden: Callable[[str], dict[str, Any]]) -> None:
     for name in DUMPS:
-        assert {key for key in golden(name)["hits"] if not key.endswith("+enov")} == set(KEYS)
+        assert {key for key in golden(name)["hits"] if not key.endswith("+enov")} == set(CONDITIONS)
 
 
 @pytest.mark.parametrize("name", DUMPS)
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", CONDITIONS)
 def test_hits_equal_the_old_tool_s(
     name: str, key: str, records: Callable[[str], dict[Place, Record]], golden: Callable[[str], dict[str, Any]]
 ) -> None:
@@ -117,7 +100,7 @@ def test_hits_equal_the_old_tool_s(
     theirs = old_hits(answers)
     ours = our_hits(records(name), watchpoint(key, answers["threshold"]))
     assert ours.keys() - theirs.keys() == set()
-    assert theirs.keys() - ours.keys() == EXPECTED_MISSING.get((name, key), set())
+    assert theirs.keys() - ours.keys() == {short(place) for place in WRONG.get((name, key), ())}
     for place, result in ours.items():
         assert int(result.error) == theirs[place]["error_code"], place
         if place[2] == 0 and int(result.error) == 4:
@@ -160,6 +143,6 @@ def test_where_means_differ_in_the_last_digits_ours_are_closer(
 
 def test_the_one_difference_is_an_inf_that_became_finite(outputs: Callable[[str], Files]) -> None:
     files = outputs("mindspore-2.0-nan")
-    node, slot, step = INF_BECAME_FINITE
+    node, slot, step = short(INF_BECAME_FINITE)
     assert np.isneginf(open_array(files[node, slot, step - 1])).all()
     assert np.isfinite(open_array(files[node, slot, step])).all()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tui_debugger.graph.build import build_table, listed_names
+from tui_debugger.graph.build import build_table
 from tui_debugger.graph.proto import message_class
 from tui_debugger.graph.reader import (
     ParsedConstant,
@@ -17,6 +17,7 @@ from tui_debugger.graph.reader import (
     read_graph,
 )
 from tui_debugger.graph.table import NodeTable
+from tui_debugger.sources.mindspore.graphs import read_order
 
 DUMPS = ("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan")
 OLD_DUMPS = DUMPS[:2]
@@ -33,7 +34,7 @@ def graph_file(root: Path) -> Path:
 def listing(root: Path) -> list[str]:
     """The execution order of a dump."""
     path = root / "rank_0" / "execution_order" / "ms_execution_order_graph_0.csv"
-    return listed_names(path.read_text().splitlines())
+    return list(read_order(path) or ())
 
 
 def real_table(dumps: Callable[[str], Path], name: str) -> NodeTable:

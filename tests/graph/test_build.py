@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
-from tui_debugger.graph.build import FileNode, build_table, extend_table, graph_number, listed_names, reorder
+from tui_debugger.graph.build import FileNode, build_table, extend_table, graph_number, reorder
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
+from tui_debugger.sources.mindspore.graphs import read_order
 
 Dumps = Callable[[str], Path]
 Golden = Callable[[str], dict[str, Any]]
@@ -135,8 +136,19 @@ def test_a_listing_may_name_a_node_twice_or_one_that_is_in_no_graph() -> None:
     assert in_order(build_table([graph(nodes)], {0: ["B-op2", "X-op9", "A-op1", "B-op2"]})) == ["B-op2", "A-op1"]
 
 
-def test_the_header_of_a_listing_is_no_node() -> None:
-    assert listed_names(["NodeExecutionOrder-FullNameWithScope\n", "A-op1\r\n", "", "B-op2"]) == ["A-op1", "B-op2"]
+def test_the_header_of_a_listing_is_no_node(tmp_path: Path) -> None:
+    listed = tmp_path / "ms_execution_order_graph_0.csv"
+    listed.write_bytes(b"NodeExecutionOrder-FullNameWithScope\nA-op1\r\n\nB-op2,")
+    assert read_order(listed) == ("A-op1", "B-op2")
+
+
+def test_rows_keep_their_meaning_when_a_table_grows_but_not_when_it_is_built_anew() -> None:
+    parsed = [graph([op(1, "A-op1")])]
+    table = build_table(parsed)
+    longer = extend_table(table, [FileNode(table.graphs[0].name, 0, "B-op2", "B-op2", "B")])
+    assert longer.lineage is table.lineage
+    assert reorder(longer, {0: 2, 1: 1}).lineage is table.lineage
+    assert build_table(parsed).lineage is not table.lineage
 
 
 def test_timestamps_place_what_no_listing_places() -> None:

@@ -236,7 +236,9 @@ def test_other_tables_can_use_the_graph_messages() -> None:
 def test_the_message_factory_of_protobuf_3_20_works(monkeypatch: pytest.MonkeyPatch) -> None:
     from google.protobuf import message_factory
 
-    modern = message_factory.GetMessageClass
+    modern = getattr(message_factory, "GetMessageClass", None)
+    if modern is None:
+        pytest.skip("this protobuf is that old")
 
     class OldFactory:
         def __init__(self, pool: object) -> None:

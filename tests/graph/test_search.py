@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from tests.graph.graphs import OLD_DUMPS, graph, number, op, real_table
 from tui_debugger.errors import BadQueryError
 from tui_debugger.graph.build import FileNode, build_table, extend_table
-from tui_debugger.graph.search import CATEGORY_NAMES, NodeQuery, match, select
+from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import match, select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import build_tree
-from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector
+from tui_debugger.model import CATEGORY_WORDS, Category, NodeKind, NodeSelection, NodeSelector
 
 Dumps = Callable[[str], Path]
 Golden = Callable[[str], dict[str, Any]]
@@ -137,7 +138,7 @@ def test_an_unknown_category_is_explained(small: NodeTable) -> None:
 
 
 def test_category_words_cover_every_category() -> None:
-    assert set().union(*CATEGORY_NAMES.values()) == set(Category)
+    assert set().union(*CATEGORY_WORDS.values()) == set(Category)
 
 
 def test_paths_of_a_tree_select_what_hangs_there_with_several_graphs_too() -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.session.opened import checked, found, only, opened, snapshot, watch, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 from tui_debugger.errors import NotADumpError, TdbgError, UnreadableTensorError
-from tui_debugger.graph.search import NodeQuery
+from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import ErrorBits, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore
@@ -47,7 +47,6 @@ def use_everything(path: Path, store: WatchpointStore | None = None) -> Session:
                 session.measure(session.tensor_rows(rank, step, row))
     for pair in result.pairs:
         session.cost((pair,))
-    session.next_step_with_hit(session.ranks(), -1)
     session.refresh()
     session.check(session.pairs())
     session.close()

@@ -59,14 +59,6 @@ def test_bad_values_that_come_from_the_step_before_have_no_origin(dump: str, dum
         assert not any(hit.origin for hit in hits)
 
 
-@pytest.mark.parametrize("dump", NAN_DUMPS)
-def test_continue_stops_at_the_fault(dump: str, dumps: Callable[[str], Path]) -> None:
-    session = recommended(dumps(dump))
-    result = session.next_step_with_hit(session.ranks(), 0)
-    assert result is not None
-    assert result.pairs == ((0, 3),)
-
-
 @pytest.mark.parametrize("dump", MLP_DUMPS)
 def test_the_healthy_net_shows_what_does_not_learn(dump: str, dumps: Callable[[str], Path]) -> None:
     session = recommended(dumps(dump))

@@ -1,7 +1,7 @@
 """The hits of every condition equal those that MindInsight 2.0.0 recorded on the same dumps.
 
 The old tool resolves what a Watchpoint names to outputs; ours also judges input files that hold what no
-output file holds. Beside those extra rows, one documented difference shows on these dumps: see DIFFERENCES.
+output file holds. Beside those extra rows, one documented difference shows on these dumps: see ``tests.old_tool``.
 """
 
 from __future__ import annotations
@@ -14,34 +14,13 @@ from typing import Any
 
 import pytest
 
+from tests.old_tool import CONDITIONS, DUMPS, WRONG
 from tui_debugger.model import ErrorBits, Hit, NodeKind, NodeSelection, NodeSelector, Side
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
 
 EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
-CONDITIONS = {
-    "all_zero_100": "tensor_all_zero",
-    "all_zero_50": "tensor_all_zero",
-    "change_above": "weight_change_too_large",
-    "change_below": "weight_change_too_small",
-    "overflow": "tensor_overflow",
-    "range_maxmin": "tensor_range",
-    "range_pct_gt": "tensor_range",
-    "range_pct_lt": "tensor_range",
-    "too_large_absmean": "tensor_too_large",
-    "too_large_multi": "tensor_too_large",
-    "too_small_absmean": "tensor_too_small",
-    "too_small_multi": "tensor_too_small",
-    "unchanged": "weight_not_changed",
-    "unchanged_loose": "weight_not_changed",
-}
 NOT_COMPARED = {"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"}
-DIFFERENCES = {
-    # -Inf at step 3, finite at step 4: the old all-close test takes Inf <= Inf for "not changed".
-    ("mindspore-2.0-nan", "unchanged"): {("Default/network-WithLossCell/_backbone-Net/ReduceSum-op382", 0, 4)},
-    ("mindspore-2.0-nan", "unchanged_loose"): {("Default/network-WithLossCell/_backbone-Net/ReduceSum-op382", 0, 4)},
-}
-"""Hits of the old tool that are wrong, by (dump, condition): (node, slot, step)."""
 Place = tuple[str, int, int]
 
 
@@ -67,7 +46,7 @@ def old_rows(answers: dict[str, Any]) -> dict[tuple[str, int, int], dict[str, An
     return {(hit["id"][2], hit["id"][3], hit["id"][4]): hit for hit in answers["hits"]}
 
 
-@pytest.mark.parametrize("dump", ["mindspore-2.0-mlp", "mindspore-2.0-nan"])
+@pytest.mark.parametrize("dump", DUMPS)
 @pytest.mark.parametrize("key", sorted(CONDITIONS))
 def test_output_hits_equal_the_old_tool(
     dump: str, key: str, sessions: Callable[[str], Session], golden: Callable[[str], dict[str, Any]]
@@ -77,7 +56,7 @@ def test_output_hits_equal_the_old_tool(
     ours = {(h.key.node, h.key.slot, h.key.step): h for h in hits if h.key.side is Side.OUTPUT}
     theirs = old_rows(answers)
     assert len(theirs) == answers["n"]
-    wrong: set[Place] = DIFFERENCES.get((dump, key), set())
+    wrong: set[Place] = WRONG.get((dump, key), set())
     assert set(theirs) - set(ours) == wrong
     assert set(ours) <= set(theirs)
     for place, hit_row in ours.items():
@@ -103,7 +82,7 @@ def rounding(hit: Hit) -> float:
     return 1e-15 * max(abs(stats.minimum), abs(stats.maximum))
 
 
-@pytest.mark.parametrize("dump", ["mindspore-2.0-mlp", "mindspore-2.0-nan"])
+@pytest.mark.parametrize("dump", DUMPS)
 def test_hits_come_in_execution_order(
     dump: str, sessions: Callable[[str], Session], golden: Callable[[str], dict[str, Any]]
 ) -> None:

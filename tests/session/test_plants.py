@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import checked, file_of, opened, writable_copy
-from tui_debugger.graph.search import NodeQuery
+from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Category, ErrorBits, Side, Verdict
 from tui_debugger.session import Session
 

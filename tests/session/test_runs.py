@@ -206,6 +206,7 @@ def test_statistics_only_give_what_they_can(tmp_path: Path) -> None:
     assert by[RELU, 0, 2].verdict is Verdict.FINDING
     assert by[MATMUL, 0, 3].verdict is Verdict.NOT_COMPARABLE
     assert by[MATMUL, 1, 3].verdict is Verdict.CANNOT_JUDGE
+    assert by[MATMUL, 1, 3].error is ErrorBits.NO_VALUE
     assert (MATMUL, 1, 1) not in by
     shown = session.measure(session.tensor_rows(0, 1, session.nodes(0).find(RELU)))
     (row,) = [row for row in shown if row.role == "out"]

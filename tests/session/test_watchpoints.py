@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,18 @@ def test_a_state_directory_that_cannot_be_written_is_a_problem_to_mention(tmp_pa
     watchpoints.add("tensor_overflow")
     assert len(watchpoints) == 1
     assert "could not be" in watchpoints.problem
+
+
+def test_what_the_list_holds_already_is_not_added_again() -> None:
+    watchpoints = WatchpointList()
+    first = watchpoints.add("tensor_too_large", {"abs_mean_gt": 0.1}, SOME)
+    other = dataclasses.replace(first, params=(("abs_mean_gt", 0.2),))
+    assert watchpoints.add_missing([first, other, other]) == 1
+    assert [dict(w.params) for w in watchpoints.items()] == [{"abs_mean_gt": 0.1}, {"abs_mean_gt": 0.2}]
+
+
+def test_a_snapshot_is_a_version_and_what_it_means() -> None:
+    watchpoints = WatchpointList()
+    kept = watchpoints.add("tensor_overflow")
+    watchpoints.set_enabled(watchpoints.add("tensor_all_zero").id, False)
+    assert watchpoints.snapshot() == (watchpoints.version, (kept,))

@@ -158,8 +158,8 @@ def test_a_directory_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.M
     source.steps(0)
     scandir = os.scandir
 
-    def closed(path: str | bytes | Path) -> object:
-        if os.fsdecode(path).endswith("/Net/0/1"):
+    def closed(path: str | bytes | Path | int) -> object:
+        if not isinstance(path, int) and os.fsdecode(path).endswith("/Net/0/1"):
             raise PermissionError(13, "Permission denied")
         return scandir(path)
 

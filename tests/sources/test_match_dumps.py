@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pytest
 
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.build import build_table, listed_names
+from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.candidates import flatten
+from tui_debugger.sources.mindspore.graphs import read_order
 from tui_debugger.sources.mindspore.match import FileGroup, Match, match_files
 from tui_debugger.sources.mindspore.names import parse_name
 
@@ -53,7 +54,7 @@ class Dump:
         rank = path / "rank_0"
         self.graph: ParsedGraph = read_graph(next((rank / "graphs").glob("*.pb")))
         orders = next((rank / "execution_order").glob("ms_execution_order_graph_*.csv"))
-        self.table: NodeTable = build_table([self.graph], {0: listed_names(orders.read_text().splitlines())})
+        self.table: NodeTable = build_table([self.graph], {0: read_order(orders) or ()})
         self._data = next(path for path in rank.glob("*/0") if path.is_dir())
         self.step = cache(self._step)
         self.contents = cache(lambda number: self.step(number).contents())

@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
 
-from tui_debugger.model import ProgressFn
+from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
 from tui_debugger.tui.app import TdbgApp
@@ -87,12 +88,18 @@ async def opened(
     recommended: bool | None = True,
     source_map: Sequence[tuple[str, str]] = (),
     title: str = "",
+    shown_as: str = "",
     **options: Any,
 ) -> AsyncIterator[Driver]:
-    """The screen on a dump: opened, checked and idle."""
+    """The screen on a dump: opened, checked and idle. ``shown_as`` stands for the path of the dump."""
+
+    class Elsewhere(Session):
+        @property
+        def info(self) -> RunInfo:
+            return replace(super().info, path=shown_as or super().info.path)
 
     def open_session(progress: ProgressFn) -> Session:
-        session = Session(open_source(path), source_map=source_map)
+        session = Elsewhere(open_source(path), source_map=source_map)
         session.open(progress)
         return session
 

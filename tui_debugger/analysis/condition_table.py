@@ -69,11 +69,6 @@ class ParamSpec:
             return f"above {self.low:g}" if self.low_open else f"{self.low:g} or more"
         return "a finite number"
 
-    @property
-    def symbol(self) -> str:
-        """The inequality as a sign (``>``, ``<``, ``≥``, ``≤``), or ``=`` when there is none."""
-        return _SYMBOLS.get(self.name.rpartition("_")[2], "=")
-
     def check_value(self, value: object) -> Value:
         """The value as this parameter stores it.
 

@@ -203,13 +203,18 @@ def evaluate(watchpoint: Watchpoint, record: Record, *, first_step: bool, initia
     if error:
         return WatchResult(watchpoint.id, condition.id, _verdict(error, first_step), error, plan.idle)
     hit, params = _judge(plan, record)
-    return WatchResult(watchpoint.id, condition.id, Verdict.FINDING, ErrorBits.NONE, params) if hit else None
+    if hit:
+        return WatchResult(watchpoint.id, condition.id, Verdict.FINDING, ErrorBits.NONE, params)
+    if _unrecorded(plan, record):
+        return WatchResult(watchpoint.id, condition.id, Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE, params)
+    return None
 
 
 _PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
     "none": ErrorBits.NO_PREVIOUS,
     "shape": ErrorBits.SHAPE_CHANGED,
     "unreadable": ErrorBits.UNREADABLE,
+    "no value": ErrorBits.NO_VALUE,
 }
 
 
@@ -249,6 +254,18 @@ def _judge(plan: _Plan, record: Record) -> tuple[bool, tuple[ParamResult, ...]]:
         hit = holds is not None and actual is not None and holds(actual, threshold)
         results.append(ParamResult(name, value, hit, actual))
     return any(result.hit for result in results), tuple(results)
+
+
+def _unrecorded(plan: _Plan, record: Record) -> bool:
+    """Whether a quantity that decides is missing although there are elements: a statistic.csv holds only some."""
+    stats = record.stats
+    if stats is None or not stats.finite:
+        return False
+    wanted = [what for what, _, holds in plan.checks if holds]
+    extremes = stats.minimum is not None and stats.maximum is not None
+    counted = plan.need.ranges <= record.ranges.keys()
+    known = (getattr(stats, _PLAIN[what]) is not None for what in wanted if what in _PLAIN)
+    return bool(wanted) and not (extremes and counted and all(known))
 
 
 def _quantity(name: str, plan: _Plan, record: Record) -> float | None:

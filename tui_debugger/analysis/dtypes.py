@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -49,19 +48,6 @@ _ALIASES: Final = {
     "float8e8m0": "float8_e8m0fnu",
     "float8e8m0fnu": "float8_e8m0fnu",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The ends of an element type.
-
-    Attributes:
-        largest: largest finite value.
-        smallest_normal: smallest positive value with full precision; 1 for integers and bool.
-    """
-
-    largest: float
-    smallest_normal: float
 
 
 @lru_cache(maxsize=256)
@@ -122,21 +108,3 @@ def declared_view(stored: DType, token: str) -> tuple[DType, str]:
     if stored.kind == "V" and wanted is not None and stored.itemsize == wanted.itemsize:
         return wanted, name
     return stored, name_of(stored)
-
-
-@lru_cache(maxsize=64)
-def limits(token: str) -> Limits | None:
-    """Largest finite and smallest normal value of a named type; None for an unknown one."""
-    name = canonical_name(token)
-    if name in _STORED_WIDER:
-        bits = int(name.removeprefix("u").removeprefix("int"))
-        return Limits(float(2**bits - 1 if name.startswith("u") else max(2 ** (bits - 1) - 1, 0)), 1.0)
-    dtype = _TYPES.get(name)
-    if dtype is None:
-        return None
-    if dtype.kind == "b":
-        return Limits(1.0, 1.0)
-    if dtype.kind in "iu":
-        return Limits(float(np.iinfo(dtype).max), 1.0)
-    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # its stub lacks the annotation
-    return Limits(float(info.max), float(info.smallest_normal))

@@ -65,7 +65,8 @@ class Record:
         ranges: number of elements inside each asked range (NaN is outside).
         change: None when not asked, or no previous tensor, or another shape.
         close: for each asked closeness whether *all* elements are close.
-        previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``.
+        previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``, ``no value``
+            (of this tensor or the previous one only statistics were dumped).
         error: why the tensor could not be read, one sentence; empty when it could.
         need: what this record answers.
     """

@@ -22,11 +22,7 @@ from typing import Final
 
 from tui_debugger.analysis.conditions import CONDITIONS, Condition, Params, ParamSpec, by_abbr, validate
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Watchpoint
-
-CATEGORY_WORDS: Final = ("tensor", "trainable", *(category.name.lower() for category in Category))
-"""What may follow ``category=``: ``tensor`` is every node that can be watched, ``trainable`` weights and
-normalisations, the others are ``Category`` names."""
+from tui_debugger.model import CATEGORY_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
 
 _KINDS: Final = {
     "category": NodeKind.CATEGORY,

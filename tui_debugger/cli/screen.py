@@ -13,7 +13,6 @@ from tui_debugger.errors import TdbgError
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.sources.base import Source
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -61,15 +60,15 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
         TdbgError: the path holds no dump, a --watch text is wrong, or stdout is no terminal.
     """
     watches = parse_watches(arguments.watch)
-    from tui_debugger.sources.open import open_source
+    from tui_debugger.sources.open import find_run
 
-    source = open_source(path)  # looks at a few directories only: a wrong path is answered in the shell
+    find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
     from tui_debugger.tui.app import run_app
 
     return run_app(
-        opener(source, arguments, watches),
+        opener(path, arguments, watches),
         title=str(path),
         recommended=arguments.recommended,
         rank=arguments.rank,
@@ -92,13 +91,15 @@ def parse_watches(texts: Sequence[str]) -> list[str]:
     return list(texts)
 
 
-def opener(source: Source, arguments: argparse.Namespace, watches: Sequence[str]) -> Callable[[ProgressFn], Session]:
+def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[str]) -> Callable[[ProgressFn], Session]:
     """The slow part, for a worker: reads the first rank, restores the watchpoints."""
 
     def open_session(progress: ProgressFn) -> Session:
         from tui_debugger.session import Session
         from tui_debugger.session.watchpoints import WatchpointStore
+        from tui_debugger.sources.open import open_source
 
+        source = open_source(path)
         store = None if arguments.no_state else WatchpointStore(source.info.path)
         session = Session(source, store=store, source_map=arguments.source_map)
         session.open(progress)
@@ -111,9 +112,7 @@ def opener(source: Source, arguments: argparse.Namespace, watches: Sequence[str]
 def add_watches(session: Session, texts: Sequence[str]) -> None:
     """Adds the --watch texts that the list does not hold already."""
     from tui_debugger.analysis.watch_text import parse_watch
+    from tui_debugger.model import Watchpoint
 
-    present = {(w.condition, w.selection) for w in session.watchpoints.items()}
-    for text in texts:
-        condition, params, selection = parse_watch(text)
-        if (condition, selection) not in present:
-            session.watchpoints.add(condition, params, selection)
+    parsed = (parse_watch(text) for text in texts)
+    session.watchpoints.add_missing(Watchpoint(0, condition, params, nodes) for condition, params, nodes in parsed)

@@ -5,7 +5,7 @@ Row numbers never change afterwards: ``extend_table`` appends, ``reorder`` chang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,10 +15,9 @@ from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.edges import STRUCTURAL_TYPES, edges, pointers
 from tui_debugger.graph.reader import ParsedGraph, ParsedNode
 from tui_debugger.graph.stacks import parse_stack
-from tui_debugger.graph.table import Bool, GraphInfo, Int32, NodeFlag, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, Bool, GraphInfo, Int32, NodeFlag, NodeTable
 from tui_debugger.model import Category, Frame
 
-PARAMETER, CONSTANT = "Parameter", "Constant"
 _MAX_SLOTS = 32767  # what an int16 column holds
 _ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 
@@ -362,9 +361,3 @@ def _display_paths(table: NodeTable) -> list[str]:
             scope = paths[first].rpartition("/")[0]
             paths[row] = f"{scope}/{paths[row]}" if scope else paths[row]
     return paths
-
-
-def listed_names(rows: Iterable[str]) -> list[str]:
-    """Full names of an execution-order file's lines, without its header and blanks."""
-    names = [row.strip() for row in rows]
-    return [name for name in names if name and name != "NodeExecutionOrder-FullNameWithScope"]

@@ -5,56 +5,13 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tui_debugger.errors import BadQueryError
+from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import Bool, NodeTable
-from tui_debugger.model import PARAMETERS, TRAINABLE, Category, NodeKind, NodeSelection, NodeSelector
-
-CATEGORY_NAMES: dict[str, frozenset[Category]] = {
-    "weight": frozenset({Category.WEIGHT}),
-    "gradient": frozenset({Category.GRADIENT}),
-    "activation": frozenset({Category.ACTIVATION}),
-    "norm": frozenset({Category.NORM}),
-    "trainable": TRAINABLE,
-    "parameter": PARAMETERS,
-    "optimizer_state": frozenset({Category.OPTIMIZER_STATE}),
-    "other": frozenset({Category.OTHER}),
-    "constant": frozenset({Category.CONSTANT}),
-    "tensor": frozenset(Category) - {Category.CONSTANT},
-}
-"""Category words of a selection or a query, and what they stand for."""
-
-
-@dataclass(frozen=True)
-class NodeQuery:
-    """A filter of the node list. Empty parts do not filter; all parts must hold.
-
-    Attributes:
-        text: substring (or regular expression) on the canonical id or the display path.
-        regex: ``text`` is a regular expression, searched anywhere.
-        case_sensitive: compare ``text`` with case.
-        categories: wanted categories.
-        types: wanted operator types, lower-case.
-        graphs: wanted graph names.
-        watched: watchpoint id whose nodes are wanted, 0 for any enabled one; resolved by the session.
-        hit: only nodes with a finding; resolved by the session.
-        line: (source file, line) that the node's stack must name.
-        structural: also nodes that only route values.
-    """
-
-    text: str = ""
-    regex: bool = False
-    case_sensitive: bool = False
-    categories: frozenset[Category] = frozenset()
-    types: frozenset[str] = frozenset()
-    graphs: frozenset[str] = frozenset()
-    watched: int | None = None
-    hit: bool = False
-    line: tuple[str, int] | None = None
-    structural: bool = False
+from tui_debugger.model import CATEGORY_WORDS, Category, NodeKind, NodeSelection, NodeSelector
 
 
 def match(table: NodeTable, query: NodeQuery) -> Bool:
@@ -121,11 +78,9 @@ def _union(table: NodeTable, selectors: Iterable[NodeSelector]) -> Bool:
 def _selected(table: NodeTable, selector: NodeSelector) -> Bool:
     text = selector.text
     if selector.kind is NodeKind.CATEGORY:
-        if text not in CATEGORY_NAMES:
-            raise BadQueryError(
-                f"unknown category {text!r}", where=text, hint=f"one of {', '.join(sorted(CATEGORY_NAMES))}"
-            )
-        return _of_categories(table, CATEGORY_NAMES[text])
+        if text not in CATEGORY_WORDS:
+            raise BadQueryError(f"unknown category {text!r}", where=text, hint=f"one of {', '.join(CATEGORY_WORDS)}")
+        return _of_categories(table, CATEGORY_WORDS[text])
     if selector.kind is NodeKind.TYPE:
         return _of_types(table, frozenset({text.lower()}))
     if selector.kind is NodeKind.SCOPE:

@@ -109,11 +109,6 @@ class StackIndex:
 
     files: tuple[SourceFile, ...]
 
-    @property
-    def line_count(self) -> int:
-        """Number of lines over all files."""
-        return sum(len(file.lines) for file in self.files)
-
 
 def stack_index(table: NodeTable) -> StackIndex:
     """Index of source lines of a rank; computed once per table.

@@ -18,6 +18,10 @@ Bool = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 
+PARAMETER, CONSTANT = "Parameter", "Constant"
+"""The types of rows that are no operators."""
+
+
 class NodeFlag(IntFlag):
     """Marks of a node row."""
 
@@ -43,7 +47,7 @@ class GraphInfo:
 
 @dataclass(frozen=True)
 class NodeTable:
-    """Columns over node rows. Append-only across refreshes: a row number stays valid for a run.
+    """Columns over node rows. Append-only while ``lineage`` stays the same.
 
     Attributes:
         graphs: graphs of this rank; ``graph`` indexes into it.
@@ -64,6 +68,8 @@ class NodeTable:
         constants: value text of graph constants by row, for those whose value stands in the graph.
         file_names: full name by row where files spell a node otherwise than its canonical id: constants
             (``cst1`` is ``Default--data-0`` or ``Default_data-0``).
+        lineage: the same object for all tables in which a row number means the same node: a table that only grew
+            or was put in another order has that of the table before, one that was built anew has its own.
     """
 
     graphs: tuple[GraphInfo, ...]
@@ -83,6 +89,7 @@ class NodeTable:
     stacks: Sequence[tuple[Frame, ...]] = ()
     constants: dict[int, str] = field(default_factory=dict)
     file_names: dict[int, str] = field(default_factory=dict)
+    lineage: object = field(default_factory=object, repr=False)
 
     def __len__(self) -> int:
         """Number of node rows."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tui_debugger.errors import RenumberedError
 from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import PARAMETERS, TRAINABLE, Category, Side
+from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, no_progress
 from tui_debugger.sources.base import Source, TensorFlag, TensorTable
 
 
@@ -34,29 +35,57 @@ class Located:
 
 
 class Flow:
-    """The data flow of one rank: nodes plus the files of its steps."""
+    """The data flow of one rank: nodes plus the files of its steps, as they were when first looked at.
 
-    def __init__(self, source: Source, rank: int) -> None:
-        """Cheap; nodes and tables are asked of the source when needed."""
-        self.source = source
+    Make one per question: what it has given stays as it is whatever a refresh brings meanwhile, so that rows and
+    indices fit together. Not for use from several threads at once.
+
+    Attributes:
+        nodes: the rank's node table; grows when a step has files of nodes that were unknown.
+    """
+
+    def __init__(self, source: Source, rank: int, progress: ProgressFn = no_progress) -> None:
+        """Reads the nodes; ``progress`` is told when directories have to be listed."""
         self.rank = rank
-
-    @property
-    def nodes(self) -> NodeTable:
-        """The rank's node table as it is now."""
-        return self.source.nodes(self.rank)
+        self.nodes: NodeTable = source.nodes(rank, progress)
+        self._source = source
+        self._progress = progress
+        self._tables: dict[int, TensorTable] = {}
+        self._previous: dict[tuple[int, int], int | None] = {}
+        self._holders: dict[int, list[Holder]] = {}
 
     def table(self, step: int) -> TensorTable:
-        """The files of a step."""
-        return self.source.tensors(self.rank, step)
+        """The files of a step.
+
+        Raises:
+            CancelledError: from ``progress``.
+            RenumberedError: the nodes were read anew since this object was made.
+        """
+        table = self._tables.get(step)
+        if table is None:
+            table = self._source.tensors(self.rank, step, self._progress)
+            nodes = self._source.nodes(self.rank)
+            if nodes.lineage is not self.nodes.lineage:
+                raise RenumberedError(
+                    "the graph of this rank was just read anew", where=f"rank {self.rank}", hint="try again"
+                )
+            self.nodes = nodes
+            self._tables[step] = table
+        return table
 
     def previous_step(self, row: int, step: int) -> int | None:
         """The step before, in the node's own root graph."""
-        return self.source.previous_step(self.rank, self.nodes.graph_of(row).root_id, step)
+        key = (self.nodes.graph_of(row).root_id, step)
+        if key not in self._previous:
+            self._previous[key] = self._source.previous_step(self.rank, *key)
+        return self._previous[key]
 
     def holders(self, row: int) -> list[Holder]:
         """What feeds each input slot of a node; empty without a graph."""
-        return [Holder(node, slot) for node, slot in real_inputs(self.nodes, row)]
+        found = self._holders.get(row)
+        if found is None:
+            found = self._holders[row] = [Holder(node, slot) for node, slot in real_inputs(self.nodes, row)]
+        return found
 
     def consumers(self, row: int) -> list[tuple[int, int]]:
         """(node row, input slot) of the nodes that really read any output of a node."""

@@ -3,44 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from tui_debugger.analysis.record import Need, Record
-from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, TensorStats
-from tui_debugger.session.flow import Flow, Located
-
-
-class Measured(Protocol):
-    """What the finder needs of a checker: the data flow, and records of tensors."""
-
-    flow: Flow
-
-    def ensure(self, needs: dict[tuple[int, int], Need], progress: ProgressFn, text: str) -> None:
-        """Measures (step, index) tensors."""
-
-    def record(self, step: int, index: int) -> Record | None:
-        """What is known about a tensor."""
+from tui_debugger.analysis.record import Need
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, TensorStats, no_progress
+from tui_debugger.session.flow import Located
+from tui_debugger.session.measuring import Measurements
 
 
-class OriginFinder:
-    """Finds the origins among the bad tensors of one step."""
+def find_origins(
+    measurements: Measurements, step: int, hits: Sequence[Hit], progress: ProgressFn = no_progress
+) -> set[TensorKey]:
+    """The bad tensors of one step whose node had only clean inputs.
 
-    def __init__(self, measured: Measured) -> None:
-        """``measured`` gives the values' statistics."""
-        self.measured = measured
-        self.flow = measured.flow
+    An input that nothing on disk tells about does not count; a node without any known input is no origin,
+    except a parameter that no optimizer changes or that was bad before the first dumped step.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    return _Finder(measurements).find(step, hits, progress)
+
+
+class _Finder:
+    def __init__(self, measurements: Measurements) -> None:
+        self.measurements = measurements
+        self.flow = measurements.flow
 
     def find(self, step: int, hits: Sequence[Hit], progress: ProgressFn) -> set[TensorKey]:
-        """The bad tensors whose node had only clean inputs.
-
-        An input that nothing on disk tells about does not count; a node without any known input is no origin,
-        except a parameter that no optimizer changes or that was bad before the first dumped step.
-        """
         bad = [hit for hit in hits if hit.stats is not None and hit.stats.bad]
         makers = {hit.key: self._maker(hit) for hit in bad}
         inputs = {row: self._inputs(step, row) for row in set(makers.values())}
         wanted = {(at.step, at.index): Need() for found in inputs.values() for at in found}
-        self.measured.ensure(wanted, progress, f"rank {self.flow.rank} step {step}: origins")
+        self.measurements.ensure(wanted, progress, f"rank {self.flow.rank} step {step}: origins")
         return {key for key, row in makers.items() if self._starts_here(step, row, inputs[row])}
 
     def _maker(self, hit: Hit) -> int:
@@ -65,12 +59,12 @@ class OriginFinder:
         return bool(known) and not any(s.bad for s in known)
 
     def _clean_input(self, step: int, row: int, at: Located) -> TensorStats | None:
-        record = self.measured.record(at.step, at.index)
+        record = self.measurements.record(at.step, at.index)
         if record is None or record.stats is None:
             return None
         if at.side is Side.INPUT and record.stats.bad and self._overwritten(step, row, record.stats):
             held = self.flow.locate_held(step, self.flow.holder(row, at.slot))
-            before = self.measured.record(held.step, held.index) if held is not None else None
+            before = self.measurements.record(held.step, held.index) if held is not None else None
             if before is not None and before.stats is not None:
                 return before.stats
         return record.stats
@@ -80,7 +74,7 @@ class OriginFinder:
         table = self.flow.table(step)
         for index in table.of_node(row):
             if int(table.side[index]) == Side.OUTPUT:
-                record = self.measured.record(step, int(index))
+                record = self.measurements.record(step, int(index))
                 if record is not None and record.stats == stats:
                     return True
         return False

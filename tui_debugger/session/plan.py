@@ -13,7 +13,7 @@ from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.record import Need
 from tui_debugger.model import PARAMETERS, Side, Watchpoint
 from tui_debugger.session.flow import Flow, Holder
-from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.sources.base import TensorFlag
 
 Mask = npt.NDArray[np.bool_]
 
@@ -29,7 +29,6 @@ class Subject:
         holder: the tensor it holds: the node itself for outputs; for inputs what the graph says feeds the slot.
         watch: watchpoints that judge it.
         initial: weight-initialization watchpoints that judge it as a weight's initial value.
-        previous: index of the same tensor in the previous step's table, -1 when there is none.
         previous_step: the previous step, None at the first dumped step.
         references: (step, index) of files of the tensor it holds.
         own_outputs: (step, index) of outputs that may have been written over it: an in-place operator's input is
@@ -42,7 +41,6 @@ class Subject:
     holder: Holder
     watch: tuple[Watchpoint, ...]
     initial: tuple[Watchpoint, ...] = ()
-    previous: int = -1
     previous_step: int | None = None
     references: tuple[tuple[int, int], ...] = ()
     own_outputs: tuple[tuple[int, int], ...] = ()
@@ -76,6 +74,7 @@ class Planner:
         self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
         self.mask = mask
         self.masks: dict[int, Mask] = {}
+        self.covering: dict[int, tuple[Watchpoint, ...]] = {}
         self.needs = {w.id: needs(w) for w in watchpoints}
 
     def plan(self, step: int) -> Plan:
@@ -83,13 +82,15 @@ class Planner:
         table = self.flow.table(step)
         # After the listing: it may have brought nodes that the masks must know.
         self.masks = {w.id: self.mask(w) for w in (*self.regular, *self.initial)}
+        self.covering = {}
         plan = Plan(step)
         first_inputs: dict[int, Subject] = {}
         candidates: list[Subject] = []
-        for index in range(len(table)):
-            if int(table.flags[index]) & TensorFlag.CONSTANT:
+        columns = zip(*(column.tolist() for column in (table.node, table.side, table.slot, table.flags)), strict=True)
+        for index, (node, side, slot, flags) in enumerate(columns):
+            if flags & TensorFlag.CONSTANT:
                 continue
-            subject = self._subject(table, index)
+            subject = self._subject(index, node, Side(side), slot)
             if subject.side is Side.INPUT and subject.holder.row >= 0:
                 first_inputs.setdefault(subject.holder.row, subject)
             candidates.append(subject)
@@ -98,12 +99,11 @@ class Planner:
             if not subject.watch and not subject.initial:
                 plan.skipped += 1
                 continue
-            self._complete(plan, table, subject)
+            self._complete(plan, subject)
         plan.skipped += len(table) - len(candidates)
         return plan
 
-    def _subject(self, table: TensorTable, index: int) -> Subject:
-        node, side, slot = int(table.node[index]), Side(int(table.side[index])), int(table.slot[index])
+    def _subject(self, index: int, node: int, side: Side, slot: int) -> Subject:
         if side is Side.OUTPUT:
             return Subject(index, node, side, Holder(node, slot), self._covering(node))
         holder = self.flow.holder(node, slot)
@@ -115,7 +115,10 @@ class Planner:
         return Subject(index, node, side, holder, watch)
 
     def _covering(self, row: int) -> tuple[Watchpoint, ...]:
-        return tuple(w for w in self.regular if self.masks[w.id][row])
+        found = self.covering.get(row)
+        if found is None:
+            found = self.covering[row] = tuple(w for w in self.regular if self.masks[w.id][row])
+        return found
 
     def _add_initial(self, step: int, first_inputs: dict[int, Subject]) -> None:
         if not self.initial:
@@ -124,14 +127,11 @@ class Planner:
             if self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None:
                 subject.initial = tuple(w for w in self.initial if self.masks[w.id][row])
 
-    def _complete(self, plan: Plan, table: TensorTable, subject: Subject) -> None:
+    def _complete(self, plan: Plan, subject: Subject) -> None:
         need = Need()
         for watchpoint in (*subject.watch, *subject.initial):
             need = need | self.needs[watchpoint.id]
         subject.previous_step = self.flow.previous_step(subject.node, plan.step)
-        if subject.previous_step is not None:
-            slot = int(table.slot[subject.index])
-            subject.previous = self.flow.table(subject.previous_step).find(subject.node, subject.side, slot)
         plan.ask(plan.step, subject.index, need)
         if subject.side is Side.INPUT:
             subject.references = self._references(plan.step, subject)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tui_debugger.analysis.record import Need, Record
+from tui_debugger.analysis.record import Record
 from tui_debugger.sources.base import TensorTable
 
 Identity = tuple[int, int, int, int]
@@ -25,65 +25,80 @@ _YOUNG_NS = 2 * 10**9
 """A file written more recently than this may have been written to between reading it and looking at its time."""
 
 
-class RecordCache:
-    """Records by (rank, step) and tensor identity. Safe to use from several threads."""
+class Shelf:
+    """The records of one rank, for as long as its node rows keep their numbers. Safe to use from several threads."""
 
     def __init__(self) -> None:
         """Starts empty."""
         self._lock = threading.Lock()
-        self._steps: dict[tuple[int, int], dict[Identity, Record]] = {}
-        self._failures: dict[tuple[int, int, Identity], tuple[tuple[str, _Look], ...]] = {}
+        self._steps: dict[int, dict[Identity, Record]] = {}
+        self._failures: dict[tuple[int, Identity], tuple[tuple[str, _Look], ...]] = {}
 
-    def get(self, rank: int, step: int, key: Identity, need: Need | None = None) -> Record | None:
-        """A record that answers ``need`` (any record when None), or None."""
-        record = self._steps.get((rank, step), {}).get(key)
-        if record is None or (need is not None and not record.need.covers(need)):
-            return None
-        return record
+    def get(self, step: int, key: Identity) -> Record | None:
+        """What is known about a tensor."""
+        return self._steps.get(step, {}).get(key)
 
-    def put(self, rank: int, step: int, key: Identity, record: Record) -> None:
+    def put(self, step: int, key: Identity, record: Record) -> None:
         """Keeps a record; a later one for the same tensor replaces it."""
         with self._lock:
-            self._steps.setdefault((rank, step), {})[key] = record
+            self._steps.setdefault(step, {})[key] = record
 
-    def need(self, rank: int, step: int, key: Identity) -> Need:
-        """What is known already, so that a new look can answer old and new questions at once."""
-        record = self.get(rank, step, key)
-        return record.need if record is not None else Need()
-
-    def note_failure(self, rank: int, step: int, key: Identity, files: Sequence[str]) -> None:
+    def note_failure(self, step: int, key: Identity, files: Sequence[str]) -> None:
         """Remembers how the files behind an unreadable tensor looked, so that ``heal`` sees them change."""
         with self._lock:
-            self._failures[rank, step, key] = tuple((file, _look(file)) for file in files)
+            self._failures[step, key] = tuple((file, _look(file)) for file in files)
 
-    def heal(self) -> set[tuple[int, int]]:
-        """Drops records of unreadable tensors whose files look different now: they may be whole.
-
-        Returns:
-            Their (rank, step) pairs.
-        """
+    def heal(self) -> set[int]:
+        """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
         with self._lock:
             healed = [at for at, seen in self._failures.items() if any(_changed(*look) for look in seen)]
-            for rank, step, key in healed:
-                del self._failures[rank, step, key]
-                self._steps.get((rank, step), {}).pop(key, None)
-            return {(rank, step) for rank, step, _ in healed}
+            for step, key in healed:
+                del self._failures[step, key]
+                self._steps.get(step, {}).pop(key, None)
+            return {step for step, _ in healed}
 
-    def forget(self, rank: int) -> None:
-        """Drops everything about a rank: its node rows were renumbered."""
+    def without_changes(self) -> Shelf:
+        """A new shelf with all records but the comparisons with a previous step."""
+        other = Shelf()
         with self._lock:
-            for pair in [pair for pair in self._steps if pair[0] == rank]:
-                del self._steps[pair]
-            for at in [at for at in self._failures if at[0] == rank]:
-                del self._failures[at]
+            other._failures = dict(self._failures)
+            for step, records in self._steps.items():
+                other._steps[step] = {key: record for key, record in records.items() if not record.need.previous}
+        return other
+
+
+class RecordCache:
+    """The shelves of all ranks.
+
+    A shelf that is replaced stays with those who work with it: what they measure meanwhile is lost with it instead of
+    passing for knowledge about the present.
+    """
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._lock = threading.Lock()
+        self._shelves: dict[int, tuple[object, Shelf]] = {}
+
+    def shelf(self, rank: int, lineage: object) -> Shelf:
+        """The records of a rank; none are left when its nodes are numbered anew (see ``NodeTable.lineage``)."""
+        with self._lock:
+            kept = self._shelves.get(rank)
+            if kept is None or kept[0] is not lineage:
+                kept = self._shelves[rank] = (lineage, Shelf())
+            return kept[1]
+
+    def heal(self) -> set[tuple[int, int]]:
+        """(rank, step) of the unreadable tensors whose files look different now; they are looked at again."""
+        with self._lock:
+            shelves = {rank: shelf for rank, (_, shelf) in self._shelves.items()}
+        return {(rank, step) for rank, shelf in shelves.items() for step in shelf.heal()}
 
     def forget_changes(self, rank: int) -> None:
         """Drops comparisons with a previous step of one rank: a step in between may have appeared."""
         with self._lock:
-            for (of_rank, _), records in self._steps.items():
-                if of_rank == rank:
-                    for key in [k for k, r in records.items() if r.need.previous]:
-                        del records[key]
+            if rank in self._shelves:
+                lineage, shelf = self._shelves[rank]
+                self._shelves[rank] = (lineage, shelf.without_changes())
 
 
 def _look(file: str) -> _Look:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Watchpoint
+from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, Watchpoint
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.types import CheckResult, Pair
 
 Mask = npt.NDArray[np.bool_]
+
+
+class Ticket:
+    """Stands for a pair that is being judged."""
+
+    def __init__(self, pair: Pair) -> None:
+        """``outdated`` is set by the book that gave the ticket."""
+        self.pair = pair
+        self.outdated = False
 
 
 class ResultBook:
@@ -22,11 +32,26 @@ class ResultBook:
         """Starts empty."""
         self._lock = threading.Lock()
         self._results: dict[Pair, tuple[int, PairResult]] = {}
+        self._tickets: set[Ticket] = set()
 
-    def put(self, pair: Pair, version: int, result: PairResult) -> None:
-        """Keeps a result; a later one replaces it."""
+    @contextmanager
+    def judging(self, pair: Pair) -> Iterator[Ticket]:
+        """Notices what happens to the files of a pair while it is judged: see ``put``."""
+        ticket = Ticket(pair)
         with self._lock:
-            self._results[pair] = (version, result)
+            self._tickets.add(ticket)
+        try:
+            yield ticket
+        finally:
+            with self._lock:
+                self._tickets.discard(ticket)
+
+    def put(self, ticket: Ticket, version: int, result: PairResult) -> bool:
+        """Keeps a result, unless the files it speaks of changed since the ticket was given; whether it was kept."""
+        with self._lock:
+            if not ticket.outdated:
+                self._results[ticket.pair] = (version, result)
+            return not ticket.outdated
 
     def fresh(self, pair: Pair, version: int) -> PairResult | None:
         """The result of a pair if it was judged by this version."""
@@ -45,15 +70,19 @@ class ResultBook:
         with self._lock:
             for pair in [pair for pair in self._results if pair[0] == rank and pair[1] >= step]:
                 del self._results[pair]
+            for ticket in self._tickets:
+                ticket.outdated = ticket.outdated or (ticket.pair[0] == rank and ticket.pair[1] >= step)
 
-    def rows_where(self, rank: int, step: int | None, count: int, wanted: Callable[[Hit], bool]) -> Mask:
-        """Marks the node rows (of ``count``) that have a wanted hit in a step (None: in any)."""
+    def rows_with_finding(self, rank: int, step: int | None, count: int) -> Mask:
+        """Marks the node rows (of ``count``) that have a finding in a step (None: in any)."""
         with self._lock:
             results = [r for (of, at), (_, r) in self._results.items() if of == rank and step in (None, at)]
         mask = np.zeros(count, bool)
         for result in results:
             for hit in result.hits:
-                if wanted(hit):
+                if (
+                    hit.row < count and hit.verdict is Verdict.FINDING
+                ):  # a table that was just built anew may be shorter
                     mask[hit.row] = True
         return mask
 
@@ -62,7 +91,7 @@ def scaled(progress: ProgressFn, number: int, count: int) -> ProgressFn:
     """One part of several equal parts: 1000 units each, so that a bar moves inside a part too."""
 
     def tell(snapshot: Progress) -> None:
-        inside = snapshot.done / snapshot.total if snapshot.total else 0.0
+        inside = min(snapshot.done / snapshot.total, 1.0) if snapshot.total else 0.0
         progress(Progress(int(1000 * (number + inside)), 1000 * count, snapshot.text))
 
     return tell

@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.errors import CancelledError, UnreadableTensorError
-from tui_debugger.graph.search import NodeQuery, match, select
+from tui_debugger.errors import CancelledError, RenumberedError, UnreadableTensorError
+from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import match, select
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -24,6 +26,7 @@ from tui_debugger.model import (
     NodeSelection,
     Progress,
     ProgressFn,
+    ReadSpec,
     RunInfo,
     TensorKey,
     Verdict,
@@ -33,6 +36,7 @@ from tui_debugger.model import (
 from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.excerpt import read_excerpt
 from tui_debugger.session.flow import Flow
+from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.records import RecordCache
 from tui_debugger.session.results import ResultBook, merged, scaled
 from tui_debugger.session.tensors import measured, tensor_rows
@@ -41,6 +45,12 @@ from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
 
 Mask = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+_MASKS = 256
+"""Selections whose nodes are kept: a form asks for another one with every key."""
+_ATTEMPTS = 3
+"""So often a step is judged whose files change meanwhile; the last answer then stands, but is not kept as known."""
 
 
 class Session:
@@ -71,14 +81,10 @@ class Session:
         self.watchpoints = WatchpointList(store)
         self._source_map = tuple(source_map)
         self._executor = executor
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._cache = RecordCache()
-        self._flows: dict[int, Flow] = {}
         self._book = ResultBook()
-        self._trees: dict[int, tuple[NodeTable, Tree]] = {}
-        self._stacks: dict[int, tuple[NodeTable, StackIndex]] = {}
         self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
-        self._checked_version = -1
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -125,12 +131,9 @@ class Session:
 
     # -- nodes -------------------------------------------------------------------------------------
 
-    def flow(self, rank: int) -> Flow:
-        """The data flow of a rank."""
-        with self._lock:
-            if rank not in self._flows:
-                self._flows[rank] = Flow(self.source, rank)
-            return self._flows[rank]
+    def flow(self, rank: int, progress: ProgressFn = no_progress) -> Flow:
+        """The data flow of a rank as it is now."""
+        return Flow(self.source, rank, progress)
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
@@ -138,21 +141,11 @@ class Session:
 
     def tree(self, rank: int) -> Tree:
         """The scope tree of a rank's nodes."""
-        nodes = self.source.nodes(rank)
-        with self._lock:
-            kept = self._trees.get(rank)
-            if kept is None or kept[0] is not nodes:
-                kept = self._trees[rank] = (nodes, build_tree(nodes))
-            return kept[1]
+        return self.source.nodes(rank).memo(build_tree)
 
     def stack_index(self, rank: int) -> StackIndex:
         """Source files and lines of a rank's nodes."""
-        nodes = self.source.nodes(rank)
-        with self._lock:
-            kept = self._stacks.get(rank)
-            if kept is None or kept[0] is not nodes:
-                kept = self._stacks[rank] = (nodes, stack_index(nodes))
-            return kept[1]
+        return stack_index(self.source.nodes(rank))
 
     def excerpt(self, frame: Frame, context: int = 4) -> SourceExcerpt | None:
         """Lines around a frame where the file exists on this machine, else None."""
@@ -172,47 +165,54 @@ class Session:
         Raises:
             BadQueryError: a regular expression that does not compile.
         """
-        mask: Mask = match(self.nodes(rank), query).copy()
+        nodes = self.nodes(rank)
+        mask = match(nodes, query)
         if query.watched is not None:
-            mask &= self.watch_state(rank, query.watched or None).astype(bool)
+            mask &= self._watched(rank, nodes, query.watched or None)
         if query.hit:
-            mask &= self.hit_rows(rank, step)
+            mask &= self._book.rows_with_finding(rank, step, len(nodes))
         return mask
 
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
         """Node rows of a selection."""
-        nodes = self.source.nodes(rank)
-        key = (rank, selection)
+        return self._mask(rank, self.source.nodes(rank), selection)
+
+    def _mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
         with self._lock:
-            kept = self._masks.get(key)
-            if kept is None or kept[0] is not nodes:
-                kept = self._masks[key] = (nodes, select(nodes, selection))
-            return kept[1]
+            kept = self._masks.get((rank, selection))
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, select(nodes, selection))
+            with self._lock:
+                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
+                while len(masks) >= _MASKS:
+                    del masks[next(iter(masks))]
+                masks[rank, selection] = kept
+                self._masks = masks
+        return kept[1]
 
     def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]:
         """1 per node row that the given watchpoint (None: any enabled one) covers."""
+        return self._watched(rank, self.nodes(rank), watchpoint_id).astype(np.uint8)
+
+    def _watched(self, rank: int, nodes: NodeTable, watchpoint_id: int | None) -> Mask:
         chosen = (
             self.watchpoints.enabled()
             if watchpoint_id is None
             else tuple(w for w in (self.watchpoints.get(watchpoint_id),) if w is not None)
         )
-        state = np.zeros(len(self.nodes(rank)), np.uint8)
+        watched = np.zeros(len(nodes), np.bool_)
         for watchpoint in chosen:
-            state |= self.selection_mask(rank, watchpoint.selection).astype(np.uint8)
-        return state
+            watched |= self._mask(rank, nodes, watchpoint.selection)
+        return watched
 
     def watched_count(self, selection: NodeSelection) -> int:
-        """Nodes that a selection names, over all ranks whose nodes are the first rank's or loaded."""
+        """Nodes of the first rank that a selection names; the ranks of a run have the same graph or parts of one."""
         ranks = self.ranks()
         return int(self.selection_mask(ranks[0], selection).sum()) if ranks else 0
 
     def hit_rows(self, rank: int, step: int | None = None) -> Mask:
         """Node rows with a finding in the known results of a step (None: of every step)."""
-        return self._book.rows_where(rank, step, len(self.nodes(rank)), lambda hit: hit.verdict is Verdict.FINDING)
-
-    def origin_rows(self, rank: int, step: int | None = None) -> Mask:
-        """Node rows where something bad starts, in the known results of a step (None: of every step)."""
-        return self._book.rows_where(rank, step, len(self.nodes(rank)), lambda hit: hit.origin)
+        return self._book.rows_with_finding(rank, step, len(self.nodes(rank)))
 
     # -- tensors -----------------------------------------------------------------------------------
 
@@ -220,14 +220,14 @@ class Session:
         """Inputs, outputs and parameters of a node at a step; lists, reads nothing."""
         known = self._book.latest((rank, step))
         hits = {hit.key for hit in known.hits if hit.verdict is Verdict.FINDING} if known else set()
-        return tensor_rows(self.flow(rank), step, row, hits.__contains__)
+        return _undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits.__contains__))
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
         """The rows (all of one rank) with dtype, shape, statistics or the reason why not."""
         if not rows:
             return ()
         rank = rows[0].key.rank
-        return measured(self._checker(rank, ()), rows, progress)
+        return _undisturbed(lambda: measured(self._measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey) -> npt.NDArray[Any]:
         """The values of a tensor, memory-mapped and read-only.
@@ -237,16 +237,21 @@ class Session:
         """
         from tui_debugger.analysis.npy import open_array
 
-        row = self.nodes(key.rank).find(key.node, key.graph)
-        table = self.source.tensors(key.rank, key.step)
-        index = table.find(row, key.side, key.slot) if row >= 0 else -1
-        if index < 0 or not self.flow(key.rank).has_values(table, index):
+        spec = _undisturbed(lambda: self._spec(key))
+        if spec is None:
             raise UnreadableTensorError(
                 "this tensor was not dumped",
                 where=f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
                 hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
             )
-        return open_array(table.spec(index))
+        return open_array(spec)
+
+    def _spec(self, key: TensorKey) -> ReadSpec | None:
+        """How to read a tensor; None when its values were not dumped."""
+        flow = self.flow(key.rank)
+        table = flow.table(key.step)
+        index = table.find(flow.nodes.find(key.node, key.graph), key.side, key.slot)
+        return table.spec(index) if index >= 0 and flow.has_values(table, index) else None
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
         """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
@@ -273,18 +278,7 @@ class Session:
 
     def add_recommended(self) -> int:
         """Adds the recommended watchpoints that are not in the list yet; returns how many."""
-        present = {(w.condition, w.params, w.selection) for w in self.watchpoints.items()}
-        added = 0
-        for watchpoint in self.recommended():
-            if (watchpoint.condition, watchpoint.params, watchpoint.selection) not in present:
-                self.watchpoints.add(watchpoint.condition, watchpoint.params, watchpoint.selection, watchpoint.name)
-                added += 1
-        return added
-
-    @property
-    def outdated(self) -> bool:
-        """Whether the watchpoint list changed since the last check (or was never checked)."""
-        return self._checked_version != self.watchpoints.version
+        return self.watchpoints.add_missing(self.recommended())
 
     def check(
         self,
@@ -297,7 +291,7 @@ class Session:
         ``progress`` may raise CancelledError: the result then holds what was finished and says so.
         ``on_result`` gets the result of every finished pair while the rest is still running.
         """
-        version, watchpoints = self.watchpoints.version, self.watchpoints.enabled()
+        version, watchpoints = self.watchpoints.snapshot()
         started, finished, cancelled = time.monotonic(), [], False
         for number, pair in enumerate(pairs):
             try:
@@ -310,55 +304,59 @@ class Session:
             finished.append((pair, result))
             if on_result is not None:
                 on_result(merged([(pair, result)], watchpoints, version, 0.0, False))
-        self._checked_version = version
         return merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""
-        version = self.watchpoints.version
+        version, watchpoints = self.watchpoints.snapshot()
         found = [(pair, self._book.fresh(pair, version)) for pair in pairs]
         results = [(pair, result) for pair, result in found if result is not None]
         if len(results) != len(found):
             return None
-        return merged(results, self.watchpoints.enabled(), version, 0.0, False)
+        return merged(results, watchpoints, version, 0.0, False)
 
     def cost(self, pairs: Sequence[Pair]) -> int:
         """Bytes that checking the pairs would read."""
-        version, watchpoints = self.watchpoints.version, self.watchpoints.enabled()
+        version, watchpoints = self.watchpoints.snapshot()
         open_pairs = [pair for pair in pairs if self._book.fresh(pair, version) is None]
-        return sum(self._checker(rank, watchpoints).cost(step) for rank, step in open_pairs)
 
-    def next_step_with_hit(
-        self, ranks: Sequence[int], after_step: int, progress: ProgressFn = no_progress
-    ) -> CheckResult | None:
-        """Checks the steps after a step, in order, until one has a finding; its result, or None.
+        def of(rank: int, step: int) -> int:
+            return _undisturbed(lambda: self._checker(rank, watchpoints).cost(step))
 
-        Raises:
-            CancelledError: from ``progress``.
-        """
-        steps = sorted({step for rank in ranks for step in self.steps(rank) if step > after_step})
-        for number, step in enumerate(steps):
-            result = self.check(self.pairs(ranks, (step,)), scaled(progress, number, len(steps)))
-            if result.cancelled:
-                raise CancelledError("stopped", where=f"step {step}")
-            if any(hit.verdict is Verdict.FINDING for hit in result.hits):
-                return result
-        return None
+        return sum(of(rank, step) for rank, step in open_pairs)
 
     def _check_pair(
         self, pair: Pair, version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
     ) -> PairResult:
+        """Judges a pair, again when its files changed meanwhile.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
         rank, step = pair
-        result = self._checker(rank, watchpoints).check(step, progress)
-        self._book.put(pair, version, result)
+        for _ in range(_ATTEMPTS):
+            with self._book.judging(pair) as ticket:
+                result = _undisturbed(lambda: self._checker(rank, watchpoints, progress).check(step, progress))
+                if self._book.put(ticket, version, result):
+                    break
         return result
 
-    def _checker(self, rank: int, watchpoints: Sequence[Watchpoint]) -> Checker:
-        return Checker(
-            self.flow(rank), self._cache, watchpoints, lambda w: self.selection_mask(rank, w.selection), self._executor
-        )
+    def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn = no_progress) -> Checker:
+        measurements = self._measurements(rank, progress)
+        return Checker(measurements, watchpoints, lambda w: self._mask(rank, measurements.flow.nodes, w.selection))
+
+    def _measurements(self, rank: int, progress: ProgressFn) -> Measurements:
+        def listing(snapshot: Progress) -> None:
+            progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet
+
+        flow = self.flow(rank, listing)
+        return Measurements(flow, self._cache.shelf(rank, flow.nodes.lineage), self._executor)
 
     # -- following ---------------------------------------------------------------------------------
+
+    def watch_paths(self) -> Sequence[Path]:
+        """Directories whose changes a follower should look at."""
+        return self.source.watch_paths()
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
@@ -370,7 +368,6 @@ class Session:
             grown = {*changes.grown_steps, *changes.new_steps}
             for rank in changes.rebuilt:
                 self._book.drop_from(rank, 0)
-                self._cache.forget(rank)
             for rank in {rank for rank, _ in grown}:
                 first = min(step for of, step in grown if of == rank)
                 self._book.drop_from(rank, first)
@@ -381,3 +378,11 @@ class Session:
     def close(self) -> None:
         """Closes the source. Idempotent."""
         self.source.close()
+
+
+def _undisturbed(ask: Callable[[], T]) -> T:
+    """The answer to a question, which is put again when the nodes were read anew in the middle of it."""
+    for _ in range(_ATTEMPTS):
+        with suppress(RenumberedError):
+            return ask()
+    return ask()

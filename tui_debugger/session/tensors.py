@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.model import PARAMETERS, ProgressFn, Side, TensorKey, no_progress
-from tui_debugger.session.checking import Checker
 from tui_debugger.session.flow import Flow, Located
+from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
 
@@ -18,6 +18,8 @@ def tensor_rows(flow: Flow, step: int, row: int, is_hit: Callable[[TensorKey], b
 
     Lists only: nothing is read. Inputs without a file of their own show the producer's tensor.
     """
+    if row >= len(flow.nodes):  # of a table that was longer
+        return ()
     maker = _RowMaker(flow, step, row, is_hit)
     rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
     return tuple(rows)
@@ -99,11 +101,21 @@ class _RowMaker:
         return before is not None and self.flow.table(before).find(at.row, at.side, at.slot) >= 0
 
 
-def measured(checker: Checker, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
+def measured(
+    measurements: Measurements, rows: Sequence[TensorRow], progress: ProgressFn = no_progress
+) -> tuple[TensorRow, ...]:
     """The same rows with shape, dtype and statistics; what was measured before is not read again."""
-    wanted = {(row.key.step, row.index): Need() for row in rows if row.index >= 0}
-    checker.ensure(wanted, progress, "statistics")
-    return tuple(_filled(row, checker.record(row.key.step, row.index) if row.index >= 0 else None) for row in rows)
+    places = [_place(measurements.flow, row) for row in rows]
+    measurements.ensure({place: Need() for place in places if place is not None}, progress, "statistics")
+    records = [measurements.record(*place) if place is not None else None for place in places]
+    return tuple(_filled(row, record) for row, record in zip(rows, records, strict=True))
+
+
+def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
+    """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
+    table = flow.table(row.key.step)
+    index = table.find(flow.nodes.find(row.key.node, row.key.graph), row.key.side, row.key.slot)
+    return (row.key.step, index) if index >= 0 else None
 
 
 def _filled(row: TensorRow, record: Record | None) -> TensorRow:

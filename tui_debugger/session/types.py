@@ -22,7 +22,7 @@ class TensorRow:
         index: index in the step's TensorTable, -1 when this tensor has no file at this step.
         has_value: whether values can be read (a file exists).
         has_previous: whether the same tensor exists at the previous step.
-        hit: whether the last fresh check of this step has a finding on it.
+        hit: whether the last check of this step has a finding on it.
         uncertain: the file may belong to another node.
         origin_text: for an input: producer as ``node:slot``; for the rest empty.
         meta, stats: filled by ``Session.measure``; None until then or when unreadable.

@@ -140,6 +140,11 @@ class WatchpointList:
         """The watchpoints that a check uses."""
         return tuple(w for w in self.items() if w.enabled)
 
+    def snapshot(self) -> tuple[int, tuple[Watchpoint, ...]]:
+        """The version, and the enabled watchpoints that it means."""
+        with self._lock:
+            return self.version, self.enabled()
+
     def get(self, watchpoint_id: int) -> Watchpoint | None:
         """One watchpoint, or None."""
         return self._items.get(watchpoint_id)
@@ -168,6 +173,19 @@ class WatchpointList:
             self._items[made.id] = made
             self._changed()
             return made
+
+    def add_missing(self, watchpoints: Iterable[Watchpoint]) -> int:
+        """Adds those whose condition, parameters and nodes the list does not hold yet; returns how many.
+
+        Raises:
+            BadWatchpointError: a rule of the condition table is broken.
+        """
+        with self._lock:
+            present = {(w.condition, w.params, w.selection) for w in self.items()}
+            missing = [w for w in watchpoints if (w.condition, w.params, w.selection) not in present]
+            for each in dict.fromkeys(missing):
+                self.add(each.condition, each.params, each.selection, each.name)
+            return len(dict.fromkeys(missing))
 
     def replace(self, watchpoint: Watchpoint) -> Watchpoint:
         """Puts an edited watchpoint in the place of the one with its id.

@@ -19,6 +19,15 @@ def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -
     return keys
 
 
+def latest(keys: Int64, timestamp: Int64) -> Int64:
+    """Of several rows with one key the one with the latest timestamp: row numbers, sorted by key."""
+    by = np.lexsort((timestamp, keys))
+    last = np.ones(len(by), np.bool_)
+    last[:-1] = keys[by[1:]] != keys[by[:-1]]
+    kept: Int64 = by[last]
+    return kept
+
+
 class Columns:
     """The columns of ``base.TensorTable`` with lookups over one sorted key column.
 

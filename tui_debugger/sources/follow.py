@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.sources.base import Changes, Source
+
+if TYPE_CHECKING:
+    from tui_debugger.sources.base import Changes
 
 _LOG = logging.getLogger(__name__)
 
@@ -17,6 +20,16 @@ _SILENT_FILE_SYSTEMS = re.compile(
     r"nfs\d?|cifs|smb\w*|lustre|gpfs|beegfs|ceph|glusterfs|afs|9p|virtiofs|vboxsf|drvfs|panfs|pvfs2|orangefs|dpc|fuse\..*"
 )
 """File systems on which another host (or the host of a container) writes without an event here."""
+
+
+class Followed(Protocol):
+    """What can be followed: a source, or a session, which also forgets what the changes make stale."""
+
+    def refresh(self) -> Changes:
+        """Looks for what is new on disk."""
+
+    def watch_paths(self) -> Sequence[Path]:
+        """Directories whose changes matter; vanished ones may be among them."""
 
 
 class Follower:
@@ -31,7 +44,7 @@ class Follower:
 
     def __init__(
         self,
-        source: Source,
+        source: Followed,
         on_change: Callable[[Changes], None],
         *,
         interval: float = 1.0,

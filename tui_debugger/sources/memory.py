@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -298,7 +298,8 @@ def _append(table: NodeTable, names: Sequence[str]) -> NodeTable:
     def grown(column: npt.NDArray[Any], value: int) -> npt.NDArray[Any]:
         return np.concatenate([column, np.full(count, value, column.dtype)])
 
-    return NodeTable(
+    return replace(
+        table,
         graphs=graphs,
         names=[*table.names, *names],
         paths=[*table.paths, *names],
@@ -310,9 +311,5 @@ def _append(table: NodeTable, names: Sequence[str]) -> NodeTable:
         order=np.concatenate([table.order, np.arange(first, first + count, dtype=np.int32)]),
         outputs=grown(table.outputs, 1),
         in_ptr=grown(table.in_ptr, int(table.in_ptr[-1])),
-        in_node=table.in_node,
-        in_slot=table.in_slot,
         stack_id=grown(table.stack_id, -1),
-        stacks=table.stacks,
-        constants=table.constants,
     )

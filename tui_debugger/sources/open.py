@@ -9,6 +9,17 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Source
 
 
+def find_run(path: Path) -> None:
+    """Only looks whether ``open_source`` will find a run; needs neither NumPy nor time.
+
+    Raises:
+        NotADumpError: as ``open_source``.
+    """
+    from tui_debugger.sources.mindspore.discover import find_dump
+
+    find_dump(path)
+
+
 def open_source(path: Path) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -17,7 +17,7 @@ from tui_debugger.tui.desk import Desk
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
-    from tui_debugger.sources.base import Changes, Source
+    from tui_debugger.sources.base import Changes
 
 OpenSession = Callable[[ProgressFn], "Session"]
 
@@ -149,20 +149,11 @@ class TdbgApp(App[int]):
         self.shut()
 
 
-class _Followed:
-    """A session as its follower sees it: refreshing it also forgets what the changes make stale."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.refresh = session.refresh
-        self.watch_paths = session.source.watch_paths
-
-
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
     """A follower for sources that can grow."""
     from tui_debugger.sources.follow import Follower
 
-    return Follower(cast("Source", _Followed(session)), on_change)
+    return Follower(session, on_change)
 
 
 def run_app(

@@ -254,8 +254,9 @@ class Desk(Screen[None]):
 
     def _help(self) -> None:
         from tui_debugger.tui.screens.help import HelpScreen
+        from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
 
-        self.app.push_screen(HelpScreen(actions.ACTIONS))
+        self.app.push_screen(HelpScreen((*actions.ACTIONS, *VALUE_ACTIONS)))
 
     # -- results of work -------------------------------------------------------------------------
 

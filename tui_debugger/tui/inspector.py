@@ -238,7 +238,9 @@ class Inspector:
         if len(consumers) == 1:
             go(0)
             return
-        options = [f"{nodes.names[consumer]}  in:{slot}" for consumer, slot in consumers]
+        # The name first: a long scope must not push it out of the dialog.
+        parts = [(nodes.names[consumer].rpartition("/"), slot) for consumer, slot in consumers]
+        options = [f"{name}  in:{slot}  {scope}" for (scope, _, name), slot in parts]
         desk.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
 
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
 from textual.message import Message
 
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from tui_debugger.graph.stacks import StackIndex
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.types import CheckResult, TensorRow
     from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.widgets.node_tree import Marks
+    from tui_debugger.tui.marks import Marks
 
 
 class Finished(Message):
@@ -46,12 +47,19 @@ class Opened(Finished):
 
 @dataclass(eq=False)
 class NodesLoaded(Finished):
-    """Nodes of a rank, with the dim text that the tree shows after each label."""
+    """Nodes of a rank.
+
+    Attributes:
+        rank, nodes, tree: what was loaded.
+        notes: the dim text that the tree shows after each label.
+        dull: which tree entries hold nothing but constants, and stay closed at first.
+    """
 
     rank: int
     nodes: NodeTable
     tree: Tree
     notes: tuple[str, ...]
+    dull: npt.NDArray[np.bool_]
 
 
 @dataclass(eq=False)

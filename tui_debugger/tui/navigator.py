@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui_debugger.graph.search import NodeQuery
-from tui_debugger.model import GraphRun, Hit, Verdict
+from tui_debugger.graph.query import NodeQuery
+from tui_debugger.model import Category, GraphRun, Hit, Verdict
 from tui_debugger.tui import theme
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.messages import NodesFiltered, NodesLoaded
@@ -78,7 +78,10 @@ class Navigator:
 
         def work(report: Report) -> NodesLoaded:
             nodes = session.nodes(rank, report)
-            return NodesLoaded(rank, nodes, session.tree(rank), node_notes(nodes))
+            tree = session.tree(rank)
+            return NodesLoaded(
+                rank, nodes, tree, node_notes(nodes), ~tree.any_below(nodes.category != Category.CONSTANT)
+            )
 
         self._desk.bridge.run("nodes", work)
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.tree import Tree
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.table import NodeTable
+    from tui_debugger.graph.tree import Tree
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tui_debugger.analysis.conditions import CONDITIONS
-from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import NodeSelection, Verdict, Watchpoint
+from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.messages import NodesMarked
 from tui_debugger.tui.panes.numbers import plural
 from tui_debugger.tui.selecting import Selecting
-from tui_debugger.tui.widgets.node_tree import Marks
 
 if TYPE_CHECKING:
-    from tui_debugger.graph.table import NodeTable
-    from tui_debugger.graph.tree import Tree
-    from tui_debugger.session import CheckResult, Session
+    from tui_debugger.session import Session
     from tui_debugger.tui.desk import Desk
     from tui_debugger.tui.screens.watch_draft import WatchDraft
 
@@ -200,7 +193,7 @@ class Watcher:
             self.create(NodeSelection((selecting.selector(index),)))
             return
         rank, tree = self._desk.state.rank, selecting.tree
-        covered = self._session.watch_state(rank, current.id).astype(np.bool_)
+        covered = self._session.watch_state(rank, current.id) > 0
         state = int(tree.spread(covered)[index])
         rows = tree.rows_below(index)
         if not bool(tree.watchable[rows].any()):
@@ -209,7 +202,7 @@ class Watcher:
         out = state == 2
         selection = selecting.without(current.selection, index) if out else selecting.having(current.selection, index)
         self._replace(replace(current, selection=selection))
-        now = int(tree.spread(self._session.watch_state(rank, current.id).astype(np.bool_))[index])
+        now = int(tree.spread(self._session.watch_state(rank, current.id) > 0)[index])
         if now != (0 if out else 2):
             self._desk.say("part of it is excluded by category or regular expression: W edits", bad=True)
 
@@ -255,9 +248,11 @@ class Watcher:
             return
 
         def work(_: Report) -> NodesMarked:
+            from tui_debugger.tui.marks import make_marks
+
             nodes, tree = session.nodes(rank), session.tree(rank)
             known = watchpoint is not None and session.watchpoints.get(watchpoint) is not None
-            watched = session.watch_state(rank, watchpoint) if known else np.zeros(len(nodes), np.uint8)
+            watched = session.watch_state(rank, watchpoint) if known else None
             covered = {w.id: session.watched_count(w.selection) for w in session.watchpoints.items()}
             return NodesMarked(rank, make_marks(nodes, tree, watched, result, rank), covered)
 
@@ -273,30 +268,8 @@ class Watcher:
             self.show_list()
 
 
-def make_marks(
-    nodes: NodeTable,
-    tree: Tree,
-    watched: np.ndarray[tuple[int], np.dtype[np.uint8]],
-    result: CheckResult | None,
-    rank: int,
-) -> Marks:
-    """Marks over tree indices, from columns over node rows and the hits of a check."""
-    hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
-    for each in result.hits if result is not None else ():
-        if each.key.rank == rank and each.verdict is Verdict.FINDING:
-            hit[each.row] = True
-            origin[each.row] |= each.origin
-    leaves = np.asarray(tree.row)
-    flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
-    return Marks(
-        watch=tree.spread(watched.astype(np.bool_)),
-        hit=tree.any_below(hit),
-        origin=tree.any_below(origin),
-        uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
-        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
-    )
-
-
 def _abbr(watchpoint: Watchpoint) -> str:
+    from tui_debugger.analysis.conditions import CONDITIONS
+
     condition = CONDITIONS.get(watchpoint.condition)
     return condition.abbr if condition else "?"

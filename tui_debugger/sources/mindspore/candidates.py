@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tui_debugger.graph.table import NodeFlag, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 
-PARAMETER, CONSTANT = "Parameter", "Constant"
 Key = tuple[str, str]
 
 _NUMBER = re.compile(r"-op\d+$")

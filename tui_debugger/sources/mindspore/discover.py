@@ -26,7 +26,8 @@ _LEVELS_UP = 6
 _LEVELS_BESIDE = 2
 
 LOOKED_FOR = (
-    "rank_N/ holding .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/, here, two levels below or above"
+    "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/; "
+    "looked here, up to two levels below, and above"
 )
 
 
@@ -72,7 +73,7 @@ def find_dump(path: Path) -> Found:
         return Found(below[0], path)
     if below:
         names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
-        raise NotADumpError(f"Several dumps here: {names}", where=str(path), hint="name one of them")
+        raise NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
     for place in list(start.parents)[:_LEVELS_BESIDE]:
         if _is_root(place):  # beside the ranks, for example a folder with the training script
             return Found(place, path, str(start.relative_to(place)))
@@ -81,9 +82,13 @@ def find_dump(path: Path) -> Found:
         raise NotADumpError(
             f"This is {layout}, which cannot be read yet",
             where=str(path),
-            hint="readable: rank_N/NET/GRAPH/STEP/ trees",
+            hint="name a dump whose tensors lie in rank_N/NET/GRAPH/STEP/",
         )
-    raise NotADumpError("No MindSpore dump here", where=str(path), hint=f"looked for {LOOKED_FOR}")
+    raise NotADumpError(
+        f"No MindSpore dump found. Looked for {LOOKED_FOR}",
+        where=str(path),
+        hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
+    )
 
 
 def rank_directories(root: Path) -> dict[int, Path]:

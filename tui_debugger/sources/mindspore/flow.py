@@ -16,8 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.candidates import PARAMETER
+from tui_debugger.graph.table import PARAMETER, NodeTable
 
 IN, OUT = 0, 1
 Pin = tuple[int, int, int]

@@ -70,7 +70,7 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
             notices.append(f"{rank.name}/{DIRECTORY}/{path.name}: {problem.what}")
     orders: dict[int | str, tuple[str, ...]] = {}
     for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
-        names = _read_order(path)
+        names = read_order(path)
         if names is None:
             notices.append(f"{rank.name}/{ORDER_DIRECTORY}/{path.name} cannot be read")
         else:
@@ -80,7 +80,8 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
     return GraphFiles(tuple(graphs), orders, tuple(notices))
 
 
-def _read_order(path: Path) -> tuple[str, ...] | None:
+def read_order(path: Path) -> tuple[str, ...] | None:
+    """Full names of an execution-order file, without its header and blanks; None when it cannot be read."""
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError:

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import PARAMETER, NodeTable
 from tui_debugger.sources.mindspore.assign import Net, Pool, Solution, Solver
 from tui_debugger.sources.mindspore.ballot import Ballot, GroupFacts, number_at
-from tui_debugger.sources.mindspore.candidates import PARAMETER, Key, NameIndex, Slate, slates
+from tui_debugger.sources.mindspore.candidates import Key, NameIndex, Slate, slates
 from tui_debugger.sources.mindspore.flow import OUT, Flow, build_flow
 from tui_debugger.sources.mindspore.ordering import Bounds
 from tui_debugger.sources.mindspore.values import UNKNOWN, Load, Values

@@ -11,15 +11,13 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.graph.build import FileNode, build_table, extend_table, reorder
-from tui_debugger.graph.table import NodeFlag, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import ReadSpec
-from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.sources.columns import latest, tensor_keys
 from tui_debugger.sources.mindspore.graphs import GraphFiles
 from tui_debugger.sources.mindspore.listing import Listing, Prefix
 from tui_debugger.sources.mindspore.match import FileGroup, Match, match_files
 from tui_debugger.sources.mindspore.names import logical_dtype, split_prefix
-
-PARAMETER, CONSTANT = "Parameter", "Constant"
 
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
 """Node row and doubt by prefix of a listing."""
@@ -126,10 +124,7 @@ class NodeMap:
 def _groups(listing: Listing) -> dict[int, dict[Prefix, FileGroup]]:
     """The files of a listing by root graph and name; of duplicates the latest."""
     keys = tensor_keys(listing.prefix, listing.side, listing.slot)
-    by = np.lexsort((listing.timestamp, keys))
-    last = np.ones(len(by), np.bool_)
-    last[:-1] = keys[by[1:]] != keys[by[:-1]]
-    kept = by[last]
+    kept = latest(keys, listing.timestamp)
     numbers = listing.prefix[kept]
     starts = np.searchsorted(numbers, np.arange(len(listing.prefixes) + 1))
     sides, slots, stamps = listing.side[kept].tolist(), listing.slot[kept].tolist(), listing.timestamp[kept].tolist()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.columns import Columns, tensor_keys
+from tui_debugger.sources.columns import Columns, latest, tensor_keys
 from tui_debugger.sources.mindspore.listing import Listing
 from tui_debugger.sources.mindspore.names import logical_dtype
 
@@ -22,7 +22,7 @@ Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
-_KINDS = {"Parameter": _PARAMETER, "Constant": _CONSTANT}
+_KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
 
 
 class StepTable(Columns):
@@ -141,11 +141,8 @@ def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
 
 def _latest(rows: _Rows) -> _Rows:
     """Of several rows of one (node, side, slot) the one with the latest timestamp; sorted by that key."""
-    keys = rows.keys()
-    by = np.lexsort((rows.timestamp, keys))
-    last = np.ones(len(by), np.bool_)
-    last[:-1] = keys[by[1:]] != keys[by[:-1]]
-    return rows.take(by[last & (rows.node[by] >= 0)])
+    kept = latest(rows.keys(), rows.timestamp)
+    return rows.take(kept[rows.node[kept] >= 0])
 
 
 def _join(files: _Rows, statistics: _Rows) -> _Rows:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.model import Hit, TensorKey, Verdict
+from tui_debugger.model import Hit, Verdict
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.hit_text import abbreviations, details
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.text import clean
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 if TYPE_CHECKING:
@@ -52,48 +51,6 @@ class HitFilter:
         return not self.ranks or hit.key.rank in self.ranks
 
 
-@dataclass(frozen=True)
-class _HitRows:
-    hits: tuple[Hit, ...]
-    many_ranks: bool
-    places: dict[TensorKey, int] = field(repr=False)
-
-    @property
-    def row_count(self) -> int:
-        return len(self.hits)
-
-    def key(self, index: int) -> Hashable:
-        return self.hits[index].key
-
-    def find(self, key: Hashable) -> int:
-        return self.places.get(key, -1) if isinstance(key, TensorKey) else -1
-
-    def cells(self, index: int) -> Sequence[Cell]:
-        hit = self.hits[index]
-        glyph, style = theme.VERDICTS[hit.verdict]
-        mark = Text(theme.ORIGIN_GLYPH if hit.origin else glyph, theme.FINDING if hit.origin else style)
-        rank = [Text(str(hit.key.rank), theme.DIM)] if self.many_ranks else []
-        name = Text(clean(hit.key.node), theme.NORMAL if hit.verdict is Verdict.FINDING else theme.DIM)
-        slash = name.plain.rfind("/") + 1
-        name.stylize(theme.DIM, 0, slash)
-        return [
-            mark,
-            str(hit.key.step),
-            *rank,
-            _tail(name, slash),
-            Text(f"{hit.key.side.label}:{hit.key.slot}", theme.DIM),
-            abbreviations(hit),
-            details(hit),
-        ]
-
-
-def _tail(name: Text, slash: int) -> Text:
-    """The last part first: it tells nodes apart, the scope follows dimmed."""
-    if not slash:
-        return name
-    return Text.assemble(name[slash:], ("  " + name.plain[: slash - 1], theme.DIM))
-
-
 class HitsPane(Pane):
     """One row per tensor with everything that hit on it."""
 
@@ -113,6 +70,7 @@ class HitsPane(Pane):
         super().__init__()
         self.table = VirtualTable(_columns(many_ranks=False), empty="nothing checked yet: r checks this step")
         self._result: CheckResult | None = None
+        self._shown: tuple[Hit, ...] = ()
         self._state = ""
         self._where = ""
         self._many_ranks = False
@@ -155,20 +113,21 @@ class HitsPane(Pane):
 
     def refresh_rows(self) -> None:
         """Applies filter and search."""
+        from tui_debugger.tui.panes.hit_rows import HitRows  # with the condition table: not before there are hits
+
         test = matcher(self.search_text)
         self.mark_search(test is None)
         hits = self._result.hits if self._result is not None else ()
         shown = tuple(hit for hit in hits if self.filter.keeps(hit) and (test is None or _matches(hit, test)))
-        rows = _HitRows(shown, self._many_ranks, {hit.key: i for i, hit in enumerate(shown)})
-        self.table.set_rows(rows)
+        self._shown = shown
+        self.table.set_rows(HitRows(shown, self._many_ranks, {hit.key: i for i, hit in enumerate(shown)}))
         self._title()
 
     def _title(self) -> None:
-        rows = self.table.rows
-        if self._result is None or not isinstance(rows, _HitRows):
+        if self._result is None:
             self.set_count(self._state)
             return
-        findings = sum(hit.verdict is Verdict.FINDING for hit in rows.hits)
+        findings = sum(hit.verdict is Verdict.FINDING for hit in self._shown)
         parts = [f"{findings:,}", self._where, self._state]
         parts += [f"{self.hidden:,} rows hidden"] if self.hidden and (self.filter or self.search_text) else []
         self.set_count(" · ".join(part for part in parts if part))
@@ -176,8 +135,7 @@ class HitsPane(Pane):
     @property
     def hits(self) -> tuple[Hit, ...]:
         """The rows shown."""
-        rows = self.table.rows
-        return rows.hits if isinstance(rows, _HitRows) else ()
+        return self._shown
 
     @property
     def hidden(self) -> int:
@@ -204,6 +162,8 @@ class HitsPane(Pane):
 
 
 def _matches(hit: Hit, test: Callable[[str], bool]) -> bool:
+    from tui_debugger.tui.panes.hit_text import abbreviations
+
     return test(f"{hit.key.node} {abbreviations(hit).plain}")
 
 

@@ -8,7 +8,6 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.graph.table import NodeFlag
 from tui_debugger.tui import theme
 from tui_debugger.tui.messages import NodesFiltered, NodesLoaded, NodesMarked
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
@@ -17,7 +16,7 @@ from tui_debugger.tui.widgets.text import clean, shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
-    from tui_debugger.graph.search import NodeQuery
+    from tui_debugger.graph.query import NodeQuery
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
 
@@ -48,7 +47,7 @@ class NodesPane(Pane):
     def show(self, message: NodesLoaded) -> None:
         """Nodes of a rank; marks and filters come after."""
         self.nodes, self.scopes = message.nodes, message.tree
-        self.tree_widget.set_tree(message.tree, message.notes)
+        self.tree_widget.set_tree(message.tree, message.notes, message.dull)
         self.set_count(f"{len(message.nodes):,}")
 
     def filter(self, message: NodesFiltered, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
@@ -106,6 +105,8 @@ class NodesPane(Pane):
             self.post_message(self.NodeHighlighted(self.current_row, opened=True))
 
     def _describe(self) -> str:
+        from tui_debugger.graph.table import NodeFlag
+
         row = self.current_row
         if self.scopes is None or self.nodes is None or self.current < 0:
             return ""

@@ -12,7 +12,7 @@ from textual.message import Message
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.numbers import count, number, percent
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.text import Cell, Place, clean
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
@@ -145,15 +145,14 @@ def _bad(amount: int) -> Cell:
     return Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM)
 
 
-def _source(row: TensorRow) -> Text:
+def _source(row: TensorRow) -> Place:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
     if row.recorded:
         text.append("statistic.csv ", theme.DIM)
-    scope, slash, name = clean(row.origin_text).rpartition("/")
-    text.append(name, theme.NORMAL)
-    return text.append(f"  {scope}", theme.DIM) if slash else text
+    scope, _, name = row.origin_text.rpartition("/")
+    return Place(text.append(clean(name), theme.NORMAL), scope, theme.DIM)
 
 
 def _search_text(row: TensorRow) -> str:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import ClassVar
 
-from rich.style import Style
-from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.analysis.conditions import CONDITIONS
-from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import Watchpoint
-from tui_debugger.tui import theme
-from tui_debugger.tui.panes.hit_text import param_words
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 _COLUMNS = (
@@ -78,10 +71,17 @@ class WatchpointsPane(Pane):
 
     def refresh_rows(self) -> None:
         """Applies the search text."""
+        from tui_debugger.tui.panes.watch_rows import cells, search_text
+
         test = matcher(self.search_text)
         self.mark_search(test is None)
-        shown = [w for w in self._listed if test is None or test(_search_text(w))]
-        self.table.set_rows(ListRows([self._cells(w) for w in shown], [w.id for w in shown]))
+        shown = [w for w in self._listed if test is None or test(search_text(w))]
+        nodes, found = self._covered or {}, self._found
+        rows = [
+            cells(w, nodes.get(w.id), None if found is None else found.get(w.id, 0), outdated=self._outdated)
+            for w in shown
+        ]
+        self.table.set_rows(ListRows(rows, [w.id for w in shown]))
         off = sum(not w.enabled for w in self._listed)
         parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
         self.set_count(" · ".join(parts))
@@ -92,23 +92,6 @@ class WatchpointsPane(Pane):
         """Id of the watchpoint under the cursor."""
         key = self.table.cursor_key
         return key if isinstance(key, int) else None
-
-    def _cells(self, watchpoint: Watchpoint) -> Sequence[Cell]:
-        condition = CONDITIONS.get(watchpoint.condition)
-        style = theme.NORMAL if watchpoint.enabled else theme.DIM
-        nodes = (self._covered or {}).get(watchpoint.id)
-        hits = None if self._found is None else self._found.get(watchpoint.id, 0)
-        found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
-        if self._outdated or not watchpoint.enabled:
-            found = Text(theme.NONE if hits is None else f"({hits})", theme.DIM)
-        return (
-            Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
-            Text(str(watchpoint.id), theme.DIM),
-            Text(condition.abbr if condition else "?", style + theme.STRONG),
-            _described(watchpoint, style),
-            Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
-            found,
-        )
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Tells which watchpoint is selected."""
@@ -121,29 +104,8 @@ class WatchpointsPane(Pane):
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
     def _tell(self) -> None:
+        from tui_debugger.analysis.watch_text import format_selection
+
         found = next((w for w in self._listed if w.id == self.current), None)
         self.set_detail("" if found is None else "@ " + format_selection(found.selection))
         self.post_message(self.WatchpointHighlighted(self.current))
-
-
-def describe(watchpoint: Watchpoint) -> str:
-    """Condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
-    condition = CONDITIONS.get(watchpoint.condition)
-    hidden = {spec.name for spec in condition.params if not spec.visible} if condition is not None else set()
-    params = "  ".join(
-        param_words(watchpoint.condition, name, value) for name, value in watchpoint.params if name not in hidden
-    )
-    words = watchpoint.condition.replace("_", " ")
-    return f"{words}  {params}".rstrip()
-
-
-def _described(watchpoint: Watchpoint, style: Style) -> Text:
-    text = Text(describe(watchpoint), style, no_wrap=True)
-    own_name = watchpoint.name and not watchpoint.name.startswith("recommend_")
-    return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
-
-
-def _search_text(watchpoint: Watchpoint) -> str:
-    condition = CONDITIONS.get(watchpoint.condition)
-    abbr = condition.abbr if condition else ""
-    return f"{abbr} {describe(watchpoint)} {watchpoint.name} {format_selection(watchpoint.selection)}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tui_debugger.graph.search import NodeQuery
+from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 from tui_debugger.tui.panes.hits import HitFilter

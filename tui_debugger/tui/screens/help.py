@@ -13,7 +13,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from tui_debugger.analysis.conditions import CONDITIONS, Condition, ParamSpec
-from tui_debugger.analysis.watch_text import CATEGORY_WORDS, format_value
+from tui_debugger.analysis.watch_text import format_value
+from tui_debugger.model import CATEGORY_WORDS
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.screens.modal import Field, Modal
 from tui_debugger.tui.screens.prompts import LIST_KEYS

@@ -77,9 +77,10 @@ def float_text(value: float, form: NumberFormat) -> str:
         return "-0" if math.copysign(1.0, value) < 0 else "0"
     if form.scientific:
         return f"{value:.{form.precision}e}"
-    if abs(value) >= LARGE or abs(value) < 0.5 * 10.0**-form.precision:
+    decimal = f"{value:.{form.precision}f}" if abs(value) < LARGE else ""
+    if not decimal.strip("-0."):
         return f"{value:.{min(form.precision, 3)}e}"
-    return f"{value:.{form.precision}f}"
+    return decimal
 
 
 def complex_text(value: complex, form: NumberFormat) -> str:

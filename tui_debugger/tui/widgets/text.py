@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from rich.cells import cell_len, set_cell_size, split_text
 from rich.console import Console
@@ -11,7 +12,40 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-Cell = Text | str
+_LEAST = 5
+"""Cells below which the end of a scope says nothing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A name and the scope it stands in, for a cell: the name first, because it tells rows apart.
+
+    Where there is little room the scope loses its outer parts: the inner ones say more.
+    """
+
+    name: Text
+    scope: str = ""
+    scope_style: Style = field(default_factory=Style.null)
+
+    def __str__(self) -> str:
+        """Everything."""
+        return self.full.plain
+
+    @property
+    def full(self) -> Text:
+        """Everything."""
+        return self._with(clean(self.scope))
+
+    def within(self, width: int) -> Text:
+        """What fits into so many cells."""
+        room = width - self.name.cell_len - 2
+        return self._with(inner_part(self.scope, room))
+
+    def _with(self, scope: str) -> Text:
+        return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
+
+
+Cell = Text | str | Place
 """What a table cell holds. A string is plain text, never markup."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -40,6 +74,8 @@ def segments_of(cell: Cell, base: Style) -> list[Segment]:
     """A cell as segments; control characters in it are made visible."""
     if isinstance(cell, str):
         return [Segment(clean(cell), base)]
+    if isinstance(cell, Place):
+        cell = cell.full
     own = base + (Style.parse(cell.style) if isinstance(cell.style, str) else cell.style)
     if not cell.spans:
         return [Segment(clean(cell.plain), own)]
@@ -86,6 +122,19 @@ def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False
         kept.append(Segment(text, style))
         room -= size
     return [*kept, Segment("…", last)] if width > 0 else []
+
+
+def inner_part(scope: str, width: int) -> str:
+    """The innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the end of the last part."""
+    scope = clean(scope)
+    if cell_len(scope) <= width:
+        return scope
+    parts = scope.split("/")
+    for first in range(1, len(parts)):
+        shorter = "…/" + "/".join(parts[first:])
+        if cell_len(shorter) <= width:
+            return shorter
+    return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1] if width >= _LEAST else ""
 
 
 def shorten(text: str, width: int) -> str:

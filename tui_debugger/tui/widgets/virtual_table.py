@@ -22,7 +22,7 @@ from textual.strip import Strip
 
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.widgets.rows import Column, ListRows, Rows
-from tui_debugger.tui.widgets.text import Cell, fit, segments_of, shift, width_of
+from tui_debugger.tui.widgets.text import Cell, Place, fit, segments_of, shift, width_of
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 
@@ -347,6 +347,8 @@ class VirtualTable(ScrollView, can_focus=True):
         moving: list[Segment] = []
         gap = Segment(" ", base)
         for column, size, cell in self._laid_out(cells):
+            if isinstance(cell, Place) and not text_shift:
+                cell = cell.within(size)  # noqa: PLW2901 - the cell as it is drawn
             segments = segments_of(cell, base)
             if text_shift and column.elastic:
                 segments = shift(segments, min(text_shift, max(width_of(segments) - size, 0)))

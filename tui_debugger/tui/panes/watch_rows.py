@@ -1,0 +1,63 @@
+"""The rows of the watchpoint list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.style import Style
+from rich.text import Text
+
+from tui_debugger.analysis.conditions import CONDITIONS
+from tui_debugger.analysis.watch_text import format_selection
+from tui_debugger.model import Watchpoint
+from tui_debugger.tui import theme
+from tui_debugger.tui.panes.hit_text import param_words
+from tui_debugger.tui.widgets.text import Cell
+
+
+def cells(watchpoint: Watchpoint, nodes: int | None, hits: int | None, *, outdated: bool) -> Sequence[Cell]:
+    """One row.
+
+    Args:
+        watchpoint: the watchpoint.
+        nodes: how many it covers; None while they are counted.
+        hits: its findings; None when nothing was checked.
+        outdated: the list changed since the last check, so that ``hits`` is about an older one.
+    """
+    condition = CONDITIONS.get(watchpoint.condition)
+    style = theme.NORMAL if watchpoint.enabled else theme.DIM
+    found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
+    if outdated or not watchpoint.enabled:
+        found = Text(theme.NONE if hits is None else f"({hits})", theme.DIM)
+    return (
+        Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
+        Text(str(watchpoint.id), theme.DIM),
+        Text(condition.abbr if condition else "?", style + theme.STRONG),
+        _described(watchpoint, style),
+        Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
+        found,
+    )
+
+
+def describe(watchpoint: Watchpoint) -> str:
+    """Condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    hidden = {spec.name for spec in condition.params if not spec.visible} if condition is not None else set()
+    params = "  ".join(
+        param_words(watchpoint.condition, name, value) for name, value in watchpoint.params if name not in hidden
+    )
+    words = watchpoint.condition.replace("_", " ")
+    return f"{words}  {params}".rstrip()
+
+
+def _described(watchpoint: Watchpoint, style: Style) -> Text:
+    text = Text(describe(watchpoint), style, no_wrap=True)
+    own_name = watchpoint.name and not watchpoint.name.startswith("recommend_")
+    return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
+
+
+def search_text(watchpoint: Watchpoint) -> str:
+    """What a search looks at."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    abbr = condition.abbr if condition else ""
+    return f"{abbr} {describe(watchpoint)} {watchpoint.name} {format_selection(watchpoint.selection)}"

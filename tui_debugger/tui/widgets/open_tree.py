@@ -1,0 +1,165 @@
+"""Which entries of a tree are on the screen: what is open, what a filter keeps. Masks over preorder arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Bools = npt.NDArray[np.bool_]
+OPEN_LIMIT = 60
+"""A fresh tree opens scopes from the top until this many lines show."""
+
+
+class TreeLike(Protocol):
+    """What is needed of ``graph.tree.Tree``; all arrays are in preorder."""
+
+    @property
+    def label(self) -> Sequence[str]:
+        """Last part of the path."""
+
+    @property
+    def depth(self) -> npt.NDArray[np.int16]:
+        """0 at the top."""
+
+    @property
+    def parent(self) -> npt.NDArray[np.int32]:
+        """Tree index of the parent, -1 at the top."""
+
+    @property
+    def size(self) -> npt.NDArray[np.int32]:
+        """Entries of the subtree including itself."""
+
+    @property
+    def row(self) -> npt.NDArray[np.int32]:
+        """Node row, -1 for a scope."""
+
+    def path(self, i: int) -> str:
+        """Display path."""
+
+    def index_of_row(self, row: int) -> int:
+        """Tree index of a node row."""
+
+    def visible(self, open: Bools, keep: Bools | None = None) -> npt.NDArray[np.int32]:  # noqa: A002
+        """Tree indices on screen."""
+
+
+class Visible:
+    """The entries on the screen, as row numbers of a table; the key of a row is its tree index."""
+
+    def __init__(self, indices: npt.NDArray[np.int32]) -> None:
+        """``indices`` rise, as ``TreeLike.visible`` gives them."""
+        self.indices = indices
+
+    @property
+    def row_count(self) -> int:
+        """Number of lines."""
+        return len(self.indices)
+
+    def key(self, row: int) -> int:
+        """Tree index of a line."""
+        return int(self.indices[row])
+
+    def find(self, key: Hashable) -> int:
+        """Line of a tree index, -1 when it is not on the screen."""
+        if not isinstance(key, int):
+            return -1
+        row = int(np.searchsorted(self.indices, key))
+        return row if row < len(self.indices) and int(self.indices[row]) == key else -1
+
+
+class OpenTree:
+    """A tree with its open scopes and its filter."""
+
+    def __init__(self, tree: TreeLike, opened: Bools) -> None:
+        """``opened`` belongs to this object from now on."""
+        self.tree = tree
+        self._open = opened
+        self._open_kept: Bools | None = None
+        self._keep: Bools | None = None
+
+    @classmethod
+    def fresh(cls, tree: TreeLike, dull: Bools | None = None) -> OpenTree:
+        """Opens scopes from the top, in execution order, as long as the lines fit on a screen or so.
+
+        A scope with too many entries of its own stays closed, and does not keep the ones beside it closed.
+
+        Args:
+            tree: the tree.
+            dull: entries where nobody looks first, for example constants; they stay closed.
+        """
+        size = len(tree.row)
+        opened = np.zeros(size, np.bool_)
+        if not size:
+            return cls(tree, opened)
+        depth, parent = np.asarray(tree.depth), np.asarray(tree.parent)
+        scopes = np.asarray(tree.size) > 1
+        interesting = scopes if dull is None else scopes & ~dull
+        children = np.bincount(parent[parent >= 0], minlength=size)
+        shown = int(np.count_nonzero(depth == 0))
+        for at in range(int(depth.max()) + 1):
+            above = opened[parent] if at else True
+            for index in np.flatnonzero((depth == at) & interesting & above).tolist():
+                fits = shown + int(children[index]) <= OPEN_LIMIT or not at
+                opened[index] = fits
+                shown += int(children[index]) if fits else 0
+        return cls(tree, opened)
+
+    def carried_to(self, tree: TreeLike, dull: Bools | None = None) -> OpenTree:
+        """The same scopes open in a tree that has grown, by path."""
+        if not self._open.any():
+            return self.fresh(tree, dull)
+        paths = {self.tree.path(int(i)) for i in np.flatnonzero(self._open)}
+        opened = np.zeros(len(tree.row), np.bool_)
+        opened[[int(i) for i in np.flatnonzero(np.asarray(tree.row) < 0) if tree.path(int(i)) in paths]] = True
+        return OpenTree(tree, opened)
+
+    def keep(self, mask: Bools | None, *, expand: bool) -> None:
+        """Shows only some entries (None: all); with ``expand`` every scope is open while this lasts."""
+        self._keep = mask
+        self._open_kept = np.ones(len(self.tree.row), np.bool_) if expand else None
+
+    @property
+    def opened(self) -> Bools:
+        """Which scopes are open now."""
+        return self._open if self._open_kept is None else self._open_kept
+
+    def visible(self) -> Visible:
+        """What is on the screen."""
+        return Visible(self.tree.visible(self.opened, self._keep))
+
+    def is_scope(self, index: int) -> bool:
+        """Whether an entry has others below it."""
+        return index >= 0 and int(self.tree.size[index]) > 1
+
+    def hides(self, index: int) -> bool:
+        """Whether there is no such entry, or the filter leaves it out."""
+        return not 0 <= index < len(self.tree.row) or (self._keep is not None and not self._keep[index])
+
+    def open_around(self, index: int) -> bool:
+        """Opens the scopes around an entry; False when they all were open."""
+        opened, parent, changed = self.opened, int(self.tree.parent[index]), False
+        while parent >= 0:
+            changed |= not opened[parent]
+            opened[parent] = True
+            parent = int(self.tree.parent[parent])
+        return changed
+
+    def toggle_below(self, index: int) -> None:
+        """Opens everything below an entry, or closes it when all is open."""
+        below = slice(index, index + int(self.tree.size[index]))
+        scopes = np.asarray(self.tree.size[below]) > 1
+        self.opened[below] = scopes & (not bool(self.opened[below][scopes].all()))
+
+
+def same_entry(old: TreeLike, index: int, new: TreeLike) -> int:
+    """Where an entry of the old tree is in the new one, or -1. Node rows stay valid when a run grows."""
+    row, path = int(old.row[index]), old.path(index)
+    if row >= 0:
+        found = new.index_of_row(row)
+        if found >= 0 and new.path(found) == path:
+            return found
+    candidates = np.flatnonzero((new.depth == old.depth[index]) & ((np.asarray(new.row) >= 0) == (row >= 0)))
+    return next((int(i) for i in candidates if new.path(int(i)) == path), -1)
