@@ -57,7 +57,9 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
         self._slave = slave  # stays open, so that the settings can be compared after the program has gone
-        variables = {**os.environ, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1", **(env or {})}
+        # A test runner may export its own size, which would win over the terminal's.
+        inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+        variables = {**inherited, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1", **(env or {})}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tui_debugger", *arguments],
             stdin=slave,

@@ -16,8 +16,10 @@ def number(value: float | None) -> str:
     size = abs(value)
     if size < 1e6 and value == int(value):
         return str(int(value))
-    if 1e-3 <= size < 1e6:
+    if 1e-3 <= size < 99999.5:  # above it, five digits round to six and %g changes to an exponent
         return f"{value:.5g}"
+    if 1 <= size < 1e6:
+        return f"{value:.0f}"
     # Three digits after the point; two where a negative exponent of three digits needs the cell.
     digits, _, exponent = f"{value:.{3 if size >= 1e-99 or value > 0 else 2}e}".partition("e")
     return f"{digits.rstrip('0').rstrip('.')}e{int(exponent)}"
