@@ -41,7 +41,6 @@ class Driver:
     async def press(self, *keys: str) -> None:
         for key in keys:
             await self.pilot.press(key)
-        await self.pilot.pause()
 
     async def type(self, text: str) -> None:
         await self.press(*("space" if c == " " else c for c in text))
@@ -56,11 +55,15 @@ class Driver:
 
     async def settled(self) -> None:
         """Waits until no work is running and the quiet time of the inspector is over."""
+        while True:
+            await self.until(self._idle)
+            if self._idle():
+                return
+
+    def _idle(self) -> bool:
+        desk = self.desk
         lanes = ("open", "nodes", "filter", "marks", "check", "tensors", "stack", "save", "dialog")
-        for _ in range(2):
-            await self.until(lambda: not any(self.desk.bridge.busy(lane) for lane in lanes))
-            await self.until(lambda: not self.desk.inspector.pending)
-            await self.pilot.pause()
+        return not desk.inspector.pending and not any(desk.bridge.busy(lane) for lane in lanes)
 
     @property
     def lines(self) -> list[str]:
