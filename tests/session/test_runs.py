@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 from tests.session.opened import checked, file_of, found, only, opened
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.model import ErrorBits, Side, Verdict
+from tui_debugger.session import Session
+from tui_debugger.sources.open import open_source
 
 Array = npt.NDArray[Any]
 
@@ -353,3 +357,22 @@ def test_files_that_vanish_are_no_longer_judged(tmp_path: Path) -> None:
     one(writer.step(1), "ReLU.*.output.*").unlink()
     session.refresh()
     assert checked(session) == ()
+
+
+def test_without_a_graph_an_input_is_judged_once_and_attributes_not_at_all(
+    dumps: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """The same recommended set on the same dump says hardly more when the graph is missing."""
+    target = tmp_path / "dump"
+    shutil.copytree(dumps("mindspore-2.10-nan"), target)
+    shutil.rmtree(target / "rank_0" / "graphs")
+    session = Session(open_source(target))
+    session.add_recommended()
+    for step in (0, 1, 2):
+        named = [
+            (hit.key.node, hit.key.side, hit.key.slot) for hit in session.check([(0, step)]).hits if hit.verdict > 1
+        ]
+        assert named == []
+    bad = [hit for hit in session.check([(0, 3)]).hits if hit.stats is not None and hit.stats.bad]
+    assert bad[0].key.node.endswith("Log-op0")
+    assert bad[0].origin

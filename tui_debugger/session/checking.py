@@ -87,6 +87,8 @@ class Checker:
             return
         if subject.side is Side.INPUT and record.stats is not None:
             judged.seen.setdefault((subject.holder.row, subject.holder.slot), []).append(record.stats)
+        if record.stats is not None:
+            judged.values.add(record.stats)
         if record.error:
             judged.unreadable += 1
         else:
@@ -101,7 +103,7 @@ class Checker:
         if stats is None:
             return False
         places = subject.references
-        if stats.bad or stats.variance:  # zeros and scalars equal some output by chance, not because it is in place
+        if _telling(stats):
             places += subject.own_outputs
         if any(
             other is not None and other.stats == stats
@@ -109,8 +111,18 @@ class Checker:
         ):
             return True
         if subject.holder.row < 0:
-            return False
+            return self._is_known_without_graph(record, stats, judged)
         return stats in judged.seen.get((subject.holder.row, subject.holder.slot), ())
+
+    def _is_known_without_graph(self, record: Record, stats: TensorStats, judged: _Judged) -> bool:
+        """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already."""
+        if (
+            record.meta is not None
+            and record.meta.shape == ()
+            and record.meta.dtype.startswith(("bool", "int", "uint"))
+        ):
+            return True
+        return _telling(stats) and stats in judged.values
 
     def _hit(self, step: int, subject: Subject, record: Record, results: tuple[WatchResult, ...]) -> Hit:
         table = self.flow.table(step)
@@ -134,10 +146,16 @@ class _Judged:
     def __init__(self) -> None:
         self.hits: list[Hit] = []
         self.seen: dict[tuple[int, int], list[TensorStats]] = {}
+        self.values: set[TensorStats] = set()
         self.checked = 0
         self.unreadable = 0
         self.not_comparable = 0
         self.copies = 0
+
+
+def _telling(stats: TensorStats) -> bool:
+    """Whether equal statistics mean equal values: zeros and scalars equal something else by chance."""
+    return stats.bad or bool(stats.variance)
 
 
 def _with_origin(hit: Hit, origin: bool) -> Hit:
