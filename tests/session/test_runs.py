@@ -376,3 +376,28 @@ def test_without_a_graph_an_input_is_judged_once_and_attributes_not_at_all(
     bad = [hit for hit in session.check([(0, 3)]).hits if hit.stats is not None and hit.stats.bad]
     assert bad[0].key.node.endswith("Log-op0")
     assert bad[0].origin
+
+
+def without_graph(root: Path) -> Path:
+    """Inputs only, no graph: two nodes were fed with the same values, a third with an integer scalar."""
+    writer, values = DumpWriter(root), np.array([1.0, 2.0, 900.0], np.float32)
+    writer.metadata()
+    writer.tensor(0, "Add", "Default/a-Net/Add-op0", values, at=("input", 0))
+    writer.tensor(0, "Mul", "Default/b-Net/Mul-op0", values, at=("input", 0))
+    writer.tensor(0, "Exp", "Default/c-Net/Exp-op0", np.array(7, np.int32), at=("input", 0))
+    return root
+
+
+def test_another_watchpoint_never_hides_a_hit(tmp_path: Path) -> None:
+    """A copy judged by TO alone says nothing about TL."""
+    watch = "TL max_gt=100 @ Mul-op0"
+    alone = checked(opened(without_graph(tmp_path), watch))
+    beside = checked(opened(tmp_path, "TO", watch))
+    assert [hit.key for hit in alone] == [hit.key for hit in beside]
+    assert only(beside)[1].condition == "tensor_too_large"
+
+
+def test_a_watchpoint_that_names_a_node_judges_its_scalars_too(tmp_path: Path) -> None:
+    assert checked(opened(without_graph(tmp_path), "TL max_gt=5")) != ()
+    (hit,) = checked(opened(tmp_path, "TL max_gt=5 @ Exp-op0"))
+    assert hit.key.side is Side.INPUT

@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tui_debugger.analysis.conditions import evaluate
+from tui_debugger.analysis.conditions import evaluate, needs
 from tui_debugger.analysis.record import Record
 from tui_debugger.model import (
     Coverage,
     Hit,
+    NodeKind,
     ProgressFn,
     Side,
     TensorKey,
@@ -76,19 +77,17 @@ class Checker:
         record = self.measurements.record(plan.step, subject.index)
         if record is None:  # healed since it was measured: a refresh is about to ask for another check
             return
-        copy = subject.side is Side.INPUT and self._is_copy(subject, record, judged)
-        results: list[WatchResult] = []
-        if not copy:
-            first = subject.previous_step is None
-            results += [r for w in subject.watch if (r := evaluate(w, record, first_step=first)) is not None]
-        results += [r for w in subject.initial if (r := evaluate(w, record, first_step=True, initial=True)) is not None]
-        if copy and not subject.initial:
+        watch = self._not_judged_elsewhere(subject, record, judged) if subject.side is Side.INPUT else subject.watch
+        if not watch and not subject.initial:
             judged.copies += 1
             return
+        first = subject.previous_step is None
+        results = [r for w in watch if (r := evaluate(w, record, first_step=first)) is not None]
+        results += [r for w in subject.initial if (r := evaluate(w, record, first_step=True, initial=True)) is not None]
         if subject.side is Side.INPUT and record.stats is not None:
             judged.seen.setdefault((subject.holder.row, subject.holder.slot), []).append(record.stats)
         if record.stats is not None:
-            judged.values.add(record.stats)
+            judged.values.setdefault(record.stats, set()).update(w.id for w in watch)
         if record.error:
             judged.unreadable += 1
         else:
@@ -98,31 +97,27 @@ class Checker:
             judged.not_comparable += any(r.verdict is Verdict.NOT_COMPARABLE for r in results)
             judged.hits.append(self._hit(plan.step, subject, record, tuple(results)))
 
-    def _is_copy(self, subject: Subject, record: Record, judged: _Judged) -> bool:
+    def _not_judged_elsewhere(self, subject: Subject, record: Record, judged: _Judged) -> tuple[Watchpoint, ...]:
+        """The watchpoints of an input file that no file with the same values answers.
+
+        Decided for each watchpoint: a copy that another watchpoint judged says nothing about this one.
+        """
         stats = record.stats
         if stats is None:
-            return False
-        places = subject.references
-        if _telling(stats):
-            places += subject.own_outputs
-        if any(
-            other is not None and other.stats == stats
-            for other in (self.measurements.record(*place) for place in places)
-        ):
-            return True
+            return subject.watch
+        if self._any_equals(subject.references, stats):
+            return ()  # held by the producer's file, which the same watchpoints cover
+        watch = subject.watch
+        if _telling(stats) and self._any_equals(subject.own_outputs, stats):
+            covering = {w.id for w in self.planner.covering(subject.node)}
+            watch = tuple(w for w in watch if w.id not in covering)
         if subject.holder.row < 0:
-            return self._is_known_without_graph(record, stats, judged)
-        return stats in judged.seen.get((subject.holder.row, subject.holder.slot), ())
+            return tuple(w for w in watch if not _answered_without_graph(w, record, stats, judged))
+        return () if stats in judged.seen.get((subject.holder.row, subject.holder.slot), ()) else watch
 
-    def _is_known_without_graph(self, record: Record, stats: TensorStats, judged: _Judged) -> bool:
-        """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already."""
-        if (
-            record.meta is not None
-            and record.meta.shape == ()
-            and record.meta.dtype.startswith(("bool", "int", "uint"))
-        ):
-            return True
-        return _telling(stats) and stats in judged.values
+    def _any_equals(self, places: Sequence[tuple[int, int]], stats: TensorStats) -> bool:
+        records = (self.measurements.record(*place) for place in places)
+        return any(record is not None and record.stats == stats for record in records)
 
     def _hit(self, step: int, subject: Subject, record: Record, results: tuple[WatchResult, ...]) -> Hit:
         table = self.flow.table(step)
@@ -146,11 +141,23 @@ class _Judged:
     def __init__(self) -> None:
         self.hits: list[Hit] = []
         self.seen: dict[tuple[int, int], list[TensorStats]] = {}
-        self.values: set[TensorStats] = set()
+        self.values: dict[TensorStats, set[int]] = {}
         self.checked = 0
         self.unreadable = 0
         self.not_comparable = 0
         self.copies = 0
+
+
+def _answered_without_graph(watchpoint: Watchpoint, record: Record, stats: TensorStats, judged: _Judged) -> bool:
+    """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already.
+
+    A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
+    judged on every tensor, because equal values now may have been different ones before.
+    """
+    meta, include = record.meta, watchpoint.selection.include
+    if meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")):
+        return all(selector.kind is NodeKind.CATEGORY for selector in include)
+    return _telling(stats) and not needs(watchpoint).previous and watchpoint.id in judged.values.get(stats, ())
 
 
 def _telling(stats: TensorStats) -> bool:

@@ -74,7 +74,7 @@ class Planner:
         self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
         self.mask = mask
         self.masks: dict[int, Mask] = {}
-        self.covering: dict[int, tuple[Watchpoint, ...]] = {}
+        self._covered: dict[int, tuple[Watchpoint, ...]] = {}
         self.needs = {w.id: needs(w) for w in watchpoints}
 
     def plan(self, step: int) -> Plan:
@@ -82,7 +82,7 @@ class Planner:
         table = self.flow.table(step)
         # After the listing: it may have brought nodes that the masks must know.
         self.masks = {w.id: self.mask(w) for w in (*self.regular, *self.initial)}
-        self.covering = {}
+        self._covered = {}
         plan = Plan(step)
         first_inputs: dict[int, Subject] = {}
         candidates: list[Subject] = []
@@ -105,19 +105,20 @@ class Planner:
 
     def _subject(self, index: int, node: int, side: Side, slot: int) -> Subject:
         if side is Side.OUTPUT:
-            return Subject(index, node, side, Holder(node, slot), self._covering(node))
+            return Subject(index, node, side, Holder(node, slot), self.covering(node))
         holder = self.flow.holder(node, slot)
         if self.flow.is_constant(holder.row):
             # A constant may well be zero or large; NaN in the copy that a kernel read is wrong in any case.
-            watch = tuple(w for w in self._covering(node) if CONDITIONS[w.condition].wire == WIRE_OVERFLOW)
+            watch = tuple(w for w in self.covering(node) if CONDITIONS[w.condition].wire == WIRE_OVERFLOW)
         else:
-            watch = self._covering(holder.row if holder.row >= 0 else node)
+            watch = self.covering(holder.row if holder.row >= 0 else node)
         return Subject(index, node, side, holder, watch)
 
-    def _covering(self, row: int) -> tuple[Watchpoint, ...]:
-        found = self.covering.get(row)
+    def covering(self, row: int) -> tuple[Watchpoint, ...]:
+        """The regular watchpoints that cover a node row, as of the last plan."""
+        found = self._covered.get(row)
         if found is None:
-            found = self.covering[row] = tuple(w for w in self.regular if self.masks[w.id][row])
+            found = self._covered[row] = tuple(w for w in self.regular if self.masks[w.id][row])
         return found
 
     def _add_initial(self, step: int, first_inputs: dict[int, Subject]) -> None:
