@@ -15,7 +15,9 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("package", ["errors", "model", "graph", "analysis", "sources", "session"])
+@pytest.mark.parametrize(
+    "package", ["errors", "model", "graph", "analysis", "words", "sources", "session", "api", "compat"]
+)
 def test_headless_packages_never_load_the_screen(package: str) -> None:
     loaded = modules_after(
         "import pkgutil, importlib, tui_debugger\n"

@@ -301,6 +301,7 @@ class Coverage:
         not_comparable: tensors for which some watchpoint had no previous step at the first dumped step.
         skipped: files under no enabled watchpoint, or the copy of a tensor that was already judged.
         steps: (rank, step) pairs looked at.
+        watched: (watchpoint id, tensors it looked at), by id: a watchpoint that looked at none says nothing.
     """
 
     checked: int = 0
@@ -308,6 +309,7 @@ class Coverage:
     not_comparable: int = 0
     skipped: int = 0
     steps: tuple[tuple[int, int], ...] = ()
+    watched: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

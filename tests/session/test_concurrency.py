@@ -223,4 +223,4 @@ def test_selections_that_were_only_tried_do_not_pile_up(tmp_path: Path) -> None:
     session = opened(tmp_path)
     for number in range(1000):
         session.watched_count(NodeSelection((NodeSelector(NodeKind.REGEX, f"x{number}"),)))
-    assert len(session._masks) < 300
+    assert len(session._selections._masks) < 300

@@ -35,7 +35,7 @@ from tui_debugger.tui.screens.notices import NoticesScreen
 from tui_debugger.tui.screens.offer import OfferScreen
 from tui_debugger.tui.screens.source import SourceScreen
 from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
-from tui_debugger.tui.screens.words import selection_words, watch_words
+from tui_debugger.words.watchpoints import selection_words, watch_words
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 

@@ -9,8 +9,9 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from tui_debugger.tui.panes.numbers import count, number, percent, size
-from tui_debugger.tui.widgets.text import clean, fit, shift, shorten, width_of
+from tui_debugger.tui.widgets.text import fit, shift, shorten, width_of
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import count, number, percent, size
 
 NO_STYLE = Style.null()
 

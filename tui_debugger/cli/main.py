@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from tui_debugger import __version__
-from tui_debugger.cli import demo, open_
+from tui_debugger.cli import check, demo, export, ls, open_, origin, show, stat, steps
 from tui_debugger.errors import TdbgError
 
 EPILOG = """\
-exit codes: 0 done, 2 nothing recognisable at the path or a wrong argument, 130 interrupted
+exit codes: 0 done or clean, 1 a finding (check, origin), 2 cannot judge: nothing recognisable at the path, a wrong
+argument, nothing matched, or unreadable tensors; 130 interrupted
 """
+COMMANDS = (open_, check, origin, ls, show, stat, export, steps, demo)
+BROKEN_PIPE = 141
+"""128 + SIGPIPE: who read our output has left, as ``head`` does."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -25,8 +30,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tdbg {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    open_.register(commands)
-    demo.register(commands)
+    for command in COMMANDS:
+        command.register(commands)
     return parser
 
 
@@ -38,7 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = build_parser().parse_args(argv)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit finds a reader
+        return BROKEN_PIPE
     except TdbgError as error:
         print(f"tdbg: {error}", file=sys.stderr)
         return error.exit_code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -66,6 +67,7 @@ class Checker:
             not_comparable=judged.not_comparable,
             skipped=plan.skipped + judged.copies,
             steps=((self.flow.rank, step),),
+            watched=tuple(sorted(judged.watched.items())),
         )
         return PairResult(hits, coverage)
 
@@ -81,6 +83,7 @@ class Checker:
         if not watch and not subject.initial:
             judged.copies += 1
             return
+        judged.watched.update(w.id for w in (*watch, *subject.initial))
         first = subject.previous_step is None
         results = [r for w in watch if (r := evaluate(w, record, first_step=first)) is not None]
         results += [r for w in subject.initial if (r := evaluate(w, record, first_step=True, initial=True)) is not None]
@@ -142,6 +145,7 @@ class _Judged:
         self.hits: list[Hit] = []
         self.seen: dict[tuple[int, int], list[TensorStats]] = {}
         self.values: dict[TensorStats, set[int]] = {}
+        self.watched = Counter[int]()
         self.checked = 0
         self.unreadable = 0
         self.not_comparable = 0

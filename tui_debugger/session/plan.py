@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.record import Need
 from tui_debugger.model import PARAMETERS, Side, Watchpoint
@@ -71,7 +71,12 @@ class Planner:
         """``mask`` gives the node rows a watchpoint covers."""
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
-        self.regular = [w for w in watchpoints if not CONDITIONS[w.condition].initial_only]
+        self.regular = [
+            w
+            for w in watchpoints
+            # An operator's overflow is no matter of values: nothing here can judge it, so nothing counts as judged.
+            if not CONDITIONS[w.condition].initial_only and CONDITIONS[w.condition].wire != WIRE_OPERATOR_OVERFLOW
+        ]
         self.mask = mask
         self.masks: dict[int, Mask] = {}
         self._covered: dict[int, tuple[Watchpoint, ...]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -106,12 +107,16 @@ def merged(
 ) -> CheckResult:
     """One result from the results of several pairs."""
     covers = [result.coverage for _, result in results]
+    watched = Counter[int]()
+    for cover in covers:
+        watched.update(dict(cover.watched))
     coverage = Coverage(
         checked=sum(c.checked for c in covers),
         unreadable=sum(c.unreadable for c in covers),
         not_comparable=sum(c.not_comparable for c in covers),
         skipped=sum(c.skipped for c in covers),
         steps=tuple(pair for pair, _ in results),
+        watched=tuple(sorted(watched.items())),
     )
     hits = sorted((hit for _, result in results for hit in result.hits), key=lambda hit: (hit.order, hit.key.rank))
     return CheckResult(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tui_debugger.errors import CancelledError, RenumberedError, UnreadableTensorError
 from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match, select
+from tui_debugger.graph.search import match
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -39,16 +39,14 @@ from tui_debugger.session.flow import Flow
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.records import RecordCache
 from tui_debugger.session.results import ResultBook, merged, scaled
+from tui_debugger.session.selections import Mask, Selections
 from tui_debugger.session.tensors import measured, tensor_rows
 from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
 
-Mask = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
-_MASKS = 256
-"""Selections whose nodes are kept: a form asks for another one with every key."""
 _ATTEMPTS = 3
 """So often a step is judged whose files change meanwhile; the last answer then stands, but is not kept as known."""
 
@@ -84,7 +82,7 @@ class Session:
         self._lock = threading.Lock()
         self._cache = RecordCache()
         self._book = ResultBook()
-        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
+        self._selections = Selections()
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -159,6 +157,18 @@ class Session:
         """(node row, input slot) of the nodes that read an output of a node."""
         return self.flow(rank).consumers(row)
 
+    def restrict(self, scope: NodeQuery | None) -> None:
+        """Lets watchpoints cover nodes of ``scope`` only (None: all); what lies outside counts as skipped.
+
+        Raises:
+            BadQueryError: a regular expression that does not compile.
+        """
+        self._selections.restrict(scope)
+
+    def in_scope(self, rank: int) -> Mask:
+        """Node rows that ``restrict`` left."""
+        return self._selections.in_scope(self.nodes(rank))
+
     def select(self, rank: int, query: NodeQuery, step: int | None = None) -> Mask:
         """Node rows that a query keeps, its watched and hit parts included.
 
@@ -175,20 +185,7 @@ class Session:
 
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
         """Node rows of a selection."""
-        return self._mask(rank, self.source.nodes(rank), selection)
-
-    def _mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        with self._lock:
-            kept = self._masks.get((rank, selection))
-        if kept is None or kept[0] is not nodes:
-            kept = (nodes, select(nodes, selection))
-            with self._lock:
-                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
-                while len(masks) >= _MASKS:
-                    del masks[next(iter(masks))]
-                masks[rank, selection] = kept
-                self._masks = masks
-        return kept[1]
+        return self._selections.mask(rank, self.source.nodes(rank), selection)
 
     def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]:
         """1 per node row that the given watchpoint (None: any enabled one) covers."""
@@ -200,10 +197,7 @@ class Session:
             if watchpoint_id is None
             else tuple(w for w in (self.watchpoints.get(watchpoint_id),) if w is not None)
         )
-        watched = np.zeros(len(nodes), np.bool_)
-        for watchpoint in chosen:
-            watched |= self._mask(rank, nodes, watchpoint.selection)
-        return watched
+        return self._selections.watched(rank, nodes, chosen)
 
     def watched_count(self, selection: NodeSelection) -> int:
         """Nodes of the first rank that a selection names; the ranks of a run have the same graph or parts of one."""
@@ -343,7 +337,9 @@ class Session:
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn = no_progress) -> Checker:
         measurements = self._measurements(rank, progress)
-        return Checker(measurements, watchpoints, lambda w: self._mask(rank, measurements.flow.nodes, w.selection))
+        return Checker(
+            measurements, watchpoints, lambda w: self._selections.mask(rank, measurements.flow.nodes, w.selection)
+        )
 
     def _measurements(self, rank: int, progress: ProgressFn) -> Measurements:
         def listing(snapshot: Progress) -> None:

@@ -14,7 +14,7 @@ from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.messages import Checked, CheckTooLarge, Finished, StepFound
 from tui_debugger.tui.panes.hits import HitFilter
-from tui_debugger.tui.panes.numbers import plural, size
+from tui_debugger.words.numbers import plural, size
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session

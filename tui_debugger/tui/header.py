@@ -9,9 +9,10 @@ from rich.text import Text
 
 from tui_debugger.model import Progress, Verdict
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.numbers import plural
 from tui_debugger.tui.state import State
-from tui_debugger.tui.widgets.text import clean, shorten
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.messages import Saved, StackIndexed, TensorsListed
-from tui_debugger.tui.panes.numbers import plural
+from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session, TensorRow

@@ -12,6 +12,7 @@ from rich.style import Style
 from textual.theme import Theme
 
 from tui_debugger.model import Category, Verdict
+from tui_debugger.words import numbers
 
 BLUE: Final = "#5fafff"
 ORANGE: Final = "#ff9f1c"
@@ -34,8 +35,7 @@ UNCERTAIN_GLYPH: Final = "?"
 FILE_GLYPH: Final = "≈"
 OPEN_GLYPH: Final = "▾"
 CLOSED_GLYPH: Final = "▸"
-NONE: Final = "–"
-"""Shown where there is no value."""
+NONE: Final = numbers.NONE
 
 VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
     Verdict.FINDING: (HIT_GLYPH, FINDING),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.messages import NodesMarked
-from tui_debugger.tui.panes.numbers import plural
 from tui_debugger.tui.selecting import Selecting
+from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session

@@ -10,7 +10,8 @@ from rich.text import Text
 from tui_debugger.model import Hit, TensorKey, Verdict
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.hit_text import abbreviations, details
-from tui_debugger.tui.widgets.text import Cell, Place, clean
+from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.words.clean import clean
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from textual.message import Message
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import clean
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult

@@ -12,8 +12,9 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.messages import NodesFiltered, NodesLoaded, NodesMarked
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.node_tree import NodeTree
-from tui_debugger.tui.widgets.text import clean, shorten
+from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
+from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     from tui_debugger.graph.query import NodeQuery

@@ -12,10 +12,11 @@ from textual.message import Message
 
 from tui_debugger.model import Frame
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.numbers import plural
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import SourceFile, StackIndex

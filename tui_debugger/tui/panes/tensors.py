@@ -10,10 +10,11 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.numbers import count, number, percent
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, Place, clean
+from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import count, number, percent
 
 if TYPE_CHECKING:
     from tui_debugger.session import TensorRow

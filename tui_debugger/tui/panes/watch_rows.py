@@ -11,8 +11,8 @@ from tui_debugger.analysis.conditions import CONDITIONS
 from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import Watchpoint
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.hit_text import param_words
 from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.words.hits import param_words
 
 
 def cells(watchpoint: Watchpoint, nodes: int | None, hits: int | None, *, outdated: bool) -> Sequence[Cell]:

@@ -13,7 +13,7 @@ from tui_debugger.model import Category
 from tui_debugger.tui.panes.hits import HitFilter
 from tui_debugger.tui.screens.toggles import Switch, TogglesScreen
 from tui_debugger.tui.theme import CATEGORIES
-from tui_debugger.tui.widgets.text import clean
+from tui_debugger.words.clean import clean
 
 ONLY, ALSO = "Only", "Also"
 WATCHED, CATEGORY, GRAPH, TYPE = "Watched by", "Category", "Graph", "Operator type"

@@ -14,8 +14,9 @@ from tui_debugger.model import GraphRun
 from tui_debugger.tui.screens.modal import Line, Modal
 from tui_debugger.tui.screens.prompts import ChoiceScreen
 from tui_debugger.tui.theme import DIM, STRONG
-from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.words.clean import clean
 
 
 class RunRows:

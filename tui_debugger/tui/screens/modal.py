@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from tui_debugger.tui.widgets.text import clean
+from tui_debugger.words.clean import clean
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 ResultT = TypeVar("ResultT")

@@ -10,8 +10,9 @@ from textual.widget import Widget
 
 from tui_debugger.tui.screens.modal import Modal
 from tui_debugger.tui.theme import DOUBT
-from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.clean import clean
 
 
 class NoticesScreen(Modal[None]):

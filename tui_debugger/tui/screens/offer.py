@@ -13,10 +13,10 @@ from textual.widget import Widget
 from tui_debugger.analysis.conditions import CONDITIONS
 from tui_debugger.model import Watchpoint
 from tui_debugger.tui.screens.modal import Line, Modal
-from tui_debugger.tui.screens.words import watch_words
 from tui_debugger.tui.theme import STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.watchpoints import watch_words
 
 WIDTH = 62
 """Cells for the words of one watchpoint; the box is 76 wide."""

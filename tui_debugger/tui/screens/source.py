@@ -16,8 +16,9 @@ from tui_debugger.model import Frame
 from tui_debugger.session.types import SourceExcerpt
 from tui_debugger.tui.screens.modal import Line, Modal, Run, run_here
 from tui_debugger.tui.theme import DIM, GREY, STRONG
-from tui_debugger.tui.widgets.text import Cell, clean, shorten
+from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.clean import clean
 
 NOT_HERE = (
     "This file is not on this machine (or shorter than the line number).\n"

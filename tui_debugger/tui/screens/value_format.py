@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.tui.widgets.text import clean
+from tui_debugger.words.clean import clean
 
 Array = npt.NDArray[Any]
 MAX_PRECISION = 10

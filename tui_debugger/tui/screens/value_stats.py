@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tui_debugger.session.types import TensorRow
-from tui_debugger.tui.panes.numbers import number
-from tui_debugger.tui.widgets.text import clean
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import number
 
 
 def stats_text(row: TensorRow) -> str:

@@ -24,7 +24,8 @@ from tui_debugger.tui.screens.value_search import Found, Wanted, can_be_bad, fin
 from tui_debugger.tui.screens.value_sheet import Array, Index
 from tui_debugger.tui.screens.value_stats import stats_text
 from tui_debugger.tui.theme import GREY, ORANGE
-from tui_debugger.tui.widgets.text import clean, shorten
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.words.clean import clean
 
 QUICK = 1 << 22
 """Up to this many elements a search is done at once (some 10 ms); above, in the background."""

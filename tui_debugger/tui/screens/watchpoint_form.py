@@ -19,12 +19,13 @@ from tui_debugger.analysis.conditions import CONDITIONS, Condition
 from tui_debugger.analysis.watch_text import format_selection, format_value, target_selection
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, Watchpoint
-from tui_debugger.tui.panes.numbers import plural
 from tui_debugger.tui.screens.modal import Field, Line, Modal, clean_lines
 from tui_debugger.tui.screens.watch_draft import WatchDraft, default_text, hidden_params, make_draft, visible_params
 from tui_debugger.tui.theme import DIM, GREY, STRONG
-from tui_debugger.tui.widgets.text import Cell, clean
+from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import plural
 
 MAX_PARAMS = max(len(visible_params(condition)) for condition in CONDITIONS.values())
 COUNT_AFTER = 0.15

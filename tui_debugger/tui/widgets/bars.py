@@ -16,7 +16,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.text import clean, fit, segments_of, shorten, width_of
+from tui_debugger.tui.widgets.text import fit, segments_of, shorten, width_of
+from tui_debugger.words.clean import clean
 
 _GAP = 2
 

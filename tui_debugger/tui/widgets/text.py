@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -11,6 +10,8 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+
+from tui_debugger.words.clean import clean
 
 _LEAST = 5
 """Cells below which the end of a scope says nothing."""
@@ -48,26 +49,7 @@ class Place:
 Cell = Text | str | Place
 """What a table cell holds. A string is plain text, never markup."""
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _CONSOLE = Console(width=10_000, force_terminal=False, legacy_windows=False, _environ={})
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return "␡" if code == 0x7F else "�"
-
-
-def clean(text: str) -> str:
-    r"""One line of the user's data, safe to print.
-
-    Control characters become their pictures (ESC → ``␛``), undecodable bytes of file names become ``\xNN``,
-    and characters that reorder or hide text become ``�``.
-    """
-    return _CONTROL.sub(_visible, text) if not (text.isascii() and text.isprintable()) else text
 
 
 def segments_of(cell: Cell, base: Style) -> list[Segment]:

@@ -8,7 +8,7 @@ from tui_debugger.analysis.conditions import CONDITIONS, Condition
 from tui_debugger.analysis.recommend import BIAS
 from tui_debugger.analysis.watch_text import format_selection, format_value
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.tui.widgets.text import clean
+from tui_debugger.words.clean import clean
 
 _PLURALS = {
     "tensor": "all tensors",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tui_debugger.tui.theme import NONE
+NONE = "–"
+"""Shown where there is no value."""
 
 
 def number(value: float | None) -> str:

@@ -1,0 +1,113 @@
+"""What the headless commands share: which part of a dump they look at, and how a session is opened for them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import Session
+    from tui_debugger.session.types import Pair
+
+_PART = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
+Span = tuple[int, int]
+"""First and last number, both included."""
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """The options of every headless command: rank, step, nodes, graph, JSON."""
+    where = parser.add_argument_group("which part of the dump")
+    where.add_argument("--rank", type=spans, metavar="N", help="ranks, for example 0,4-6 (default: all)")
+    where.add_argument("--step", type=spans, metavar="N", help="steps, for example 0,4-6 (default: all)")
+    where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
+    where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+
+
+def spans(text: str) -> tuple[Span, ...]:
+    """Parses ``0,4-6``."""
+    found = []
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None or (match[2] and int(match[2]) < int(match[1])):
+            msg = f"{text!r} is not a list of numbers such as 0,4-6"
+            raise argparse.ArgumentTypeError(msg)
+        found.append((int(match[1]), int(match[2] or match[1])))
+    return tuple(found)
+
+
+def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> list[int]:
+    """The numbers of ``there`` that are wanted, ascending.
+
+    Raises:
+        TdbgError: a number, or a whole span, that is not there: a check of nothing must not look clean.
+    """
+    numbers = sorted(set(there))
+    if wanted is None:
+        return numbers
+    for first, last in wanted:
+        if not any(first <= number <= last for number in numbers):
+            asked = f"{first}" if first == last else f"{first}-{last}"
+            raise TdbgError(
+                f"{word} {asked} is not in this dump", hint=f"there is {word} {brief(numbers)}" if numbers else ""
+            )
+    return [number for number in numbers if any(first <= number <= last for first, last in wanted)]
+
+
+def brief(numbers: Sequence[int]) -> str:
+    """``0-5,8``: ascending numbers as people write them."""
+    parts: list[str] = []
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            first, last = numbers[start], numbers[at - 1]
+            parts.append(str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first},{last}")
+            start = at
+    return ",".join(parts)
+
+
+def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn) -> Session:
+    """A session on a path, restricted to the chosen nodes. Nothing is kept between sessions.
+
+    Raises:
+        TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
+    """
+    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.session import Session
+    from tui_debugger.sources.open import open_source
+
+    session = Session(open_source(path))
+    session.open(progress)
+    if arguments.filter is None and arguments.graph is None:
+        return session
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    names = sorted({info.name for rank in ranks for info in session.nodes(rank).graphs})
+    graphs = [name for name in names if arguments.graph in (None, name, re.sub(r".*\D", "", name))]
+    if not graphs:
+        raise TdbgError(f"no graph is called {arguments.graph!r}", where=str(path), hint=f"there is {', '.join(names)}")
+    wanted = frozenset(graphs if arguments.graph is not None else ())
+    session.restrict(NodeQuery(text=arguments.filter or "", regex=True, case_sensitive=True, graphs=wanted))
+    if not any(session.in_scope(rank).any() for rank in ranks):
+        raise TdbgError(
+            "no node matches",
+            where=" ".join(f"--{name} {value}" for name in ("filter", "graph") if (value := getattr(arguments, name))),
+            hint="`tdbg ls` lists the nodes",
+        )
+    return session
+
+
+def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...]:
+    """The (rank, step) pairs that --rank and --step choose, by step then rank.
+
+    Raises:
+        TdbgError: a rank or step that was not dumped.
+    """
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    steps = chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
+    return session.pairs(ranks, steps)

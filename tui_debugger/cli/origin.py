@@ -1,0 +1,14 @@
+"""``tdbg origin``: to be written."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    commands.add_parser("origin", help="find where a NaN or Inf starts")

@@ -1,0 +1,132 @@
+"""What the headless commands share on their way out: tables, JSON, progress on stderr, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+from tui_debugger.errors import CancelledError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from tui_debugger.model import Progress, ProgressFn
+
+_EVERY = 0.1
+"""Seconds between two looks of the progress bar."""
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One document on stdout: valid JSON, readable, keys in their order. NaN and Inf must be text already."""
+    json.dump(document, sys.stdout, indent=1, allow_nan=False)
+    print()
+
+
+def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
+    """Aligned columns on stdout, two blanks between them; nothing is ever cut.
+
+    Args:
+        titles: one per column; a title may be empty.
+        rows: cells as text, made safe here; put the longest column last.
+        right: titles of the columns that are aligned to the right.
+    """
+    from tui_debugger.words.clean import clean
+
+    lines = [list(titles), *([clean(cell) for cell in row] for row in rows)]
+    widths = [max(map(_cells, column)) for column in zip(*lines, strict=True)]
+    to_right = [title in right for title in titles]
+    out = []
+    for line in lines:
+        cells = [
+            " " * (width - _cells(cell)) + cell if flush else cell + " " * (width - _cells(cell))
+            for cell, width, flush in zip(line, widths, to_right, strict=True)
+        ]
+        out.append("  ".join(cells).rstrip())
+    sys.stdout.write("\n".join(out) + "\n")
+
+
+def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def note(text: str) -> None:
+    """One line on stderr, for what is no result."""
+    from tui_debugger.words.clean import clean
+
+    print(f"tdbg: {clean(text)}", file=sys.stderr)
+
+
+@contextmanager
+def progress_bar() -> Iterator[ProgressFn]:
+    """A receiver of progress that draws a bar when stderr is a terminal; nothing is left of it afterwards."""
+    if not sys.stderr.isatty():
+        from tui_debugger.model import no_progress
+
+        yield no_progress
+        return
+    yield _Bar(sys.stderr).tell
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
+
+
+class _Bar:
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._next = 0.0
+
+    def tell(self, snapshot: Progress) -> None:
+        """Draws, at most every ``_EVERY`` seconds."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + _EVERY
+        width = 24
+        filled = int(width * min(snapshot.done / snapshot.total, 1.0)) if snapshot.total else 0
+        share = f"{100 * snapshot.done / snapshot.total:3.0f} %" if snapshot.total else "  …  "
+        self._stream.write(f"\r\x1b[K{'█' * filled}{'░' * (width - filled)} {share} {snapshot.text}")
+        self._stream.flush()
+
+
+@contextmanager
+def interruptible(progress: ProgressFn) -> Iterator[ProgressFn]:
+    """Turns Ctrl-C into ``CancelledError``, raised at once, so that what was finished can still be reported.
+
+    Yields:
+        ``progress``, which goes on raising it should the first one get lost on its way.
+    """
+    pressed = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        pressed.set()
+        raise CancelledError("interrupted")
+
+    def tell(snapshot: Progress) -> None:
+        if pressed.is_set():
+            raise CancelledError("interrupted")
+        progress(snapshot)
+
+    with _handler(stop):
+        yield tell
+
+
+@contextmanager
+def _handler(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        with suppress(CancelledError):
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,1 @@
+"""Lets programs written for MindInsight run unchanged."""

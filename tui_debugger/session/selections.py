@@ -1,0 +1,64 @@
+"""Which nodes a watchpoint covers and a query keeps: the masks of one session, computed once per node table."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import match, select
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import NodeSelection, Watchpoint
+
+Mask = npt.NDArray[np.bool_]
+
+_KEPT = 256
+"""Selections whose nodes are kept: a form asks for another one with every key."""
+
+
+class Selections:
+    """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        """Everything is in scope."""
+        self._lock = threading.Lock()
+        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
+        self._scope: NodeQuery | None = None
+
+    def restrict(self, scope: NodeQuery | None) -> None:
+        """Lets selections cover nodes of ``scope`` only.
+
+        Raises:
+            BadQueryError: a regular expression that does not compile.
+        """
+        with self._lock:
+            self._scope = scope
+            self._masks = {}
+
+    def in_scope(self, nodes: NodeTable) -> Mask:
+        """The node rows that selections may cover."""
+        return match(nodes, self._scope) if self._scope is not None else np.ones(len(nodes), np.bool_)
+
+    def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+        """Node rows that a selection covers."""
+        with self._lock:
+            kept = self._masks.get((rank, selection))
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, select(nodes, selection) & self.in_scope(nodes))
+            with self._lock:
+                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
+                while len(masks) >= _KEPT:
+                    del masks[next(iter(masks))]
+                masks[rank, selection] = kept
+                self._masks = masks
+        return kept[1]
+
+    def watched(self, rank: int, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
+        """Node rows that any of the watchpoints covers."""
+        watched = np.zeros(len(nodes), np.bool_)
+        for watchpoint in watchpoints:
+            watched |= self.mask(rank, nodes, watchpoint.selection)
+        return watched

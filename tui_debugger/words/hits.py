@@ -1,0 +1,97 @@
+"""What a hit says: abbreviations, set and actual values, or why nothing could be compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tui_debugger.analysis.conditions import CONDITIONS, reasons
+from tui_debugger.model import ErrorBits, Hit, ParamResult, TensorStats, Verdict, WatchResult
+from tui_debugger.words.numbers import count, number
+
+
+class Weight(Enum):
+    """How loud a part of a sentence is."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    DOUBT = "doubt"
+    FINDING = "finding"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of what a hit says.
+
+    Attributes:
+        text: the words.
+        weight: how loud.
+        actual: the value found, to be shown after an arrow; empty when there is none.
+    """
+
+    text: str
+    weight: Weight = Weight.PLAIN
+    actual: str = ""
+
+    def __str__(self) -> str:
+        """``mean |x| > 0.5 → 0.73``."""
+        return f"{self.text} → {self.actual}" if self.actual else self.text
+
+
+def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
+    """Each watchpoint's abbreviation once with its verdict, findings first."""
+    found: dict[str, Verdict] = {}
+    for result in sorted(hit.results, key=lambda result: -result.verdict):
+        condition = CONDITIONS.get(result.condition)
+        found.setdefault(condition.abbr if condition else "?", result.verdict)
+    return list(found.items())
+
+
+def hit_parts(hit: Hit) -> list[Part]:
+    """For every hit parameter the set and the actual value; else the reasons. Each part once."""
+    parts: dict[str, Part] = {}
+    for result in sorted(hit.results, key=lambda result: -result.verdict):
+        for part in _parts(result, hit.stats):
+            parts.setdefault(str(part), part)
+    if hit.detail:
+        parts.setdefault(hit.detail, Part(hit.detail, Weight.DOUBT))
+    return list(parts.values())
+
+
+def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
+    parts = [_param(result.condition, param) for param in result.params if param.hit]
+    error = result.error
+    if error & (ErrorBits.NAN | ErrorBits.INF) or (result.verdict is Verdict.FINDING and not parts and not error):
+        text = contents(stats) or ", ".join(reasons(error)) or _summary(result.condition)
+        parts.append(Part(text, Weight.FINDING))
+        error &= ~(ErrorBits.NAN | ErrorBits.INF)
+    weight = Weight.FINDING if result.verdict is Verdict.FINDING else Weight.DIM
+    return parts + [Part(reason, weight) for reason in reasons(error)]
+
+
+def _summary(condition: str) -> str:
+    """What a condition without parameters of its own says when it hits."""
+    found = CONDITIONS.get(condition)
+    text = found.summary.rstrip(".") if found is not None else condition
+    return text[:1].lower() + text[1:]
+
+
+def param_words(condition: str, name: str, value: float | bool) -> str:
+    """A set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
+    found = CONDITIONS.get(condition)
+    spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
+    label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
+    return f"{label} {'yes' if value is True else 'no' if value is False else number(value)}{percent}"
+
+
+def _param(condition: str, param: ParamResult) -> Part:
+    actual = "" if param.actual is None else number(param.actual)
+    return Part(param_words(condition, param.name, param.value), Weight.PLAIN, actual)
+
+
+def contents(stats: TensorStats | None) -> str:
+    """``NaN 1 Inf 3 of 256``: what a bad tensor contains; empty for a finite or unknown one."""
+    if stats is None or not stats.bad:
+        return ""
+    found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
+    return " ".join(f"{name} {count(amount)}" for name, amount in found if amount) + f" of {count(stats.count)}"
