@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
 from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
+from tui_debugger.cli.main import build_parser
 from tui_debugger.tui.actions import ACTIONS
 from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
 
@@ -40,6 +42,44 @@ def parameter(spec: ParamSpec) -> str:
     return f"`{spec.name}`" + ("" if spec.default is None else f" ({spec.default:g})")
 
 
+def commands() -> str:
+    """Every command with its arguments and options; those that all headless commands share come first."""
+    parsers = subparsers()
+    shared = {text for text in rows(parsers["check"]) if text in rows(parsers["stat"])}
+    lines = ["| every headless command | |", "|---|---|"]
+    lines += [text for text in rows(parsers["stat"]) if text in shared]
+    for name, parser in parsers.items():
+        lines += ["", f"**`tdbg {name}`**: {sentence(parser.description or '')}", ""]
+        own = [text for text in rows(parser) if text not in shared]
+        lines += ["| argument | |", "|---|---|", *own] if own else []
+    return "\n".join(lines)
+
+
+def subparsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of every command by name."""
+    (found,) = [action for action in build_parser()._actions if isinstance(action.choices, dict)]
+    return dict(found.choices)
+
+
+def rows(parser: argparse.ArgumentParser) -> list[str]:
+    """One table row per argument of a command."""
+    made = []
+    for action in parser._actions:
+        if isinstance(action, argparse._HelpAction):
+            continue
+        takes = action.metavar or ("" if action.nargs == 0 else action.dest.upper())
+        words = " ".join(takes) if isinstance(takes, tuple) else takes
+        shown = ", ".join(f"`{option} {words}`".replace(" `", "`") for option in action.option_strings) or f"`{words}`"
+        help_text = (action.help or "") % {"default": action.default, "prog": parser.prog}
+        made.append(f"| {shown} | {sentence(help_text)} |")
+    return made
+
+
+def sentence(text: str) -> str:
+    """Help text as one line of Markdown."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 def block(text: str, name: str) -> str:
     """What stands between the markers of a block now."""
     found = re.search(rf"<!-- {name}:.*?-->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
@@ -47,9 +87,13 @@ def block(text: str, name: str) -> str:
     return found[1].strip()
 
 
+BLOCKS = {"commands": commands, "keys": keys, "conditions": conditions}
+"""What stands between the markers of each block."""
+
+
 def rewritten(text: str) -> str:
     """README with fresh blocks."""
-    for name, make in (("keys", keys), ("conditions", conditions)):
+    for name, make in BLOCKS.items():
         text = re.sub(
             rf"(<!-- {name}:.*?-->\n).*?(<!-- /{name} -->)",
             lambda m, make=make: f"{m[1]}\n{make()}\n\n{m[2]}",  # type: ignore[misc] # mypy cannot type the default

@@ -3,12 +3,73 @@
 One way through the house (imports point one way, checked in CI)::
 
     dump directory ─┐
-    memory (tests) ─┴─► sources ─► session ─► front ends: tui/, cli/
+    memory (tests) ─┴─► sources ─► session ─► front ends: tui/, cli/, api/
                                       │
                                       ▼
                           analysis/ (numpy only)   graph/ (node table, stacks)
 
+``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.
 ``model`` holds the frozen dataclasses that cross a seam, ``errors`` the one exception tree.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui_debugger.api import (
+        ConditionBase,
+        DebuggerTensor,
+        DumpAnalyzer,
+        Node,
+        OperatorOverflowCondition,
+        TensorAllZeroCondition,
+        TensorChangeAboveThresholdCondition,
+        TensorChangeBelowThresholdCondition,
+        TensorInitializationCondition,
+        TensorOverflowCondition,
+        TensorRangeCondition,
+        TensorTooLargeCondition,
+        TensorTooSmallCondition,
+        TensorUnchangedCondition,
+        Watchpoint,
+        WatchpointHit,
+    )
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "ConditionBase",
+    "DebuggerTensor",
+    "DumpAnalyzer",
+    "Node",
+    "OperatorOverflowCondition",
+    "TensorAllZeroCondition",
+    "TensorChangeAboveThresholdCondition",
+    "TensorChangeBelowThresholdCondition",
+    "TensorInitializationCondition",
+    "TensorOverflowCondition",
+    "TensorRangeCondition",
+    "TensorTooLargeCondition",
+    "TensorTooSmallCondition",
+    "TensorUnchangedCondition",
+    "Watchpoint",
+    "WatchpointHit",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Loads the Python API when one of its names is first asked for: the program itself starts without NumPy."""
+    if name not in __all__:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from tui_debugger import api
+
+    value = globals()[name] = getattr(api, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -63,6 +63,33 @@ class BadQueryError(TdbgError, ValueError):
     """A search text or regular expression that cannot be used."""
 
 
+class DebuggerParamTypeError(TdbgError, TypeError):
+    """An argument of the Python API has the wrong type.
+
+    Attributes:
+        error_code: MindInsight's number for it.
+    """
+
+    error_code = "5054B080"
+
+
+class DebuggerParamValueError(TdbgError, ValueError):
+    """An argument of the Python API is of the right type, but not among the allowed values.
+
+    Attributes:
+        error_code: MindInsight's number for it.
+    """
+
+    error_code = "5054B081"
+
+
+class VersionNotMatchError(TdbgError):
+    """Two versions that do not fit together. Never raised here: dumps of every version are read.
+
+    It exists so that scripts that catch it go on working.
+    """
+
+
 class CancelledError(TdbgError):
     """The user pressed Esc or Ctrl-C; what was done so far stands."""
 

@@ -9,6 +9,7 @@ import pytest
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
+from tui_debugger.session.watch_file import read_watch_file
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 
 SOME = NodeSelection(
@@ -65,13 +66,33 @@ def test_the_list_is_restored_for_the_same_dump_only(tmp_path: Path) -> None:
     assert WatchpointList(WatchpointStore("/data/other", tmp_path)).items() == ()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1, "watchpoints": [{"id": 1}, 7]}'])
-def test_a_broken_file_is_a_problem_to_mention_not_an_error(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["{", "[]", "format = 99", "\0", "watchpoint = 1", "[[watchpoint]]\nwatch = 'XX'"])
+def test_a_broken_file_is_a_problem_to_mention_not_an_error_and_is_put_aside(tmp_path: Path, text: str) -> None:
     store = WatchpointStore("/data/run", tmp_path)
     store.path.write_text(text)
     watchpoints = WatchpointList(store)
     assert watchpoints.items() == ()
     assert watchpoints.problem
+    watchpoints.add("tensor_overflow")
+    assert store.path.with_suffix(".old").read_text() == text
+    assert [w.condition for w in WatchpointList(WatchpointStore("/data/run", tmp_path)).items()] == ["tensor_overflow"]
+
+
+def test_one_broken_entry_does_not_take_the_others_along(tmp_path: Path) -> None:
+    store = WatchpointStore("/data/run", tmp_path)
+    store.path.write_text("offered = true\n[[watchpoint]]\nwatch = 'TO'\n[[watchpoint]]\nwatch = 'XX'\n")
+    watchpoints = WatchpointList(store)
+    assert [w.condition for w in watchpoints.items()] == ["tensor_overflow"]
+    assert watchpoints.offered
+    assert "watchpoint 2: XX" in watchpoints.problem
+
+
+def test_what_the_list_keeps_is_a_watchpoint_file(tmp_path: Path) -> None:
+    store = WatchpointStore("/data/run", tmp_path)
+    watchpoints = WatchpointList(store)
+    watchpoints.add("tensor_too_large", {"abs_mean_gt": 0.1}, SOME, name="mine")
+    watchpoints.set_enabled(watchpoints.add("tensor_overflow").id, False)
+    assert read_watch_file(store.path) == watchpoints.items()
 
 
 def test_a_state_directory_that_cannot_be_written_is_a_problem_to_mention(tmp_path: Path) -> None:
@@ -88,6 +109,13 @@ def test_what_the_list_holds_already_is_not_added_again() -> None:
     other = dataclasses.replace(first, params=(("abs_mean_gt", 0.2),))
     assert watchpoints.add_missing([first, other, other]) == 1
     assert [dict(w.params) for w in watchpoints.items()] == [{"abs_mean_gt": 0.1}, {"abs_mean_gt": 0.2}]
+
+
+def test_a_disabled_watchpoint_is_added_disabled_and_a_name_makes_no_other_rule() -> None:
+    watchpoints = WatchpointList()
+    off = dataclasses.replace(WatchpointList().add("tensor_overflow"), enabled=False, name="one")
+    assert watchpoints.add_missing([off, dataclasses.replace(off, name="two")]) == 1
+    assert watchpoints.items() == (off,)
 
 
 def test_a_snapshot_is_a_version_and_what_it_means() -> None:

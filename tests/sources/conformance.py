@@ -105,6 +105,15 @@ class SourceConformance:
                 else:
                     open_array(table.spec(i))
 
+    def test_graph_and_statistic_files_exist_and_there_are_none_for_what_was_not_dumped(self, source: Source) -> None:
+        for rank in source.ranks():
+            assert bool(source.graph_files(rank)) <= bool(source.capabilities & Capability.GRAPH)
+            missing = max(source.steps(rank), default=0) + 1000
+            assert list(source.statistic_files(rank, missing)) == []
+            files = [path for step in source.steps(rank) for path in source.statistic_files(rank, step)]
+            assert all(path.is_file() for path in (*files, *source.graph_files(rank)))
+            assert len(set(files)) == len(files)
+
     def test_the_previous_step_is_below_and_dumped_and_rises_with_the_step(self, source: Source) -> None:
         for rank in source.ranks():
             steps = list(source.steps(rank))

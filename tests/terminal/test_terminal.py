@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal.terminal import Terminal
+from tui_debugger.session.watch_file import read_watch_file
 
 pytestmark = pytest.mark.terminal
 
@@ -118,8 +118,8 @@ def test_watchpoints_survive_a_restart(dumps: Callable[[str], Path], tmp_path: P
         terminal.wait_for("tensor all zero")
         terminal.send("q")
         assert terminal.wait_exit() == 0
-    (kept,) = tmp_path.glob("tdbg/*.json")
-    assert [w["watch"] for w in json.loads(kept.read_text())["watchpoints"]]
+    (kept,) = tmp_path.glob("tdbg/*.toml")
+    assert [w.condition for w in read_watch_file(kept)] == ["tensor_all_zero"]
     with Terminal(["open", dump, "--no-recommended"], env=env) as terminal:
         terminal.send("3")
         terminal.wait_for("tensor all zero")

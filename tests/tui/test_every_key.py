@@ -151,6 +151,8 @@ DESK: dict[tuple[str, str], Case] = {
     ("watchpoints", "clear_watchpoints"): Case(lambda _, b: not b.rows and "u brings" in b.notice, "3"),
     ("watchpoints", "undelete_watchpoint"): Case(more, "3 d"),
     ("watchpoints", "show_covered"): Case(lambda _, b: "watched by WI #1" in b.text, "3"),
+    ("watchpoints", "save_watchpoints"): Case(opens("TextPrompt"), "3"),
+    ("watchpoints", "load_watchpoints"): Case(opens("TextPrompt"), "3"),
     ("hits", "filter_hits"): Case(opens("HitFilterScreen"), "4"),
     ("hits", "show_quiet"): Case(more, "4"),
     ("hits", "clear_hit_filter"): Case(more, "4 / L o g enter"),

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from tui_debugger.analysis.slicing import parse_slice
 from tui_debugger.tui.screens import value_search
-from tui_debugger.tui.screens.value_format import (
+from tui_debugger.tui.screens.value_search import Found, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.screens.value_sheet import Sheet, best_fold
+from tui_debugger.words.values import (
     CellKind,
     Family,
     NumberFormat,
@@ -24,8 +26,6 @@ from tui_debugger.tui.screens.value_format import (
     float_text,
     format_window,
 )
-from tui_debugger.tui.screens.value_search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.tui.screens.value_sheet import Sheet, best_fold
 
 FOUR = NumberFormat()
 

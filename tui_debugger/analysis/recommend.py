@@ -30,6 +30,8 @@ BIAS: Final = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
 VANISHED: Final = 1e-12
 """Mean magnitude below which a gradient is lost."""
 BIAS_GRADIENT: Final = "BiasAddGrad"
+RECOMMENDED: Final = "recommend_"
+"""How the names of recommended watchpoints begin, in MindInsight as here."""
 
 _SATURATION: Final[dict[str, dict[str, Value]]] = {
     "tanh": {
@@ -111,5 +113,5 @@ def _category(name: str) -> NodeSelector:
 
 def _watch(condition: str, selection: NodeSelection, name: str = "", /, **params: Value) -> Watchpoint:
     return Watchpoint(
-        0, condition, validate(condition, params), selection, name=f"recommend_{name or condition}_watchpoint"
+        0, condition, validate(condition, params), selection, name=f"{RECOMMENDED}{name or condition}_watchpoint"
     )

@@ -262,6 +262,13 @@ def compare(
     return comparison.result()
 
 
+def double_blocks(array: Array) -> Iterator[Doubles]:
+    """All elements as float64 (complex: magnitudes) in pieces of at most ``BLOCK``; each is gone with the next one."""
+    for (block,) in _blocks(array):
+        for start in range(0, len(block), BLOCK):
+            yield _doubles(block[start : start + BLOCK], _scratch.values)
+
+
 def _blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
     """1-D pieces of arrays of one shape, elements in the same order in each; views wherever that is possible."""
     if all(array.flags.c_contiguous for array in arrays):

@@ -1,1 +1,39 @@
 """The Python API: MindInsight's debugger interface on any dump, and what it lacked."""
+
+from tui_debugger.api.conditions import (
+    ConditionBase,
+    OperatorOverflowCondition,
+    TensorAllZeroCondition,
+    TensorChangeAboveThresholdCondition,
+    TensorChangeBelowThresholdCondition,
+    TensorInitializationCondition,
+    TensorOverflowCondition,
+    TensorRangeCondition,
+    TensorTooLargeCondition,
+    TensorTooSmallCondition,
+    TensorUnchangedCondition,
+)
+from tui_debugger.api.debugger_tensor import DebuggerTensor
+from tui_debugger.api.dump_analyzer import DumpAnalyzer
+from tui_debugger.api.hits import WatchpointHit
+from tui_debugger.api.node import Node
+from tui_debugger.api.watchpoint import Watchpoint
+
+__all__ = [
+    "ConditionBase",
+    "DebuggerTensor",
+    "DumpAnalyzer",
+    "Node",
+    "OperatorOverflowCondition",
+    "TensorAllZeroCondition",
+    "TensorChangeAboveThresholdCondition",
+    "TensorChangeBelowThresholdCondition",
+    "TensorInitializationCondition",
+    "TensorOverflowCondition",
+    "TensorRangeCondition",
+    "TensorTooLargeCondition",
+    "TensorTooSmallCondition",
+    "TensorUnchangedCondition",
+    "Watchpoint",
+    "WatchpointHit",
+]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli import screen
-from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -30,27 +27,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_run)
 
 
-def demo_path() -> Path:
-    """The unpacked demo dump.
-
-    Raises:
-        TdbgError: the cache directory cannot be written.
-    """
-    from tui_debugger.demo import DEMO, unpack
-
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tdbg"
-    try:
-        return unpack(DEMO, cache)
-    except OSError as error:
-        raise TdbgError(
-            f"the demo dump could not be unpacked: {error.strerror or error}",
-            where=str(cache),
-            hint="set XDG_CACHE_HOME to a directory you can write",
-        ) from None
-
-
 def _run(arguments: argparse.Namespace) -> int:
-    path = demo_path()
+    from tui_debugger.demo import demo_dump
+
+    path = demo_dump()
     if arguments.unpack:
         print(path)
         return 0

@@ -1,14 +1,298 @@
-"""``tdbg export``: to be written."""
+"""``tdbg export``: tensors, hits or graphs as files."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import csv
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.choice import add_choice, choice_of, failure, nothing_chosen
+from tui_debugger.cli.options import add_where, chosen, open_session, pairs_of
+from tui_debugger.cli.output import interruptible, note, print_json, progress_bar
+from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import CheckResult, Session
+    from tui_debugger.session.export_tensors import Written
+    from tui_debugger.session.sweep import Sweep, SweptTensor
+
+FORMATS = {
+    "tensors": (".npy", ".npz", ".csv", "a directory (DIR/)"),
+    "hits": (".csv", ".json"),
+    "graph": (".csv", ".json", ".xlsx"),
+}
+_SHOWN = 5
+"""So many tensors that could not be exported are named; an index.csv names them all."""
+DESCRIPTION = """\
+Writes a part of a dump to files. The ending of OUT says how:
+
+  tensors  x.npy   the one tensor that is chosen
+           x.npz   all of them, named rank0/step3/NODE:out:0
+           DIR/    one .npy each, rank0/step3/NODE.out.0.npy, and index.csv
+           x.csv   the one tensor that is chosen: a row per element with its
+                   index, or a 2-D window with --slice '[0, :, 3:9]'
+  hits     x.csv   a row per parameter of each result
+           x.json  everything that `tdbg check --json` says about a hit
+  graph    x.csv, x.json   a row per node: inputs, types, shapes, consumers, stack
+           x.xlsx  a workbook: constants, parameters, operators, sources ...
+
+bfloat16 and fp8, which .npy cannot name, are written as float32. A file appears
+when it is complete or not at all; nothing is written into the dump.
+"""
+EPILOG = """\
+exit codes:
+  0    written; `tdbg check` is what judges hits
+  2    nothing matched, a tensor could not be read (the others are written), OUT
+       exists (--force replaces it) or cannot be written, or a wrong argument
+  130  interrupted: nothing is written
+
+examples:
+  tdbg export DUMP tensors --filter '/Log-op' --step 3 --side out -o log.npy
+  tdbg export DUMP tensors --category weight -o weights.npz
+  tdbg export DUMP hits --watch TO -o hits.csv
+  tdbg export DUMP graph --rank 0 -o graph.xlsx
+"""
+
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    commands.add_parser("export", help="write tensors, hits or graphs to files")
+    parser = commands.add_parser(
+        "export",
+        help="write tensors, hits or graphs to files",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument("what", choices=tuple(FORMATS), metavar="{tensors,hits,graph}", help="what to write")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file or directory to write")
+    parser.add_argument("--force", action="store_true", help="replace what is there already")
+    add_where(parser)
+    add_choice(parser)
+    parser.add_argument("--slice", metavar="TEXT", help="for x.csv of a tensor: a window, for example '[0, :, 3:9]'")
+    parser.add_argument(
+        "--watch", action="append", default=[], metavar="TEXT", help="for hits: a watchpoint (may be repeated)"
+    )
+    parser.add_argument(
+        "--watch-file",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="for hits: a TOML file of watchpoints (may be repeated); without any, the recommended ones are used",
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        _check_options(arguments)
+        target = _target(arguments)
+        with progress_bar() as bar, interruptible(bar) as progress:
+            session = open_session(arguments.path, arguments, progress)
+            writer = {"tensors": _tensors, "hits": _hits, "graph": _graph}[arguments.what]
+            report = writer(session, target, arguments, progress)
+    except TdbgError as error:
+        if arguments.json:
+            print_json(failure("export", arguments.path, error))
+        raise
+    for line in report.pop("notes"):
+        note(line)
+    if arguments.json:
+        print_json({"command": "export", "path": str(arguments.path), **report})
+    return int(report["exit_code"])
+
+
+# -- what may be written where ---------------------------------------------------------------------
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """An option that would have no effect is a mistake."""
+    what, kind = arguments.what, Path(arguments.output).suffix.lower()
+    of_tensors = {"--side": arguments.side != "all", "--slot": arguments.slot, "--category": arguments.category}
+    of_hits = {"--watch": arguments.watch, "--watch-file": arguments.watch_file}
+    idle = [
+        *(name for name, given in of_tensors.items() if given and what != "tensors"),
+        *(name for name, given in of_hits.items() if given and what != "hits"),
+        *(["--slice"] if arguments.slice and (what, kind) != ("tensors", ".csv") else []),
+        *(["--step"] if arguments.step and what == "graph" else []),
+    ]
+    if idle:
+        raise TdbgError(
+            f"{idle[0]} has no meaning here",
+            where=f"tdbg export ... {what} -o {arguments.output}",
+            hint="`tdbg export --help` says what goes with what",
+        )
+
+
+def _target(arguments: argparse.Namespace) -> Path:
+    """Where to write, when the ending fits and nothing is there yet.
+
+    Raises:
+        TdbgError: see above.
+    """
+    target = Path(arguments.output).expanduser()
+    directory = arguments.what == "tensors" and (arguments.output.endswith(("/", os.sep)) or target.is_dir())
+    if not directory and target.suffix.lower() not in FORMATS[arguments.what]:
+        raise TdbgError(
+            f"what {arguments.what} should be written as is not clear",
+            where=f"-o {arguments.output}",
+            hint="the name must end with " + ", ".join(FORMATS[arguments.what]).replace(", a dir", ", or be a dir"),
+        )
+    there = (target.is_symlink() or target.exists()) and not (
+        directory and target.is_dir() and not any(target.iterdir())
+    )
+    if there and not arguments.force:
+        raise TdbgError(
+            "there is something of that name already",
+            where=str(target),
+            hint="choose another name, or --force to " + ("add to it" if directory else "replace it"),
+        )
+    return target
+
+
+# -- tensors ---------------------------------------------------------------------------------------
+
+
+def _tensors(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+    sweep = session.sweep(pairs_of(session, arguments), choice_of(arguments))
+    number = sweep.count(progress)
+    if not number:
+        raise nothing_chosen(arguments.path)
+    written = _write_tensors(session, sweep, number, target, arguments, progress=progress)
+    return _tensor_report(written)
+
+
+def _write_tensors(
+    session: Session, sweep: Sweep, number: int, target: Path, arguments: argparse.Namespace, *, progress: ProgressFn
+) -> Written:
+    from tui_debugger.session.export import save_npy
+    from tui_debugger.session.export_tensors import Written, write_csv, write_directory, write_npz
+
+    dump, force = Path(session.info.path), arguments.force
+    kind = "" if target.is_dir() else target.suffix.lower()
+    if arguments.output.endswith(("/", os.sep)) or kind not in FORMATS["tensors"]:
+        return write_directory(sweep.listed(progress), target, dump, with_graph=_several_graphs(session), force=force)
+    if kind == ".npz":
+        return write_npz(sweep.listed(progress), target, dump, with_graph=_several_graphs(session), force=force)
+    tensor = _only(sweep, number, target, progress)
+    if kind == ".csv":
+        return write_csv(tensor, target, dump, window=arguments.slice or "", force=force)
+    values = session.read(tensor.key)
+    return Written(save_npy(values, target, dump, force=force), 1, values.nbytes)
+
+
+def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> SweptTensor:
+    """The one tensor that a file of one tensor can hold.
+
+    Raises:
+        TdbgError: there are several.
+    """
+    tensor = next(sweep.listed(progress))
+    if number > 1:
+        key = tensor.key
+        raise TdbgError(
+            f"{number:,} tensors are chosen, but {target.suffix} holds one",
+            where=f"the first one: rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
+            hint="narrow it with --rank, --step, --filter, --side and --slot, or write x.npz or DIR/",
+        )
+    return tensor
+
+
+def _several_graphs(session: Session) -> bool:
+    return any(len(session.nodes(rank).graphs) > 1 for rank in session.ranks())
+
+
+def _tensor_report(written: Written) -> dict[str, Any]:
+    from tui_debugger.session.tables import key_row
+    from tui_debugger.words.numbers import plural, size
+
+    notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
+    for key, reason in written.failures[:_SHOWN]:
+        notes.append(f"left out: rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot} {reason}")
+    if len(written.failures) > _SHOWN:
+        notes.append(f"left out: {len(written.failures) - _SHOWN:,} more")
+    return {
+        "exit_code": 2 if written.failures else 0,
+        "output": str(written.path),
+        "tensors": written.tensors,
+        "nbytes": written.nbytes,
+        "left_out": [{**key_row(key), "error": reason} for key, reason in written.failures],
+        "notes": notes,
+    }
+
+
+# -- hits ------------------------------------------------------------------------------------------
+
+
+def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+    from tui_debugger.cli.check import add_watchpoints
+    from tui_debugger.cli.check_report import coverage_line
+    from tui_debugger.session.tables import coverage_row
+    from tui_debugger.session.watch_file import watchpoints_from
+    from tui_debugger.words.numbers import plural
+
+    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    pairs = pairs_of(session, arguments)
+    add_watchpoints(session, given, recommended=not (arguments.watch or arguments.watch_file))
+    result = session.check(pairs, progress)
+    if result.cancelled:
+        raise CancelledError("interrupted: nothing is written")
+    _write_hits(session, result, target, arguments)
+    return {
+        "exit_code": 0,
+        "output": str(target),
+        "hits": len(result.hits),
+        "coverage": coverage_row(result.coverage),
+        "notes": [f"{plural(len(result.hits), 'hit')} written to {target}", coverage_line(result)],
+    }
+
+
+def _write_hits(session: Session, result: CheckResult, target: Path, arguments: argparse.Namespace) -> None:
+    from tui_debugger.session.export import fresh_text
+    from tui_debugger.session.tables import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
+
+    watched = dict(result.coverage.watched)
+    with fresh_text(target, Path(session.info.path), force=arguments.force) as file:
+        if target.suffix.lower() == ".csv":
+            writer = csv.DictWriter(file, FLAT_HIT_COLUMNS)
+            writer.writeheader()
+            for hit in result.hits:
+                writer.writerows(flat_hit_rows(hit))
+            return
+        document = {
+            "command": "export",
+            "path": str(arguments.path),
+            "watchpoints": [watch_row(each, watched.get(each.id, 0)) for each in result.watchpoints],
+            "coverage": coverage_row(result.coverage),
+            "hits": [hit_row(hit) for hit in result.hits],
+        }
+        json.dump(document, file, indent=1, allow_nan=False)
+        file.write("\n")
+
+
+# -- graph -----------------------------------------------------------------------------------------
+
+
+def _graph(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+    from tui_debugger.model import Progress
+    from tui_debugger.session.export_graph import write_nodes_csv, write_nodes_json, write_workbook
+    from tui_debugger.session.graph_table import rank_graphs
+    from tui_debugger.words.numbers import plural
+
+    progress(Progress(0, 0, "reading the graph"))
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    write = {".csv": write_nodes_csv, ".json": write_nodes_json, ".xlsx": write_workbook}[target.suffix.lower()]
+    number = write(rank_graphs(session, ranks), target, Path(session.info.path), force=arguments.force)
+    return {
+        "exit_code": 0,
+        "output": str(target),
+        "nodes": number,
+        "notes": [f"{plural(number, 'node')} written to {target}"],
+    }

@@ -1,14 +1,364 @@
-"""``tdbg ls``: to be written."""
+"""``tdbg ls PATH``: the nodes of a dump in execution order."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import add_where, brief, chosen, open_session
+from tui_debugger.cli.output import interruptible, print_json, print_table, progress_bar
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import CATEGORY_WORDS, Category, Side
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    import numpy as np
+    import numpy.typing as npt
+
+    from tui_debugger.graph.table import NodeTable
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import Session
+    from tui_debugger.session.flow import Flow
+    from tui_debugger.sources.base import TensorTable
+
+Line = tuple[str, int]
+"""(source file or the end of its path, line number)."""
+
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    commands.add_parser("ls", help="list nodes")
+    parser = commands.add_parser(
+        "ls",
+        help="list the nodes",
+        description="Lists nodes in execution order. in and out are the tensors dumped of a node's inputs and "
+        "outputs at the last step that was dumped (with --step: at the last one of those).",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    which = parser.add_argument_group("which nodes")
+    which.add_argument(
+        "--category",
+        action="append",
+        default=[],
+        choices=tuple(CATEGORY_WORDS),
+        metavar="WORD",
+        help=f"only nodes of this category: {', '.join(CATEGORY_WORDS)} (may be repeated)",
+    )
+    which.add_argument(
+        "--type", action="append", default=[], metavar="T", help="only operators of this type, such as MatMul or "
+        "Parameter, in any case (may be repeated)",
+    )  # fmt: skip
+    which.add_argument(
+        "--line", type=_line, metavar="FILE:LINE", help="only nodes whose source stack names this line; the end of the "
+        "path is enough",
+    )  # fmt: skip
+    parser.add_argument("--files", action="store_true", help="also every dumped tensor: side, slot, step")
+    parser.add_argument("--stack", action="store_true", help="also the source stack, innermost line first")
+    add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _line(text: str) -> Line:
+    path, colon, number = text.rpartition(":")
+    if not (colon and path and number.isascii() and number.isdigit() and len(number) <= 9):
+        msg = f"{text!r} is not FILE:LINE, such as train.py:31"
+        raise argparse.ArgumentTypeError(msg)
+    return path, int(number)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Listing:
+    """The wanted nodes of one rank.
+
+    Attributes:
+        rows: node rows, in execution order.
+        counts: number of dumped (inputs, outputs) by node row.
+        counted: the step they are of, by root graph.
+        steps: the steps whose tensors ``--files`` lists; empty: those that were counted.
+    """
+
+    rank: int
+    flow: Flow
+    rows: list[int]
+    counts: tuple[list[int], list[int]]
+    counted: dict[int, int]
+    steps: list[int]
+
+    @property
+    def nodes(self) -> NodeTable:
+        """The rank's nodes."""
+        return self.flow.nodes
+
+    def step(self, row: int) -> int | None:
+        """The step whose tensors of a node are counted."""
+        return self.counted.get(self.nodes.graph_of(row).root_id)
+
+    def facts(self, row: int) -> tuple[Any, ...]:
+        """What makes a node the same as one of another rank."""
+        nodes = self.nodes
+        ins, outs = self.counts
+        return (nodes.graph_of(row).name, nodes.names[row], nodes.op_type(row), _word(nodes, row), ins[row], outs[row])
+
+    def same_as(self, other: _Listing) -> bool:
+        """Whether both ranks list exactly the same nodes: decided by column, since that is the rule."""
+        mine, theirs = self.nodes, other.nodes
+        return (
+            self.rows == other.rows
+            and self.counts == other.counts
+            and mine.graphs == theirs.graphs
+            and mine.types == theirs.types
+            and mine.names == theirs.names
+            and all(bool((getattr(mine, c) == getattr(theirs, c)).all()) for c in ("graph", "type_id", "category"))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A line of the list: a node row of the first of the ranks that share it."""
+
+    listing: _Listing
+    row: int
+    ranks: list[int]
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        ranks = chosen(arguments.rank, session.ranks(), "rank")
+        chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
+        listings = [_list_rank(session, rank, arguments, progress) for rank in ranks]
+        entries, places = _merge(listings)
+    if not entries:
+        raise _nothing(arguments, listings)
+    if arguments.json:
+        nodes = [_json(entry, places, arguments) for entry in entries]
+        print_json({"command": "ls", "path": str(arguments.path), "nodes": nodes})
+    else:
+        _print(entries, places, arguments)
+    return 0
+
+
+# -- which nodes -----------------------------------------------------------------------------------
+
+
+def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progress: ProgressFn) -> _Listing:
+    import numpy as np
+
+    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.graph.search import match
+
+    flow = session.flow(rank, progress)
+    steps = [step for step in session.steps(rank) if _wanted(step, arguments)]
+    counted = _counted(session, rank, steps)
+    listed = steps if arguments.files and arguments.step is not None else []
+    for step in sorted({*listed, *counted.values()}):
+        flow.table(step)
+    nodes = flow.nodes  # after the tables: files of unknown nodes make it longer
+    wanted = NodeQuery(
+        categories=frozenset(c for word in arguments.category for c in CATEGORY_WORDS[word]),
+        types=frozenset(word.lower() for word in arguments.type),
+    )
+    mask = match(nodes, wanted) & session.in_scope(rank)
+    if arguments.line is not None:
+        mask &= _on_line(session, rank, len(nodes), arguments.line)
+    rows = np.flatnonzero(mask)
+    order = nodes.order[rows].astype(np.int64)
+    order[order < 0] = np.iinfo(np.int64).max  # unknown position: last
+    rows = rows[np.argsort(order, kind="stable")]
+    return _Listing(rank, flow, rows.tolist(), _counts(flow, counted), counted, listed)
+
+
+def _wanted(step: int, arguments: argparse.Namespace) -> bool:
+    return arguments.step is None or any(first <= step <= last for first, last in arguments.step)
+
+
+def _counted(session: Session, rank: int, steps: Sequence[int]) -> dict[int, int]:
+    """The last of the steps in which there is data of each root graph: not every graph runs at every step."""
+    among = set(steps)
+    return {run.root_graph: run.step for run in session.history(rank) if run.has_data and run.step in among}
+
+
+def _counts(flow: Flow, counted: dict[int, int]) -> tuple[list[int], list[int]]:
+    """Dumped inputs and outputs by node row."""
+    import numpy as np
+
+    nodes = flow.nodes
+    roots = np.array([info.root_id for info in nodes.graphs] or [0])[nodes.graph]
+    found = []
+    for side in (Side.INPUT, Side.OUTPUT):
+        counts = np.zeros(len(nodes), np.int64)
+        for root, step in counted.items():
+            table = flow.table(step)
+            of_step = np.bincount(table.node[table.side == int(side)], minlength=len(nodes))
+            counts[roots == root] = of_step[roots == root]
+        found.append(counts.tolist())
+    return found[0], found[1]
+
+
+def _on_line(session: Session, rank: int, length: int, line: Line) -> npt.NDArray[np.bool_]:
+    import numpy as np
+
+    mask = np.zeros(length, np.bool_)
+    path, number = line
+    for file in session.stack_index(rank).files:
+        if _is_at(file.path, path):
+            for source in file.lines:
+                if source.line == number:
+                    mask[source.rows] = True
+    return mask
+
+
+def _nothing(arguments: argparse.Namespace, listings: Sequence[_Listing]) -> TdbgError:
+    """No node is left: says which option may be wrong, and what there is."""
+    words = [f"--category {word}" for word in arguments.category] + [f"--type {word}" for word in arguments.type]
+    if arguments.line is not None:
+        words.append("--line {}:{}".format(*arguments.line))
+    words += [f"--{name} {value}" for name in ("filter", "graph") if (value := getattr(arguments, name))]
+    tables = [listing.nodes for listing in listings]
+    hint = ""
+    types = {table.types[index] for table in tables for index in set(table.type_id[~table.structural].tolist())}
+    if not {word.lower() for word in arguments.type} <= {name.lower() for name in types}:
+        hint = f"there is {', '.join(sorted(types))}"
+    elif arguments.line is not None:
+        hint = _lines_there(tables, arguments.line)
+    return TdbgError("no node matches", where=" ".join(words) or str(arguments.path), hint=_clean(hint))
+
+
+def _lines_there(tables: Iterable[NodeTable], line: Line) -> str:
+    """Which lines there are instead; empty when the line is named, so that something else left no node."""
+    from tui_debugger.graph.stacks import stack_index
+
+    path, number = line
+    files = [file for table in tables for file in stack_index(table).files]
+    named = {each.line for file in files if _is_at(file.path, path) for each in file.lines}
+    if named:
+        return "" if number in named else f"stacks name {path}:{brief(sorted(named))}"
+    own = list(dict.fromkeys(file.path for file in files if not file.framework))
+    return f"stacks name {', '.join(own[:5])}" if own else "this dump has no source stacks"
+
+
+def _is_at(file: str, path: str) -> bool:
+    """Whether a source file is the one, or one of those, that a path or the end of one names."""
+    return file == path or file.endswith("/" + path)
+
+
+def _merge(listings: Sequence[_Listing]) -> tuple[list[_Entry], dict[int, _Listing]]:
+    """Nodes that are the same in several ranks once, in execution order, ranks side by side."""
+    kinds: list[tuple[_Listing, list[int]]] = []
+    for listing in listings:
+        for kind, ranks in kinds:
+            if listing.same_as(kind):
+                ranks.append(listing.rank)
+                break
+        else:
+            kinds.append((listing, [listing.rank]))
+    places = {listing.rank: listing for listing in listings}
+    if len(kinds) == 1:
+        listing, ranks = kinds[0]
+        return [_Entry(listing, row, ranks) for row in listing.rows], places
+    found: dict[tuple[Any, ...], tuple[int, _Entry]] = {}
+    for listing, ranks in kinds:
+        for place, row in enumerate(listing.rows):
+            _, entry = found.setdefault(listing.facts(row), (place, _Entry(listing, row, [])))
+            entry.ranks.extend(ranks)
+    ordered = sorted(found.values(), key=lambda each: (each[0], each[1].ranks[0]))
+    return [_Entry(entry.listing, entry.row, sorted(entry.ranks)) for _, entry in ordered], places
+
+
+# -- output ----------------------------------------------------------------------------------------
+
+
+def _print(entries: Sequence[_Entry], places: dict[int, _Listing], arguments: argparse.Namespace) -> None:
+    everywhere = len(places)
+    by_rank = any(len(entry.ranks) != everywhere for entry in entries)
+    by_graph = len({entry.listing.nodes.graph_of(entry.row).name for entry in entries}) > 1
+    titles = ["type", "category", "in", "out"]
+    titles[:0] = ["rank"] if by_rank else []
+    titles += ["graph"] if by_graph else []
+    lines: list[list[str]] = []
+    for entry in entries:
+        nodes, row = entry.listing.nodes, entry.row
+        ins, outs = entry.listing.counts
+        cells = [brief(entry.ranks)] if by_rank else []
+        cells += [nodes.op_type(row), _word(nodes, row), str(ins[row]), str(outs[row])]
+        cells += [nodes.graph_of(row).name] if by_graph else []
+        lines.append([*cells, nodes.names[row]])
+        blank = [""] * len(titles)
+        if arguments.stack:
+            lines += [[*blank, f"  {frame.path}:{frame.line}  {frame.code}"] for frame in nodes.stack(row)]
+        if arguments.files:
+            lines += [[*blank, "  " + text] for text in _file_texts(entry, places)]
+    print_table([*titles, "name"], lines, right=("in", "out"))
+
+
+def _word(nodes: NodeTable, row: int) -> str:
+    return Category(int(nodes.category[row])).name.lower()
+
+
+def _file_texts(entry: _Entry, places: dict[int, _Listing]) -> Iterator[str]:
+    for rank, step, table, index in _files(entry, places):
+        side = Side(int(table.side[index])).label
+        yield f"{side}:{int(table.slot[index])} step {step}" + (f" rank {rank}" if len(places) > 1 else "")
+
+
+def _files(entry: _Entry, places: dict[int, _Listing]) -> Iterator[tuple[int, int, TensorTable, int]]:
+    """(rank, step, table, index) of every tensor of a node at the chosen steps."""
+    graph, name = entry.listing.nodes.graph_of(entry.row).name, entry.listing.nodes.names[entry.row]
+    for rank in entry.ranks:
+        listing = places[rank]
+        row = entry.row if listing is entry.listing else listing.nodes.find(name, graph)
+        steps = listing.steps or [step for step in (listing.step(row),) if step is not None]
+        for step in steps:
+            table = listing.flow.table(step)
+            for index in table.of_node(row).tolist():
+                yield rank, step, table, index
+
+
+def _json(entry: _Entry, places: dict[int, _Listing], arguments: argparse.Namespace) -> dict[str, Any]:
+    from tui_debugger.session.tables import frame_row
+
+    nodes, row = entry.listing.nodes, entry.row
+    ins, outs = entry.listing.counts
+    found = {
+        "ranks": entry.ranks,
+        "graph": nodes.graph_of(row).name,
+        "node": nodes.names[row],
+        "type": nodes.op_type(row),
+        "category": _word(nodes, row),
+        "path": nodes.paths[row],
+        "order": int(nodes.order[row]),
+        "step": entry.listing.step(row),
+        "dumped_inputs": ins[row],
+        "dumped_outputs": outs[row],
+        "inputs": [
+            f"{nodes.names[holder.row]}:{holder.slot}" if holder.row >= 0 else None
+            for holder in entry.listing.flow.holders(row)
+        ],
+    }
+    if arguments.stack:
+        found["stack"] = [frame_row(frame) for frame in nodes.stack(row)]
+    if arguments.files:
+        found["tensors"] = [_json_file(*place) for place in _files(entry, places)]
+    return found
+
+
+def _json_file(rank: int, step: int, table: TensorTable, index: int) -> dict[str, Any]:
+    from tui_debugger.sources.base import TensorFlag
+
+    recorded = bool(int(table.flags[index]) & TensorFlag.STAT_ONLY)
+    return {
+        "rank": rank,
+        "step": step,
+        "side": Side(int(table.side[index])).name.lower(),
+        "slot": int(table.slot[index]),
+        "file": None if recorded else table.spec(index).path,
+    }
+
+
+def _clean(text: str) -> str:
+    from tui_debugger.words.clean import clean
+
+    return clean(text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from tui_debugger import __version__
@@ -41,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; errors are printed on stderr as what, where, what to do.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign shows its number instead
+            stream.reconfigure(errors="backslashreplace")
     arguments = build_parser().parse_args(argv)
     try:
         code = int(arguments.run(arguments))
@@ -55,6 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("tdbg: interrupted", file=sys.stderr)
         return 130
+    except Exception:  # noqa: BLE001 - our own mistake, whatever it is, must not leave with Python's 1: that is a finding
+        traceback.print_exc()
+        print("tdbg: internal error: nothing was judged. Please report the lines above.", file=sys.stderr)
+        return TdbgError.exit_code
 
 
 if __name__ == "__main__":

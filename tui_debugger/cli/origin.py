@@ -1,14 +1,111 @@
-"""``tdbg origin``: to be written."""
+"""``tdbg origin``: the first node that makes something bad out of clean inputs."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tui_debugger.cli.options import add_where, open_session, pairs_of
+from tui_debugger.cli.output import interruptible, print_json, progress_bar
+from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.cli.origin_report import Answer
+
+EPILOG = """\
+The search goes step by step over all ranks and ends with the first step that has
+an origin. It also ends with a bad step that has none but leaves bad parameters
+behind, because whatever comes later is made from those.
+
+exit codes:
+  0    nothing bad in what was covered
+  1    something bad was found; it outranks "cannot judge"
+  2    cannot judge: no dump at the path, nothing looked at, a watchpoint that
+       looked at no tensor, or tensors that could not be read or compared; a
+       wrong argument
+  130  interrupted: what was finished is printed
+
+examples:
+  tdbg origin DUMP
+  tdbg origin DUMP --step 4-9 --rank 0
+  tdbg origin DUMP --watch 'TZ @ category=activation'
+  tdbg origin DUMP --watch 'TL abs_mean_gt=100' --watch TO --json
+"""
+
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    commands.add_parser("origin", help="find where a NaN or Inf starts")
+    parser = commands.add_parser(
+        "origin",
+        help="find where a NaN or Inf starts",
+        description="Finds the first node, in step and execution order, whose inputs are clean and whose output has "
+        "NaN or Inf (or, with --watch, a finding), and how it spread.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument(
+        "--watch",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
+    )
+    parser.add_argument(
+        "--watch-file",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="a TOML file of watchpoints, as the screen saves them (may be repeated)",
+    )
+    parser.add_argument(
+        "--spread", type=_count, default=5, metavar="N", help="how many of the following bad nodes to list (default: 5)"
+    )
+    add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        msg = f"{text!r} is not a number of nodes"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from tui_debugger.cli.origin_report import failure, print_answer
+
+    try:
+        answer = _search(arguments)
+    except TdbgError as error:
+        if arguments.json:
+            print_json(failure(arguments.path, error))
+        raise
+    return print_answer(answer, as_json=arguments.json)
+
+
+def _search(arguments: argparse.Namespace) -> Answer:
+    import dataclasses
+
+    from tui_debugger.cli.origin_report import Answer
+    from tui_debugger.session.verdicts import judge
+    from tui_debugger.session.watch_file import watchpoints_from
+
+    given = [watch for watch in watchpoints_from(arguments.watch, arguments.watch_file) if watch.enabled]
+    if not given and arguments.watch_file:
+        raise TdbgError("the watchpoint file has no enabled watchpoint", where="--watch-file", hint="enable one")
+    watchpoints = [dataclasses.replace(watch, id=number) for number, watch in enumerate(dict.fromkeys(given), 1)]
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        report = session.find_origin(pairs, watchpoints, progress, arguments.spread)
+    return Answer(
+        path=arguments.path,
+        report=report,
+        judgement=judge(report.check, rules=frozenset(watch.id for watch in watchpoints)),
+        notices=session.info.notices,
+    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
-    from tui_debugger.model import ProgressFn
+    from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import Session
 
 
@@ -30,6 +30,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="TEXT",
         help="add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
+    )
+    parser.add_argument(
+        "--watch-file",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FILE",
+        help="add the watchpoints of a TOML file (may be repeated)",
     )
     parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
     parser.add_argument("--step", type=int, metavar="N", help="start at this step")
@@ -57,9 +65,9 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     """Opens the screen on a path and returns the exit code.
 
     Raises:
-        TdbgError: the path holds no dump, a --watch text is wrong, or stdout is no terminal.
+        TdbgError: the path holds no dump, a --watch text or file is wrong, or stdout is no terminal.
     """
-    watches = parse_watches(arguments.watch)
+    watches = given_watchpoints(arguments)
     from tui_debugger.sources.open import find_run
 
     find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
@@ -77,21 +85,20 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     )
 
 
-def parse_watches(texts: Sequence[str]) -> list[str]:
-    """Checks every --watch text now, so that a mistake is answered in the shell.
+def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
+    """Reads --watch and --watch-file now, so that a mistake is answered in the shell.
 
     Raises:
-        BadWatchpointError: naming the text.
+        BadWatchpointError: naming the text, or the file and the entry.
     """
-    if texts:
-        from tui_debugger.analysis.watch_text import parse_watch
+    if not (arguments.watch or arguments.watch_file):
+        return ()
+    from tui_debugger.session.watch_file import watchpoints_from
 
-        for text in texts:
-            parse_watch(text)
-    return list(texts)
+    return watchpoints_from(arguments.watch, arguments.watch_file)
 
 
-def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[str]) -> Callable[[ProgressFn], Session]:
+def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoint]) -> Callable[[ProgressFn], Session]:
     """The slow part, for a worker: reads the first rank, restores the watchpoints."""
 
     def open_session(progress: ProgressFn) -> Session:
@@ -103,16 +110,7 @@ def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[str]) ->
         store = None if arguments.no_state else WatchpointStore(source.info.path)
         session = Session(source, store=store, source_map=arguments.source_map)
         session.open(progress)
-        add_watches(session, watches)
+        session.watchpoints.add_missing(watches)
         return session
 
     return open_session
-
-
-def add_watches(session: Session, texts: Sequence[str]) -> None:
-    """Adds the --watch texts that the list does not hold already."""
-    from tui_debugger.analysis.watch_text import parse_watch
-    from tui_debugger.model import Watchpoint
-
-    parsed = (parse_watch(text) for text in texts)
-    session.watchpoints.add_missing(Watchpoint(0, condition, params, nodes) for condition, params, nodes in parsed)

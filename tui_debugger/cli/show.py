@@ -1,14 +1,144 @@
-"""``tdbg show``: to be written."""
+"""``tdbg show PATH NODE[:slot] [SLICE]``: the tensors of a node, in one line each and with their values."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import add_where, chosen, open_session
+from tui_debugger.cli.output import interruptible, note, print_json, progress_bar
+from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.session import Session
+    from tui_debugger.session.naming import Found
+    from tui_debugger.session.types import Pair
+
+LOOKED_BACK = 100
+"""So many steps are looked through, from the last one backwards, for one in which the node was dumped."""
+MAX_PRECISION = 10
+
+Parse = Callable[..., tuple[argparse.Namespace, list[str]]]
+
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    commands.add_parser("show", help="show the values of a node")
+    parser = commands.add_parser(
+        "show",
+        help="show the values of a node",
+        usage="tdbg show PATH NODE[:slot] [SLICE] [options]",
+        description="Shows the inputs, outputs and parameters of a node: type, shape, how the values are spread "
+        "between the smallest and the greatest one, mean μ and deviation σ of the finite ones, zeros, NaN and Inf; "
+        "then the values. Without --step that is the last dumped step; several steps give one line each.",
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument(
+        "node",
+        metavar="NODE[:slot]",
+        help="id of a node, the end of it, or any part that only one node has; :0 is output 0, :in1 input 1, :in all "
+        "inputs; also :out, :param",
+    )
+    parser.add_argument(
+        "slice",
+        nargs="?",
+        metavar="SLICE",
+        help="which values, at most two dimensions of them: '[0, :, 3:9]', '[..., -1]'",
+    )
+    parser.add_argument("--stat", action="store_true", help="full statistics (of every step) instead of values")
+    parser.add_argument(
+        "--precision", type=_precision, default=4, metavar="N", help="digits after the point, 0 to 10 (default: 4)"
+    )
+    add_where(parser)
+    parser.set_defaults(run=_run)
+    # Subparsers take no class of their own, so the one method is replaced.
+    parser.parse_known_args = _any_order(parser.parse_known_args)  # type: ignore[method-assign,assignment]  # see above
+
+
+def _precision(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= MAX_PRECISION):
+        msg = f"{text!r} is not a number from 0 to {MAX_PRECISION}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _any_order(parse: Parse) -> Parse:
+    """Lets SLICE stand after an option as well: argparse gives up on an optional positional too early."""
+
+    def parse_known_args(*arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
+        found, rest = parse(*arguments, **named)
+        if found.slice is None and rest and not rest[0].startswith("-"):
+            found.slice = rest.pop(0)
+        return found, rest
+
+    return parse_known_args
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.stat and arguments.slice is not None:
+        raise TdbgError("--stat is about whole tensors", where=arguments.slice, hint="leave --stat or the slice out")
+    with progress_bar() as bar, interruptible(bar) as progress:
+        from tui_debugger.cli import show_print
+        from tui_debugger.cli.show_look import Wish, look
+        from tui_debugger.session.naming import find_node
+
+        session = open_session(arguments.path, arguments, progress)
+        ranks = _ranks(session, arguments)
+        tables = {rank: session.nodes(rank, progress) for rank in ranks}
+        found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
+        pairs = _pairs(session, found, arguments)
+        one = arguments.step is None or len({step for _, step in pairs}) == 1
+        values = not arguments.stat and (one or arguments.slice is not None)
+        wish = Wish(values, not arguments.stat, arguments.slice, arguments.precision, arguments.json)
+        shown = look(session, found, pairs, wish, progress)
+    if arguments.json:
+        document = show_print.document(session, found, shown)
+        print_json({"command": "show", "path": str(arguments.path), **document})
+    else:
+        show_print.print_head(session, found, shown)
+        layout = show_print.print_values if values else show_print.print_history
+        (show_print.print_stats if arguments.stat else layout)(shown, several=len(found.rows) > 1)
+    if any(each.answers for each in shown):
+        return 0
+    note("nothing of what was asked for can be shown")
+    return 2
+
+
+def _ranks(session: Session, arguments: argparse.Namespace) -> list[int]:
+    """The chosen ranks; without --rank the one that the path points into, else all."""
+    focus = session.source.focus[0]
+    if arguments.rank is None and focus is not None:
+        return [focus]
+    return chosen(arguments.rank, session.ranks(), "rank")
+
+
+def _pairs(session: Session, found: Found, arguments: argparse.Namespace) -> list[Pair]:
+    """The (rank, step) pairs to look at: the chosen ones; else all for --stat; else the last dumped one.
+
+    Raises:
+        TdbgError: a step that was not dumped, or nothing was.
+    """
+    focus = session.source.focus[1]
+    if arguments.step is not None or arguments.stat:
+        steps = chosen(arguments.step, (step for rank in found.rows for step in session.steps(rank)), "step")
+        pairs = list(session.pairs(found.rows, steps))
+    else:
+        last = {rank: _last_step(session, rank, row) if focus is None else focus for rank, row in found.rows.items()}
+        pairs = [(rank, step) for rank, step in last.items() if step is not None]
+    if not pairs:
+        raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg steps` lists what ran")
+    return pairs
+
+
+def _last_step(session: Session, rank: int, row: int) -> int | None:
+    """The last step with a tensor of the node itself; without one, the last in which its graph has data."""
+    flow = session.flow(rank)
+    root = flow.nodes.graph_of(row).root_id
+    steps = [run.step for run in session.history(rank) if run.has_data and run.root_graph == root]
+    for step in reversed(steps[-LOOKED_BACK:]):
+        if len(flow.table(step).of_node(row)):
+            return step
+    return steps[-1] if steps else None

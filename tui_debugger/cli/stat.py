@@ -1,14 +1,275 @@
-"""``tdbg stat``: to be written."""
+"""``tdbg stat``: a table of the statistics of every chosen tensor."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import csv
+import heapq
+import io
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.choice import add_choice, choice_of, failure, nothing_chosen
+from tui_debugger.cli.options import add_where, open_session, pairs_of
+from tui_debugger.cli.output import interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session.sweep import SweptTensor
+
+SORTABLE = (
+    *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
+    *("min", "max", "mean", "abs_mean", "std", "norm"),
+)
+COLUMNS = (
+    *("rank", "step", "graph", "node", "side", "slot", "dtype", "shape", "nbytes"),
+    *SORTABLE,
+    *("recorded", "error"),
+)
+"""Columns of a row, in JSON and CSV alike."""
+_TITLES = (
+    *("step", "rank", "side", "slot", "type", "shape", "count", "NaN", "+Inf", "-Inf", "zeros"),
+    *("min", "max", "mean", "|x| mean", "std", "norm", "node"),
+)
+_LEFT = ("side", "type", "shape", "node")
+EPILOG = """\
+Rows come by step, then rank, then execution order. Means, deviation (divisor n)
+and norm are over finite elements. "recorded": the dump holds only statistics of
+this tensor (statistic.csv), and counts that it does not record read 0.
+
+exit codes:
+  0    done
+  2    nothing matched, every tensor was unreadable, or a wrong argument
+  130  interrupted: the rows so far are printed
+"""
+
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    commands.add_parser("stat", help="statistics of tensors")
+    parser = commands.add_parser(
+        "stat",
+        help="statistics of tensors",
+        description="Statistics of every tensor in the chosen steps, ranks and nodes, one row each.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    add_where(parser)
+    add_choice(parser)
+    parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
+    parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
+    parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N rows")
+    parser.set_defaults(run=_run)
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text)):
+        msg = f"{text!r} is not a number of rows such as 20"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    seen = _Seen()
+    held: list[dict[str, Any]] = []
+    try:
+        if arguments.csv and arguments.json:
+            raise TdbgError("--csv and --json exclude each other", hint="choose one")
+        if arguments.reverse and not arguments.sort:
+            raise TdbgError("--reverse needs --sort", hint="for example --sort max --reverse")
+        with _progress(arguments) as progress:
+            rows = _rows(arguments, seen, progress)
+            first = list(itertools.islice(rows, 1))  # so that a mistake is told before anything is printed
+            if not first and not seen.interrupted:
+                raise nothing_chosen(arguments.path)
+            _show(itertools.chain(first, rows), arguments, seen, held)
+    except TdbgError as error:
+        if arguments.json:
+            print_json(failure("stat", arguments.path, error))
+        raise
+    if arguments.csv or arguments.json:
+        note(seen.line())
+    else:
+        _print(held)
+        print(f"\n{seen.line()}")
+    if seen.failure is not None:
+        raise seen.failure
+    return seen.exit_code
+
+
+def _show(
+    rows: Iterable[dict[str, Any]], arguments: argparse.Namespace, seen: _Seen, held: list[dict[str, Any]]
+) -> None:
+    """Writes the rows as they come, or holds them for a table; what stops them in the middle is noted in ``seen``."""
+    if arguments.json:
+        _write_json(rows, arguments.path, seen)
+        return
+    with seen.stopped():
+        if arguments.csv:
+            _write_csv(rows)
+        else:
+            held.extend(rows)
+
+
+@contextmanager
+def _progress(arguments: argparse.Namespace) -> Iterator[ProgressFn]:
+    """The progress bar, unless rows are streamed to the same terminal."""
+    from tui_debugger.model import no_progress
+
+    streaming = (arguments.csv or arguments.json) and sys.stdout.isatty()
+    with progress_bar() as bar, interruptible(no_progress if streaming else bar) as progress:
+        yield progress
+
+
+class _Seen:
+    """What the rows were made of."""
+
+    def __init__(self) -> None:
+        self.tensors = 0
+        self.unreadable = 0
+        self.recorded = 0
+        self.interrupted = False
+        self.failure: TdbgError | None = None
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Notes what ends the work before its end; what was shown stays."""
+        try:
+            yield
+        except CancelledError:
+            self.interrupted = True
+        except TdbgError as error:
+            self.failure = error
+
+    @property
+    def exit_code(self) -> int:
+        """See ``EPILOG``."""
+        if self.interrupted:
+            return CancelledError.exit_code
+        return 2 if self.failure is not None or self.tensors == self.unreadable else 0
+
+    def line(self) -> str:
+        """``1,141 tensors, 3 unreadable``."""
+        from tui_debugger.words.numbers import plural
+
+        parts = [plural(self.tensors, "tensor"), f"{self.unreadable:,} unreadable"]
+        if self.recorded:
+            parts.append(f"{self.recorded:,} with recorded statistics only")
+        return ", ".join(parts) + ("; interrupted" if self.interrupted else "")
+
+    def row(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {
+            "tensors": self.tensors,
+            "unreadable": self.unreadable,
+            "recorded": self.recorded,
+            "interrupted": self.interrupted,
+        }
+
+
+def _rows(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+    """The rows to show, in their order. Ctrl-C ends them and is noted."""
+    found = _measured(arguments, seen, progress)
+    if arguments.sort is None:
+        yield from itertools.islice(found, arguments.limit)
+        return
+    yield from _sorted(found, arguments.sort, arguments.limit, arguments.reverse)
+
+
+def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) -> Iterator[dict[str, Any]]:
+    try:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        for tensor in session.sweep(pairs, choice_of(arguments)).measured(progress):
+            seen.tensors += 1
+            seen.unreadable += bool(tensor.error)
+            seen.recorded += tensor.spec is None
+            yield _row(tensor)
+    except CancelledError:
+        seen.interrupted = True
+
+
+def _row(tensor: SweptTensor) -> dict[str, Any]:
+    from tui_debugger.session.tables import key_row, meta_row, stats_row
+
+    stats = stats_row(tensor.stats)
+    if tensor.spec is None and not stats["norm"] and (stats["min"] or stats["max"]):
+        stats["norm"] = None  # not recorded
+    row = {**key_row(tensor.key), **meta_row(tensor.meta), **stats}
+    return {**row, "recorded": tensor.spec is None, "error": tensor.error}
+
+
+def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smallest: bool) -> Iterable[dict[str, Any]]:
+    """By one field; rows without it come last. With a limit, no more rows than that are held."""
+    sign = 1 if smallest else -1
+
+    def key(row: dict[str, Any]) -> tuple[bool, float]:
+        return (row[name] is None, 0.0 if row[name] is None else sign * float(row[name]))
+
+    return sorted(rows, key=key) if limit is None else heapq.nsmallest(limit, rows, key=key)
+
+
+def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
+    from tui_debugger.words.clean import clean
+
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+
+    def write(cells: Iterable[object]) -> None:
+        writer.writerow(cells)
+        sys.stdout.write(line.getvalue())
+        line.seek(0)
+        line.truncate()
+
+    write(COLUMNS)
+    for row in rows:
+        texts = {name: clean(row[name]) for name in ("graph", "node", "error")}
+        shape = "" if row["shape"] is None else str(tuple(row["shape"]))
+        write({**row, **texts, "shape": shape, "recorded": int(row["recorded"])}[name] for name in COLUMNS)
+
+
+def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
+    """One document, written row by row; what is known at the end stands at its end."""
+    head = json.dumps({"command": "stat", "path": str(path)}, indent=1)
+    sys.stdout.write(head.removesuffix("\n}") + ',\n "tensors": [')
+    with seen.stopped():
+        for number, row in enumerate(rows):
+            sys.stdout.write(("," if number else "") + "\n  " + json.dumps(row, allow_nan=False))
+    end = {"coverage": seen.row(), "exit_code": seen.exit_code}
+    if seen.failure is not None:
+        end["error"] = failure("stat", path, seen.failure)["error"]
+    tail = json.dumps(end, indent=1)
+    sys.stdout.write("\n ]," + tail.removeprefix("{") + "\n")
+
+
+def _print(rows: Iterable[dict[str, Any]]) -> None:
+    from tui_debugger.words.numbers import NONE, number
+    from tui_debugger.words.tensors import shape_text
+
+    def real(value: float | str | None) -> str:
+        return number(None if value is None else float(value))
+
+    def count(value: int | None) -> str:
+        return NONE if value is None else str(value)
+
+    def cells(row: dict[str, Any]) -> list[str]:
+        mark = f"  ! {row['error']}" if row["error"] else "  (recorded)" if row["recorded"] else ""
+        return [
+            *(str(row["step"]), str(row["rank"]), row["side"].removesuffix("put"), str(row["slot"])),
+            row["dtype"] or NONE,
+            NONE if row["shape"] is None else shape_text(row["shape"]),
+            *(count(row[name]) for name in ("count", "nan", "pos_inf", "neg_inf", "zero")),
+            *(real(row[name]) for name in ("min", "max", "mean", "abs_mean", "std", "norm")),
+            row["node"] + mark,
+        ]
+
+    print_table(_TITLES, map(cells, rows), right=[title for title in _TITLES if title not in _LEFT])

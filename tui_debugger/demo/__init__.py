@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from pathlib import Path
 
+from tui_debugger.errors import TdbgError
+
 DEMO = Path(__file__).with_name("mindspore-2.0-nan.tar.xz")
 """A tiny transformer trained by MindSpore 2.0.0 on CPU; step 3 divides 0 by 0 and takes log(0)."""
+
+
+def demo_dump() -> Path:
+    """The demo dump, unpacked once into the user's cache directory: what the examples in the documentation look at.
+
+    Raises:
+        TdbgError: the cache directory cannot be written.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tdbg"
+    try:
+        return unpack(DEMO, cache)
+    except OSError as error:
+        raise TdbgError(
+            f"the demo dump could not be unpacked: {error.strerror or error}",
+            where=str(cache),
+            hint="set XDG_CACHE_HOME to a directory you can write",
+        ) from None
 
 
 def unpack(archive: Path, parent: Path) -> Path:

@@ -52,6 +52,7 @@ class ParsedNode:
         outputs: one per output slot.
         source: text of the source stack.
         item: the ``index`` attribute of a TupleGetItem that keeps it there, else -1.
+        attributes: (name, value as text), read on request only.
     """
 
     index: str
@@ -62,6 +63,7 @@ class ParsedNode:
     outputs: tuple[SlotType, ...]
     source: str = ""
     item: int = -1
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,12 @@ class ParsedGraph:
     constants: tuple[ParsedConstant, ...]
 
 
-def read_graph(path: Path | str) -> ParsedGraph:
+def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
     """Reads a graph file.
+
+    Args:
+        path: the file.
+        attributes: also the attributes of operators: for exports, nothing else needs them.
 
     Raises:
         BadGraphError: unreadable, empty, cut off, or no graph file at all.
@@ -117,10 +123,10 @@ def read_graph(path: Path | str) -> ParsedGraph:
             where=str(path),
             hint="check that it is a file and that you may read it",
         ) from error
-    return parse_model(data, where=str(path))
+    return parse_model(data, where=str(path), attributes=attributes)
 
 
-def parse_model(data: bytes, *, where: str = "") -> ParsedGraph:
+def parse_model(data: bytes, *, where: str = "", attributes: bool = False) -> ParsedGraph:
     """Parses the bytes of a graph file: a ModelProto.
 
     Raises:
@@ -131,7 +137,7 @@ def parse_model(data: bytes, *, where: str = "") -> ParsedGraph:
     model = _parsed("ModelProto", data, where)
     if not model.HasField("graph"):
         raise BadGraphError("there is no graph in the graph file", where=where, hint=_HINT)
-    return _graph(model.graph)
+    return _graph(model.graph, attributes)
 
 
 def parse_graph(data: bytes, *, where: str = "") -> ParsedGraph:
@@ -161,18 +167,18 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _graph(graph: Any) -> ParsedGraph:
+def _graph(graph: Any, attributes: bool = False) -> ParsedGraph:
     shared: dict[bytes, str] = {}
     return ParsedGraph(
         name=_text(graph.name),
         root_name=_text(graph.root_name),
-        nodes=tuple(_node(node, shared) for node in graph.node),
+        nodes=tuple(_node(node, shared, attributes) for node in graph.node),
         parameters=tuple(ParsedParameter(_text(each.name), _slots(each.type)[0]) for each in graph.parameters),
         constants=tuple(_constant(each) for each in graph.const_vals),
     )
 
 
-def _node(node: Any, shared: dict[bytes, str]) -> ParsedNode:
+def _node(node: Any, shared: dict[bytes, str], attributes: bool) -> ParsedNode:
     """``shared`` keeps one copy of the long texts that many nodes have in common."""
 
     def text(data: bytes) -> str:
@@ -189,6 +195,7 @@ def _node(node: Any, shared: dict[bytes, str]) -> ParsedNode:
         outputs=_slots(node.output_type),
         source=text(node.source_address),
         item=_item(node) if op_type == "TupleGetItem" else -1,
+        attributes=tuple((text(each.name), _value(each.value) or "") for each in node.attribute) if attributes else (),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tui_debugger.analysis.conditions import evaluate, needs
 from tui_debugger.analysis.record import Record
 from tui_debugger.model import (
     Coverage,
+    ErrorBits,
     Hit,
     NodeKind,
     ProgressFn,
@@ -23,7 +24,7 @@ from tui_debugger.model import (
     no_progress,
 )
 from tui_debugger.session.measuring import Measurements
-from tui_debugger.session.origin import find_origins
+from tui_debugger.session.origin.examine import find_origins
 from tui_debugger.session.plan import Mask, Plan, Planner, Subject
 
 
@@ -39,12 +40,16 @@ class Checker:
     """Judges the steps of one rank with one state of the watchpoint list."""
 
     def __init__(
-        self, measurements: Measurements, watchpoints: Sequence[Watchpoint], mask: Callable[[Watchpoint], Mask]
+        self,
+        measurements: Measurements,
+        watchpoints: Sequence[Watchpoint],
+        mask: Callable[[Watchpoint], Mask],
+        scope: Callable[[], Mask],
     ) -> None:
-        """``mask`` gives the node rows of this rank that a watchpoint covers."""
+        """``mask`` gives the node rows of this rank that a watchpoint selects, ``scope`` those that may be checked."""
         self.measurements = measurements
         self.flow = measurements.flow
-        self.planner = Planner(self.flow, watchpoints, mask)
+        self.planner = Planner(self.flow, watchpoints, mask, scope)
 
     def check(self, step: int, progress: ProgressFn = no_progress) -> PairResult:
         """Checks one step.
@@ -87,10 +92,7 @@ class Checker:
         first = subject.previous_step is None
         results = [r for w in watch if (r := evaluate(w, record, first_step=first)) is not None]
         results += [r for w in subject.initial if (r := evaluate(w, record, first_step=True, initial=True)) is not None]
-        if subject.side is Side.INPUT and record.stats is not None:
-            judged.seen.setdefault((subject.holder.row, subject.holder.slot), []).append(record.stats)
-        if record.stats is not None:
-            judged.values.setdefault(record.stats, set()).update(w.id for w in watch)
+        judged.remember(subject, record, watch)
         if record.error:
             judged.unreadable += 1
         else:
@@ -105,22 +107,28 @@ class Checker:
 
         Decided for each watchpoint: a copy that another watchpoint judged says nothing about this one.
         """
-        stats = record.stats
-        if stats is None:
+        if record.stats is None:
             return subject.watch
-        if self._any_equals(subject.references, stats):
-            return ()  # held by the producer's file, which the same watchpoints cover
-        watch = subject.watch
-        if _telling(stats) and self._any_equals(subject.own_outputs, stats):
-            covering = {w.id for w in self.planner.covering(subject.node)}
-            watch = tuple(w for w in watch if w.id not in covering)
-        if subject.holder.row < 0:
-            return tuple(w for w in watch if not _answered_without_graph(w, record, stats, judged))
-        return () if stats in judged.seen.get((subject.holder.row, subject.holder.slot), ()) else watch
+        held = self._equal(subject.references, record.stats)
+        own = self._equal(subject.own_outputs, record.stats) if _telling(record.stats) else []
+        known = subject.holder.row >= 0
+        files = [(other, _ids(self.planner.covering(subject.holder.row))) for other in held]
+        files += [(other, _ids(self.planner.covering(subject.node))) for other in own]
+        if known:
+            seen = judged.seen.get((subject.holder.row, subject.holder.slot), ())
+            files += [(other, ids) for other, ids in seen if other.stats == record.stats]
 
-    def _any_equals(self, places: Sequence[tuple[int, int]], stats: TensorStats) -> bool:
+        def answered(w: Watchpoint) -> bool:
+            if any(w.id in ids and _says_as_much(w, other, record) for other, ids in files):
+                return True
+            return not known and _answered_without_graph(w, record, judged)
+
+        return tuple(w for w in subject.watch if not answered(w))
+
+    def _equal(self, places: Sequence[tuple[int, int]], stats: TensorStats) -> list[Record]:
+        """What is known about the files among ``places`` that hold the same values."""
         records = (self.measurements.record(*place) for place in places)
-        return any(record is not None and record.stats == stats for record in records)
+        return [record for record in records if record is not None and record.stats == stats]
 
     def _hit(self, step: int, subject: Subject, record: Record, results: tuple[WatchResult, ...]) -> Hit:
         table = self.flow.table(step)
@@ -143,7 +151,8 @@ class _Judged:
 
     def __init__(self) -> None:
         self.hits: list[Hit] = []
-        self.seen: dict[tuple[int, int], list[TensorStats]] = {}
+        self.seen: dict[tuple[int, int], list[tuple[Record, frozenset[int]]]] = {}
+        """By the tensor they hold: input files, and the ids of the watchpoints that judged them."""
         self.values: dict[TensorStats, set[int]] = {}
         self.watched = Counter[int]()
         self.checked = 0
@@ -151,17 +160,50 @@ class _Judged:
         self.not_comparable = 0
         self.copies = 0
 
+    def remember(self, subject: Subject, record: Record, watch: Sequence[Watchpoint]) -> None:
+        """Notes what was judged by which watchpoints, for the copies that follow."""
+        if record.stats is None:
+            return
+        ids = _ids(watch)
+        if subject.side is Side.INPUT and ids:
+            self.seen.setdefault((subject.holder.row, subject.holder.slot), []).append((record, ids))
+        self.values.setdefault(record.stats, set()).update(ids)
 
-def _answered_without_graph(watchpoint: Watchpoint, record: Record, stats: TensorStats, judged: _Judged) -> bool:
+
+def _ids(watch: Iterable[Watchpoint]) -> frozenset[int]:
+    return frozenset(w.id for w in watch)
+
+
+def _says_as_much(watchpoint: Watchpoint, other: Record, record: Record) -> bool:
+    """Whether judging another file with the same values leaves nothing to find in this one.
+
+    Equal values now may have been different ones before: a file that stopped changing can equal what its producer
+    made a step ago, and one whose shape changed can hold the same elements.
+    """
+    if not needs(watchpoint).previous:
+        return True
+    found = _finding(watchpoint, record)
+    return found is None or found == _finding(watchpoint, other)
+
+
+def _finding(watchpoint: Watchpoint, record: Record) -> ErrorBits | None:
+    """Why a record is a finding; None when it is none."""
+    result = evaluate(watchpoint, record, first_step=False)
+    return result.error if result is not None and result.verdict is Verdict.FINDING else None
+
+
+def _answered_without_graph(watchpoint: Watchpoint, record: Record, judged: _Judged) -> bool:
     """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already.
 
     A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
-    judged on every tensor, because equal values now may have been different ones before.
+    judged on every tensor.
     """
-    meta, include = record.meta, watchpoint.selection.include
+    meta, include, stats = record.meta, watchpoint.selection.include, record.stats
     if meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")):
         return all(selector.kind is NodeKind.CATEGORY for selector in include)
-    return _telling(stats) and not needs(watchpoint).previous and watchpoint.id in judged.values.get(stats, ())
+    if stats is None or needs(watchpoint).previous or not _telling(stats):
+        return False
+    return watchpoint.id in judged.values.get(stats, ())
 
 
 def _telling(stats: TensorStats) -> bool:

@@ -64,11 +64,18 @@ class Planner:
     """Decides which files of a step are judged, by which watchpoints.
 
     Outputs are judged by the watchpoints on their node. An input file is judged as the tensor it holds (by
-    the watchpoints on its producer), unless it turns out to be a copy: see ``references``.
+    the watchpoints on its producer), unless it turns out to be a copy: see ``references``. It is in scope when
+    the node it is stored under is, or its producer: it shows under the one, and stands for the other.
     """
 
-    def __init__(self, flow: Flow, watchpoints: Sequence[Watchpoint], mask: Callable[[Watchpoint], Mask]) -> None:
-        """``mask`` gives the node rows a watchpoint covers."""
+    def __init__(
+        self,
+        flow: Flow,
+        watchpoints: Sequence[Watchpoint],
+        mask: Callable[[Watchpoint], Mask],
+        scope: Callable[[], Mask],
+    ) -> None:
+        """``mask`` gives the node rows a watchpoint selects, ``scope`` the ones that may be looked at."""
         self.flow = flow
         self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
         self.regular = [
@@ -77,8 +84,11 @@ class Planner:
             # An operator's overflow is no matter of values: nothing here can judge it, so nothing counts as judged.
             if not CONDITIONS[w.condition].initial_only and CONDITIONS[w.condition].wire != WIRE_OPERATOR_OVERFLOW
         ]
-        self.mask = mask
-        self.masks: dict[int, Mask] = {}
+        self._mask = mask
+        self._scope = scope
+        self._masks: dict[int, Mask] = {}
+        self._in_scope: Mask = np.zeros(0, np.bool_)
+        self._selecting: dict[int, tuple[Watchpoint, ...]] = {}
         self._covered: dict[int, tuple[Watchpoint, ...]] = {}
         self.needs = {w.id: needs(w) for w in watchpoints}
 
@@ -86,8 +96,9 @@ class Planner:
         """The plan of one step."""
         table = self.flow.table(step)
         # After the listing: it may have brought nodes that the masks must know.
-        self.masks = {w.id: self.mask(w) for w in (*self.regular, *self.initial)}
-        self._covered = {}
+        self._masks = {w.id: self._mask(w) for w in (*self.regular, *self.initial)}
+        self._in_scope = self._scope()
+        self._selecting, self._covered = {}, {}
         plan = Plan(step)
         first_inputs: dict[int, Subject] = {}
         candidates: list[Subject] = []
@@ -112,26 +123,37 @@ class Planner:
         if side is Side.OUTPUT:
             return Subject(index, node, side, Holder(node, slot), self.covering(node))
         holder = self.flow.holder(node, slot)
+        known = holder.row >= 0
+        if not (self._in_scope[node] or (known and self._in_scope[holder.row])):
+            return Subject(index, node, side, holder, ())
         if self.flow.is_constant(holder.row):
             # A constant may well be zero or large; NaN in the copy that a kernel read is wrong in any case.
-            watch = tuple(w for w in self.covering(node) if CONDITIONS[w.condition].wire == WIRE_OVERFLOW)
+            watch = tuple(w for w in self._selected_by(node) if CONDITIONS[w.condition].wire == WIRE_OVERFLOW)
         else:
-            watch = self.covering(holder.row if holder.row >= 0 else node)
+            watch = self._selected_by(holder.row if known else node)
         return Subject(index, node, side, holder, watch)
 
     def covering(self, row: int) -> tuple[Watchpoint, ...]:
-        """The regular watchpoints that cover a node row, as of the last plan."""
+        """The regular watchpoints that judge the outputs of a node, as of the last plan."""
         found = self._covered.get(row)
         if found is None:
-            found = self._covered[row] = tuple(w for w in self.regular if self.masks[w.id][row])
+            found = self._covered[row] = self._selected_by(row) if self._in_scope[row] else ()
+        return found
+
+    def _selected_by(self, row: int) -> tuple[Watchpoint, ...]:
+        found = self._selecting.get(row)
+        if found is None:
+            found = self._selecting[row] = tuple(w for w in self.regular if self._masks[w.id][row])
         return found
 
     def _add_initial(self, step: int, first_inputs: dict[int, Subject]) -> None:
         if not self.initial:
             return
         for row, subject in first_inputs.items():
+            if not (self._in_scope[row] or self._in_scope[subject.node]):
+                continue
             if self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None:
-                subject.initial = tuple(w for w in self.initial if self.masks[w.id][row])
+                subject.initial = tuple(w for w in self.initial if self._masks[w.id][row])
 
     def _complete(self, plan: Plan, subject: Subject) -> None:
         need = Need()
@@ -142,8 +164,10 @@ class Planner:
         if subject.side is Side.INPUT:
             subject.references = self._references(plan.step, subject)
             subject.own_outputs = self._own_outputs(plan.step, subject)
+            # Whether a copy says more than they do takes the same comparisons with the step before of both.
+            change = Need(change=need.change, closeness=need.closeness)
             for step, index in (*subject.references, *subject.own_outputs):
-                plan.ask(step, index, Need())
+                plan.ask(step, index, change)
         plan.subjects.append(subject)
 
     def _references(self, step: int, subject: Subject) -> tuple[tuple[int, int], ...]:

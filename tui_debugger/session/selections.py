@@ -27,6 +27,7 @@ class Selections:
         self._lock = threading.Lock()
         self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
         self._scope: NodeQuery | None = None
+        self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
 
     def restrict(self, scope: NodeQuery | None) -> None:
         """Lets selections cover nodes of ``scope`` only.
@@ -36,18 +37,31 @@ class Selections:
         """
         with self._lock:
             self._scope = scope
-            self._masks = {}
+            self._scopes = {}
 
     def in_scope(self, nodes: NodeTable) -> Mask:
         """The node rows that selections may cover."""
-        return match(nodes, self._scope) if self._scope is not None else np.ones(len(nodes), np.bool_)
+        with self._lock:
+            scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
+        if scope is None:
+            return np.ones(len(nodes), np.bool_)
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, match(nodes, scope))
+            with self._lock:
+                if self._scope is scope:
+                    self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
+        return kept[1]
 
     def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
-        """Node rows that a selection covers."""
+        """Node rows that a selection covers within the scope."""
+        return self.selected(rank, nodes, selection) & self.in_scope(nodes)
+
+    def selected(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+        """Node rows that a selection names, in scope or not."""
         with self._lock:
             kept = self._masks.get((rank, selection))
         if kept is None or kept[0] is not nodes:
-            kept = (nodes, select(nodes, selection) & self.in_scope(nodes))
+            kept = (nodes, select(nodes, selection))
             with self._lock:
                 masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
                 while len(masks) >= _KEPT:

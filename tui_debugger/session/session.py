@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.errors import CancelledError, RenumberedError, UnreadableTensorError
+from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
 from tui_debugger.graph.stacks import StackIndex, stack_index
@@ -33,22 +32,22 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.session.checking import Checker, PairResult
+from tui_debugger.session.checking import Checker
+from tui_debugger.session.checks import Checks
 from tui_debugger.session.excerpt import read_excerpt
 from tui_debugger.session.flow import Flow
+from tui_debugger.session.judging import OutputTensors
 from tui_debugger.session.measuring import Measurements
+from tui_debugger.session.origin.look import look_at
+from tui_debugger.session.origin.search import OriginReport, search
 from tui_debugger.session.records import RecordCache
-from tui_debugger.session.results import ResultBook, merged, scaled
 from tui_debugger.session.selections import Mask, Selections
+from tui_debugger.session.sweep import Sweep, TensorChoice
 from tui_debugger.session.tensors import measured, tensor_rows
 from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
+from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
-
-T = TypeVar("T")
-
-_ATTEMPTS = 3
-"""So often a step is judged whose files change meanwhile; the last answer then stands, but is not kept as known."""
 
 
 class Session:
@@ -81,7 +80,7 @@ class Session:
         self._executor = executor
         self._lock = threading.Lock()
         self._cache = RecordCache()
-        self._book = ResultBook()
+        self._checks = Checks(self.watchpoints, self._checker)
         self._selections = Selections()
 
     # -- the run -----------------------------------------------------------------------------------
@@ -180,7 +179,7 @@ class Session:
         if query.watched is not None:
             mask &= self._watched(rank, nodes, query.watched or None)
         if query.hit:
-            mask &= self._book.rows_with_finding(rank, step, len(nodes))
+            mask &= self._checks.book.rows_with_finding(rank, step, len(nodes))
         return mask
 
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
@@ -206,22 +205,22 @@ class Session:
 
     def hit_rows(self, rank: int, step: int | None = None) -> Mask:
         """Node rows with a finding in the known results of a step (None: of every step)."""
-        return self._book.rows_with_finding(rank, step, len(self.nodes(rank)))
+        return self._checks.book.rows_with_finding(rank, step, len(self.nodes(rank)))
 
     # -- tensors -----------------------------------------------------------------------------------
 
     def tensor_rows(self, rank: int, step: int, row: int) -> tuple[TensorRow, ...]:
         """Inputs, outputs and parameters of a node at a step; lists, reads nothing."""
-        known = self._book.latest((rank, step))
+        known = self._checks.book.latest((rank, step))
         hits = {hit.key for hit in known.hits if hit.verdict is Verdict.FINDING} if known else set()
-        return _undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits.__contains__))
+        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits.__contains__))
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
         """The rows (all of one rank) with dtype, shape, statistics or the reason why not."""
         if not rows:
             return ()
         rank = rows[0].key.rank
-        return _undisturbed(lambda: measured(self._measurements(rank, progress), rows, progress))
+        return undisturbed(lambda: measured(self._measurements(rank, progress), rows, progress))
 
     def read(self, key: TensorKey) -> npt.NDArray[Any]:
         """The values of a tensor, memory-mapped and read-only.
@@ -231,7 +230,7 @@ class Session:
         """
         from tui_debugger.analysis.npy import open_array
 
-        spec = _undisturbed(lambda: self._spec(key))
+        spec = undisturbed(lambda: self._spec(key))
         if spec is None:
             raise UnreadableTensorError(
                 "this tensor was not dumped",
@@ -246,6 +245,20 @@ class Session:
         table = flow.table(key.step)
         index = table.find(flow.nodes.find(key.node, key.graph), key.side, key.slot)
         return table.spec(index) if index >= 0 and flow.has_values(table, index) else None
+
+    def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
+        """The tensors of a rank as outputs of their nodes, to be read or judged by name: see ``OutputTensors``."""
+        return OutputTensors(self._measurements(rank, progress))
+
+    def sweep(self, pairs: Sequence[Pair], choice: TensorChoice | None = None) -> Sweep:
+        """Walks the chosen tensors in scope, lazily: the way to statistics of millions of tensors. See ``Sweep``."""
+
+        def opened(rank: int, step: int, progress: ProgressFn) -> Measurements:
+            measurements = self._measurements(rank, progress)
+            measurements.flow.table(step)
+            return measurements
+
+        return Sweep(lambda *at: undisturbed(lambda: opened(*at)), self._selections.in_scope, pairs, choice)
 
     def save_npy(self, key: TensorKey, path: Path) -> Path:
         """Writes a tensor as .npy; refuses to overwrite and to write inside the dump.
@@ -285,60 +298,33 @@ class Session:
         ``progress`` may raise CancelledError: the result then holds what was finished and says so.
         ``on_result`` gets the result of every finished pair while the rest is still running.
         """
-        version, watchpoints = self.watchpoints.snapshot()
-        started, finished, cancelled = time.monotonic(), [], False
-        for number, pair in enumerate(pairs):
-            try:
-                result = self._book.fresh(pair, version) or self._check_pair(
-                    pair, version, watchpoints, scaled(progress, number, len(pairs))
-                )
-            except CancelledError:
-                cancelled = True
-                break
-            finished.append((pair, result))
-            if on_result is not None:
-                on_result(merged([(pair, result)], watchpoints, version, 0.0, False))
-        return merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
+        return self._checks.check(pairs, progress, on_result)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""
-        version, watchpoints = self.watchpoints.snapshot()
-        found = [(pair, self._book.fresh(pair, version)) for pair in pairs]
-        results = [(pair, result) for pair, result in found if result is not None]
-        if len(results) != len(found):
-            return None
-        return merged(results, watchpoints, version, 0.0, False)
+        return self._checks.known(pairs)
 
     def cost(self, pairs: Sequence[Pair]) -> int:
         """Bytes that checking the pairs would read."""
-        version, watchpoints = self.watchpoints.snapshot()
-        open_pairs = [pair for pair in pairs if self._book.fresh(pair, version) is None]
+        return self._checks.cost(pairs)
 
-        def of(rank: int, step: int) -> int:
-            return _undisturbed(lambda: self._checker(rank, watchpoints).cost(step))
+    def find_origin(
+        self,
+        pairs: Sequence[Pair],
+        watchpoints: Sequence[Watchpoint] = (),
+        progress: ProgressFn = no_progress,
+        spread: int = 5,
+    ) -> OriginReport:
+        """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``session.origin``."""
+        return search(pairs, watchpoints, partial(look_at, self._checker, spread), progress)
 
-        return sum(of(rank, step) for rank, step in open_pairs)
-
-    def _check_pair(
-        self, pair: Pair, version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
-    ) -> PairResult:
-        """Judges a pair, again when its files changed meanwhile.
-
-        Raises:
-            CancelledError: from ``progress``.
-        """
-        rank, step = pair
-        for _ in range(_ATTEMPTS):
-            with self._book.judging(pair) as ticket:
-                result = _undisturbed(lambda: self._checker(rank, watchpoints, progress).check(step, progress))
-                if self._book.put(ticket, version, result):
-                    break
-        return result
-
-    def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn = no_progress) -> Checker:
+    def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
         measurements = self._measurements(rank, progress)
         return Checker(
-            measurements, watchpoints, lambda w: self._selections.mask(rank, measurements.flow.nodes, w.selection)
+            measurements,
+            watchpoints,
+            lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
+            lambda: self._selections.in_scope(measurements.flow.nodes),
         )
 
     def _measurements(self, rank: int, progress: ProgressFn) -> Measurements:
@@ -363,10 +349,10 @@ class Session:
         if changes:
             grown = {*changes.grown_steps, *changes.new_steps}
             for rank in changes.rebuilt:
-                self._book.drop_from(rank, 0)
+                self._checks.book.drop_from(rank, 0)
             for rank in {rank for rank, _ in grown}:
                 first = min(step for of, step in grown if of == rank)
-                self._book.drop_from(rank, first)
+                self._checks.book.drop_from(rank, first)
                 if any(step > first for step in self.steps(rank)):
                     self._cache.forget_changes(rank)
         return changes
@@ -374,11 +360,3 @@ class Session:
     def close(self) -> None:
         """Closes the source. Idempotent."""
         self.source.close()
-
-
-def _undisturbed(ask: Callable[[], T]) -> T:
-    """The answer to a question, which is put again when the nodes were read anew in the middle of it."""
-    for _ in range(_ATTEMPTS):
-        with suppress(RenumberedError):
-            return ask()
-    return ask()

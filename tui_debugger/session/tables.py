@@ -93,6 +93,13 @@ def hit_row(hit: Hit) -> Row:
     }
 
 
+FLAT_HIT_COLUMNS = (
+    *("rank", "step", "graph", "node", "side", "slot", "origin", "watchpoint", "condition", "abbr", "verdict"),
+    *("error", "reasons", "parameter", "threshold", "hit", "actual", "detail"),
+)
+"""The keys of ``flat_hit_rows``."""
+
+
 def flat_hit_rows(hit: Hit) -> list[Row]:
     """One row per parameter of each result (one without parameters gives one row): for CSV and data frames."""
     rows = []

@@ -45,7 +45,7 @@ class _RowMaker:
         at = self.flow.locate_input(self.step, self.row, slot)
         if at is None:
             at = Located(self.step, -1, self.row, Side.INPUT, slot)
-        return self._make(at, "in", slot, self._producer_text(slot))
+        return self.make(at, "in", slot, self._producer_text(slot))
 
     def _producer_text(self, slot: int) -> str:
         if slot >= len(self.holders) or self.holders[slot].row < 0:
@@ -66,7 +66,7 @@ class _RowMaker:
     def _output(self, slot: int) -> TensorRow:
         index = self.table.find(self.row, Side.OUTPUT, slot)
         text = self.flow.nodes.constants.get(self.row, "") if self.flow.is_constant(self.row) else ""
-        return self._make(Located(self.step, index, self.row, Side.OUTPUT, slot), "out", slot, text)
+        return self.make(Located(self.step, index, self.row, Side.OUTPUT, slot), "out", slot, text)
 
     def parameters(self) -> list[TensorRow]:
         nodes, rows = self.flow.nodes, []
@@ -75,10 +75,10 @@ class _RowMaker:
                 index = self.table.find(holder.row, Side.OUTPUT, holder.slot)
                 if index >= 0:
                     at = Located(self.step, index, holder.row, Side.OUTPUT, holder.slot)
-                    rows.append(self._make(at, "param", slot, f"{nodes.names[holder.row]}:{holder.slot}"))
+                    rows.append(self.make(at, "param", slot, f"{nodes.names[holder.row]}:{holder.slot}"))
         return rows
 
-    def _make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
+    def make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
         nodes, table = self.flow.nodes, self.flow.table(at.step)
         key = TensorKey(self.flow.rank, nodes.graph_of(at.row).name, nodes.names[at.row], at.side, at.slot, at.step)
         has_file = at.index >= 0
@@ -99,6 +99,11 @@ class _RowMaker:
     def _has_previous(self, at: Located) -> bool:
         before = self.flow.previous_step(at.row, at.step)
         return before is not None and self.flow.table(before).find(at.row, at.side, at.slot) >= 0
+
+
+def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: Callable[[TensorKey], bool]) -> TensorRow:
+    """The row of one tensor, wherever it stands; ``labels`` are ``role``, ``slot`` and ``origin_text`` of the row."""
+    return _RowMaker(flow, at.step, at.row, is_hit).make(at, *labels)
 
 
 def measured(

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tui_debugger.analysis.conditions import validate
-from tui_debugger.analysis.watch_text import format_watch, parse_watch
-from tui_debugger.errors import BadWatchpointError, TdbgError
+from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, Watchpoint
-
-FORMAT = 1
-"""Version of the stored file; another version is ignored, never overwritten by guesswork."""
+from tui_debugger.session.watch_file import format_watch_file, parse_watch_file
 
 
 class WatchpointStore:
-    """Keeps a dump's watchpoint list in the user's state directory, one small JSON file per run.
+    """Keeps a dump's watchpoint list in the user's state directory, one small file per run.
 
-    Conditions, parameters and nodes are stored as the text that ``--watch`` takes. Losing the file loses
-    nothing but convenience, so a state directory that cannot be read or written is no error: ``problem``
-    says what went wrong.
+    It is a watchpoint file with two keys more (``run``, ``offered``), so that ``--watch-file`` takes it as it is.
+    Losing it loses nothing but convenience, so a state directory that cannot be read or written is no error:
+    ``problem`` says what went wrong.
     """
 
     def __init__(self, run_path: str, directory: Path | None = None) -> None:
@@ -34,60 +29,48 @@ class WatchpointStore:
         base = directory or Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tdbg"
         real = os.path.realpath(run_path)
         digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-        self.path = base / f"watch-{digest}.json"
+        self.path = base / f"watch-{digest}.toml"
         self.run_path = real
         self.problem = ""
+        self._spoilt = False
 
-    def load(self) -> tuple[list[Watchpoint], bool]:
+    def load(self) -> tuple[tuple[Watchpoint, ...], bool]:
         """The stored watchpoints and whether the recommended set was already offered."""
         try:
-            data = json.loads(self.path.read_text("utf-8"))
+            found = parse_watch_file(self.path.read_bytes(), str(self.path), self._dropped)
         except FileNotFoundError:
-            return [], False
-        except (OSError, ValueError) as error:
-            self.problem = f"the saved watchpoints could not be read ({error})"
-            return [], False
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            self.problem = "the saved watchpoints were written by another version"
-            return [], False
-        items = data.get("watchpoints")
-        found = [w for w in map(self._parse, items if isinstance(items, list) else []) if w is not None]
-        return found, bool(data.get("offered"))
+            return (), False
+        except (OSError, BadWatchpointError) as error:
+            self.problem = f"the saved watchpoints could not be read ({_one_line(error)})"
+            self._spoilt = True
+            return (), False
+        return found.watchpoints, found.offered
 
-    def _parse(self, item: Any) -> Watchpoint | None:
-        try:
-            condition, params, selection = parse_watch(str(item["watch"]))
-            return Watchpoint(
-                id=int(item["id"]),
-                condition=condition,
-                params=validate(condition, dict(params)),
-                selection=selection,
-                enabled=bool(item.get("enabled", True)),
-                name=str(item.get("name", "")),
-            )
-        except (TdbgError, KeyError, TypeError, ValueError) as error:
-            self.problem = f"a saved watchpoint was dropped ({error})"
-            return None
+    def _dropped(self, error: BadWatchpointError) -> None:
+        self.problem = f"a saved watchpoint was dropped ({_one_line(error)})"
+        self._spoilt = True
 
     def save(self, watchpoints: Iterable[Watchpoint], offered: bool) -> None:
-        """Writes the list atomically; a failure is kept in ``problem``."""
-        data = {
-            "format": FORMAT,
-            "run": self.run_path,
-            "offered": offered,
-            "watchpoints": [
-                {"id": w.id, "watch": format_watch(w), "enabled": w.enabled, "name": w.name} for w in watchpoints
-            ],
-        }
+        """Writes the list atomically; a failure is kept in ``problem``.
+
+        A file that could not be used whole is somebody's work: it is put aside as ``.old``, not overwritten.
+        """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", errors="backslashreplace", dir=self.path.parent, suffix=".tmp", delete=False
+                "w", encoding="utf-8", dir=self.path.parent, suffix=".tmp", delete=False
             ) as file:
-                json.dump(data, file, indent=1)
+                file.write(format_watch_file(watchpoints, {"run": self.run_path, "offered": offered}))
+            if self._spoilt:
+                self.path.replace(self.path.with_suffix(".old"))
+                self._spoilt = False
             Path(file.name).replace(self.path)
         except OSError as error:
             self.problem = f"the watchpoints could not be saved ({error})"
+
+
+def _one_line(error: Exception) -> str:
+    return f"{error.what}: {error.where}" if isinstance(error, BadWatchpointError) else str(error)
 
 
 class WatchpointList:
@@ -177,15 +160,22 @@ class WatchpointList:
     def add_missing(self, watchpoints: Iterable[Watchpoint]) -> int:
         """Adds those whose condition, parameters and nodes the list does not hold yet; returns how many.
 
+        A disabled one is added disabled.
+
         Raises:
             BadWatchpointError: a rule of the condition table is broken.
         """
         with self._lock:
             present = {(w.condition, w.params, w.selection) for w in self.items()}
-            missing = [w for w in watchpoints if (w.condition, w.params, w.selection) not in present]
-            for each in dict.fromkeys(missing):
-                self.add(each.condition, each.params, each.selection, each.name)
-            return len(dict.fromkeys(missing))
+            before = len(self)
+            for each in watchpoints:
+                rule = (each.condition, each.params, each.selection)
+                if rule not in present:
+                    present.add(rule)
+                    added = self.add(*rule, each.name)
+                    if not each.enabled:
+                        self.set_enabled(added.id, False)
+            return len(self) - before
 
     def replace(self, watchpoint: Watchpoint) -> Watchpoint:
         """Puts an edited watchpoint in the place of the one with its id.

@@ -176,6 +176,12 @@ class Source(Protocol):
         makes that table longer (and the next ``refresh`` says so). A table handed out stays as it is.
         """
 
+    def graph_files(self, rank: int) -> Sequence[Path]:
+        """The graph files that the nodes of a rank come from, in the order of their rows; empty without a graph."""
+
+    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:
+        """The ``statistic.csv`` files of a step, one per graph that has one."""
+
     def refresh(self) -> Changes:
         """Looks for what is new on disk."""
 

@@ -232,6 +232,14 @@ class MemorySource:
                 self._tables[at] = MemoryTable(self, rows, values)
             return self._tables[at]
 
+    def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - nothing lies on disk
+        """There are none."""
+        return ()
+
+    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - as above
+        """There are none."""
+        return ()
+
     def add(self, rank: int, step: int, values: Mapping[Key, Value]) -> None:
         """Adds tensors as a training process would; the next ``refresh`` reports them."""
         with self._lock:

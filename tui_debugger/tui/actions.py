@@ -170,6 +170,8 @@ ACTIONS: tuple[Action, ...] = (
         ("clear_watchpoints", "D", "Delete all", "Deletes all watchpoints; u brings them back."),
         ("undelete_watchpoint", "u", "Undo delete", "Brings back what was deleted last."),
         ("show_covered", "m", "Covered nodes", "Shows only the nodes this watchpoint covers, or all again."),
+        ("save_watchpoints", "e", "Save to file", "Writes the list to a new file that --watch-file takes."),
+        ("load_watchpoints", "i", "Load from file", "Adds the watchpoints of a file that are not in the list yet."),
     ),
     *_of(
         "hits",

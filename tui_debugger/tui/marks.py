@@ -66,7 +66,8 @@ def make_marks(
     """Marks over tree indices, from columns over node rows and the hits of a check."""
     hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
     for each in result.hits if result is not None else ():
-        if each.key.rank == rank and each.verdict is Verdict.FINDING:
+        of_table = each.row < len(nodes)  # a table that was just built anew may be shorter than the last check's
+        if of_table and each.key.rank == rank and each.verdict is Verdict.FINDING:
             hit[each.row] = True
             origin[each.row] |= each.origin
     leaves = np.asarray(tree.row)

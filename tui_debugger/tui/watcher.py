@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.messages import NodesMarked
+from tui_debugger.tui.messages import NodesMarked, Saved
 from tui_debugger.tui.selecting import Selecting
 from tui_debugger.words.numbers import plural
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.tui.desk import Desk
     from tui_debugger.tui.screens.watch_draft import WatchDraft
+
+FILE = "watchpoints.toml"
+"""The name that is suggested for a file of watchpoints."""
 
 
 class Watcher:
@@ -39,6 +43,8 @@ class Watcher:
             "undelete_watchpoint": self.undelete,
             "clear_watchpoints": self.clear,
             "show_covered": self.show_covered,
+            "save_watchpoints": self.save,
+            "load_watchpoints": self.load,
             "toggle_watch": self.toggle_watch,
         }
 
@@ -174,6 +180,47 @@ class Watcher:
                 watchpoints.set_enabled(new.id, False)
         self._changed()
 
+    # -- files -----------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """The list as a file for ``--watch-file``."""
+        from tui_debugger.tui.inspector import check_path
+        from tui_debugger.tui.screens.prompts import TextPrompt
+
+        items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
+        if not items:
+            self._desk.say("there is no watchpoint to save", bad=True)
+            return
+
+        def write(text: str | None) -> None:
+            if text is not None:
+                from tui_debugger.session.watch_file import write_watch_file
+
+                path = Path(text.strip())
+                self._desk.bridge.run("save", lambda _: Saved(write_watch_file(items, path, dump)))
+
+        self._desk.app.push_screen(TextPrompt("Save watchpoints as", FILE, check_path), write)
+
+    def load(self) -> None:
+        """Adds what a file holds and the list does not."""
+        from tui_debugger.tui.screens.prompts import TextPrompt
+
+        def read(text: str | None) -> None:
+            if text is not None:
+                from tui_debugger.session.watch_file import read_watch_file
+
+                path = Path(text.strip()).expanduser()
+                self._desk.ask(lambda: read_watch_file(path), self._loaded, self._desk.show_error)
+
+        self._desk.app.push_screen(TextPrompt("Load watchpoints from", FILE, check_file), read)
+
+    def _loaded(self, watchpoints: tuple[Watchpoint, ...]) -> None:
+        added = self._session.watchpoints.add_missing(watchpoints)
+        if added:
+            self._changed()
+        there = f", {len(watchpoints) - added} there already" if added < len(watchpoints) else ""
+        self._desk.say(f"added {plural(added, 'watchpoint')}{there}")
+
     def _replace(self, watchpoint: Watchpoint) -> None:
         self._session.watchpoints.replace(watchpoint)
         self._changed()
@@ -273,3 +320,14 @@ def _abbr(watchpoint: Watchpoint) -> str:
 
     condition = CONDITIONS.get(watchpoint.condition)
     return condition.abbr if condition else "?"
+
+
+def check_file(text: str) -> str | None:
+    """What is wrong with a path to read from."""
+    if not text.strip():
+        return "a file name is needed"
+    try:
+        path = Path(text.strip()).expanduser()
+        return None if path.is_file() else "there is no such file"
+    except (OSError, ValueError, RuntimeError) as error:
+        return f"not a usable path: {error}"

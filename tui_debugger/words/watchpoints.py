@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tui_debugger.analysis.conditions import CONDITIONS, Condition
-from tui_debugger.analysis.recommend import BIAS
-from tui_debugger.analysis.watch_text import format_selection, format_value
+from tui_debugger.analysis.recommend import BIAS, RECOMMENDED
+from tui_debugger.analysis.watch_text import format_selection, format_value, format_watch
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.words.clean import clean
 
@@ -30,6 +30,13 @@ def watch_words(watchpoint: Watchpoint) -> str:
     limits = f" ({', '.join(parts)})" if parts else ""
     summary = condition.summary.rstrip(".")
     return f"{selection_words(watchpoint.selection)}: {summary[0].lower()}{summary[1:]}{limits}"
+
+
+def watch_line(watchpoint: Watchpoint) -> str:
+    """What ``--watch`` takes; for a recommended watchpoint, whose nodes take a long expression, words instead."""
+    if watchpoint.name.startswith(RECOMMENDED):
+        return f"{CONDITIONS[watchpoint.condition].abbr} {watch_words(watchpoint)}"
+    return format_watch(watchpoint)
 
 
 def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterable[str]:

@@ -20,7 +20,7 @@ from tui_debugger.sources.mindspore.history import (
     history_signature,
     read_history,
 )
-from tui_debugger.sources.mindspore.layout import GraphDirectory, Stamp, read_layout, stamp
+from tui_debugger.sources.mindspore.layout import NEVER, GraphDirectory, Stamp, read_layout, stamp
 from tui_debugger.sources.mindspore.listing import MAPPING, Listing, Prefix, list_directories
 from tui_debugger.sources.mindspore.names import generation, split_prefix
 from tui_debugger.sources.mindspore.nodes import NodeMap
@@ -163,6 +163,15 @@ class RankRun:
                     return table  # not dumped (yet): not worth keeping
                 self._keep(step, table)
             return self._tables[step]
+
+    def graph_files(self) -> Sequence[Path]:
+        """The graph files that the nodes come from: this rank's own, or those of the rank that lends them."""
+        return graph_paths(self._find_graphs()[0])
+
+    def statistic_files(self, step: int) -> Sequence[Path]:
+        """The statistic files of a step."""
+        paths = (graph.steps[step] / STATISTICS for graph in self._layout.graphs_at(step))
+        return [path for path in paths if stamp(path) != NEVER]
 
     def refresh(self) -> RankChanges:
         """Looks at directory times and names; reads nothing but history files that changed."""

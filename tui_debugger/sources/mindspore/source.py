@@ -92,6 +92,14 @@ class MindSporeSource:
         """Tensor table of a step."""
         return self._rank(rank).tensors(step, progress)
 
+    def graph_files(self, rank: int) -> Sequence[Path]:
+        """The graph files that the nodes of a rank come from."""
+        return self._rank(rank).graph_files()
+
+    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:
+        """The statistic files of a step."""
+        return self._rank(rank).statistic_files(step)
+
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""
         with self._lock:

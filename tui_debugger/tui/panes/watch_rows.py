@@ -8,6 +8,7 @@ from rich.style import Style
 from rich.text import Text
 
 from tui_debugger.analysis.conditions import CONDITIONS
+from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import Watchpoint
 from tui_debugger.tui import theme
@@ -52,7 +53,7 @@ def describe(watchpoint: Watchpoint) -> str:
 
 def _described(watchpoint: Watchpoint, style: Style) -> Text:
     text = Text(describe(watchpoint), style, no_wrap=True)
-    own_name = watchpoint.name and not watchpoint.name.startswith("recommend_")
+    own_name = watchpoint.name and not watchpoint.name.startswith(RECOMMENDED)
     return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
 
 

@@ -13,9 +13,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.analysis.slicing import Slice
-from tui_debugger.tui.screens.value_format import CellKind, NumberFormat, format_window
 from tui_debugger.tui.screens.value_sheet import Array, Index, Sheet, best_fold
 from tui_debugger.tui.widgets.text import fit
+from tui_debugger.words.values import CellKind, NumberFormat, format_window
 
 GAP = 1
 """Cells between columns."""

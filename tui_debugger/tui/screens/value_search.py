@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.tui.screens.value_format import Family, family
+from tui_debugger.words.values import Family, family
 
 Array = npt.NDArray[Any]
 Index = tuple[int, ...]

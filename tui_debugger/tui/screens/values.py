@@ -17,7 +17,6 @@ from tui_debugger.errors import BadSliceError
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.screens.help import HelpScreen
 from tui_debugger.tui.screens.modal import Field, Line, Modal, Run, clean_lines, run_here
-from tui_debugger.tui.screens.value_format import exact_text
 from tui_debugger.tui.screens.value_grid import ValueGrid
 from tui_debugger.tui.screens.value_keys import HINTS, VALUE_ACTIONS
 from tui_debugger.tui.screens.value_search import Found, Wanted, can_be_bad, find_bad, find_extreme
@@ -26,6 +25,7 @@ from tui_debugger.tui.screens.value_stats import stats_text
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
+from tui_debugger.words.values import exact_text
 
 QUICK = 1 << 22
 """Up to this many elements a search is done at once (some 10 ms); above, in the background."""

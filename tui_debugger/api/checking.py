@@ -1,0 +1,103 @@
+"""Checks watchpoints: their tensors step by step, every file once, all watchpoints together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tui_debugger.api.arguments import checked
+from tui_debugger.api.condition_base import ConditionBase, TableCondition
+from tui_debugger.api.debugger_tensor import DebuggerTensor
+from tui_debugger.api.hits import Hits, WatchpointHit
+from tui_debugger.api.node import Node
+from tui_debugger.api.run import Run
+from tui_debugger.api.tensors import Columns, columns_of
+from tui_debugger.api.watchpoint import Watchpoint
+from tui_debugger.errors import DebuggerParamTypeError
+from tui_debugger.model import ErrorBits, Hit, ProgressFn, Verdict, WatchResult, no_progress
+from tui_debugger.model import Watchpoint as CoreWatchpoint
+from tui_debugger.session.judging import Answer, OutputTensors, Question
+
+
+def check(
+    run: Run, watchpoints: Iterable[Watchpoint], error_on_no_value: bool, progress: ProgressFn = no_progress
+) -> Hits:
+    """See ``DumpAnalyzer.check_watchpoints``."""
+    given = [checked(watchpoint, "watchpoints", Watchpoint, "a list of Watchpoint") for watchpoint in watchpoints]
+    conditions = [watchpoint.condition for watchpoint in given]
+    cores = [_core(number, condition) for number, condition in enumerate(conditions)]
+    hits = Hits()
+    for step, ranks in _by_step([columns_of(watchpoint.tensors, run) for watchpoint in given]).items():
+        found: list[tuple[tuple[int, int], int, WatchpointHit]] = []
+        missing: list[tuple[int, WatchpointHit]] = []
+        for rank, parts in ranks.items():
+            outputs = run.outputs(rank)
+            questions = [Question(cores[number], part.row, part.slot) for number, part in parts]
+            answer = outputs.judge(step, questions, progress)
+            numbers = [number for number, _ in parts]
+            for number, hit in _comparable(answer, numbers, error_on_no_value):
+                found.append((hit.order, number, _hit(run, conditions[number], hit)))
+            if error_on_no_value:
+                valueless = _valueless(outputs, step, answer, numbers, cores)
+                missing += [(number, _hit(run, conditions[number], hit)) for number, hit in valueless]
+        found.sort(key=lambda each: each[0])  # stable: ranks ascend, and inside a tensor the watchpoints
+        missing.sort(key=lambda each: each[0])
+        hits += [hit for _, _, hit in found]
+        hits += [hit for _, hit in missing]
+    return hits
+
+
+def _core(number: int, condition: ConditionBase) -> CoreWatchpoint:
+    if not isinstance(condition, TableCondition):
+        raise DebuggerParamTypeError(
+            f"{type(condition).__name__} cannot be checked", hint="use one of the conditions of tui_debugger"
+        )
+    return CoreWatchpoint(number, condition.row.id, tuple(condition.param_dict.items()))
+
+
+_Parts = list[tuple[int, Columns]]
+"""(number of the watchpoint, its tensors, none twice)."""
+
+
+def _by_step(columns: Sequence[Columns]) -> dict[int, dict[int, _Parts]]:
+    """What is asked, by step, then rank; both ascend."""
+    found: dict[int, dict[int, _Parts]] = {}
+    for number, each in enumerate(columns):
+        for step, rank, where in each.groups():
+            part = each.take(where)
+            _, first = np.unique(part.row.astype(np.int64) << 32 | part.slot, return_index=True)
+            found.setdefault(step, {}).setdefault(rank, []).append((number, part.take(np.sort(first))))
+    return {step: dict(sorted(ranks.items())) for step, ranks in sorted(found.items())}
+
+
+def _comparable(answer: Answer, numbers: Sequence[int], with_valueless: bool) -> list[tuple[int, Hit]]:
+    """The hits by watchpoint. That only statistics were dumped is not told unless missing values are asked for."""
+    hits = []
+    for number, hit in answer.hits:
+        (result,) = hit.results
+        if result.error & ErrorBits.NO_VALUE and not with_valueless:
+            if result.error == ErrorBits.NO_VALUE:
+                continue
+            result = dataclasses.replace(result, error=result.error & ~ErrorBits.NO_VALUE)
+            hit = dataclasses.replace(hit, results=(result,))  # noqa: PLW2901 - the same hit, told otherwise
+        hits.append((numbers[number], hit))
+    return hits
+
+
+def _valueless(
+    outputs: OutputTensors, step: int, answer: Answer, numbers: Sequence[int], cores: Sequence[CoreWatchpoint]
+) -> list[tuple[int, Hit]]:
+    """One row with the error "no value" for everything that could not be judged."""
+    rows = []
+    for question, output in answer.valueless:
+        number = numbers[question]
+        result = WatchResult(number, cores[number].condition, Verdict.CANNOT_JUDGE, ErrorBits.NO_VALUE)
+        rows.append((number, Hit(outputs.key(step, output), output[0], (result,), (step, 0))))
+    return rows
+
+
+def _hit(run: Run, condition: ConditionBase, hit: Hit) -> WatchpointHit:
+    key = hit.key
+    return WatchpointHit(DebuggerTensor(Node(run, key.rank, hit.row), key.slot, key.step), condition, hit)

@@ -1,0 +1,314 @@
+"""What watchpoints look for. Every class is a row of the condition table with MindInsight's constructor."""
+
+from __future__ import annotations
+
+from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.analysis.conditions import validate
+from tui_debugger.api.condition_base import ConditionBase, TableCondition, required
+from tui_debugger.errors import BadWatchpointError, DebuggerParamValueError
+
+__all__ = [
+    "ConditionBase",
+    "OperatorOverflowCondition",
+    "TensorAllZeroCondition",
+    "TensorChangeAboveThresholdCondition",
+    "TensorChangeBelowThresholdCondition",
+    "TensorInitializationCondition",
+    "TensorOverflowCondition",
+    "TensorRangeCondition",
+    "TensorTooLargeCondition",
+    "TensorTooSmallCondition",
+    "TensorUnchangedCondition",
+]
+
+
+class TensorTooLargeCondition(TableCondition):
+    """Hits tensors with large values. At least one parameter has to be set.
+
+    Args:
+        abs_mean_gt: hits when the mean magnitude is above this.
+        max_gt: hits when the largest element is above this.
+        min_gt: hits when the smallest element is above this.
+        mean_gt: hits when the mean is above this.
+
+    Raises:
+        DebuggerParamTypeError: a value is no number.
+        DebuggerParamValueError: nothing is set.
+
+    Examples:
+        >>> from tui_debugger import TensorTooLargeCondition
+        >>> print(TensorTooLargeCondition(abs_mean_gt=0.0).name)
+        TensorTooLarge
+    """
+
+    row = CONDITIONS["tensor_too_large"]
+
+    def __init__(
+        self,
+        abs_mean_gt: float | None = None,
+        max_gt: float | None = None,
+        min_gt: float | None = None,
+        mean_gt: float | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(abs_mean_gt=abs_mean_gt, max_gt=max_gt, min_gt=min_gt, mean_gt=mean_gt)
+        self.demand_any()
+
+
+class TensorTooSmallCondition(TableCondition):
+    """Hits tensors with small values. At least one parameter has to be set.
+
+    Args:
+        abs_mean_lt: hits when the mean magnitude is below this.
+        max_lt: hits when the largest element is below this.
+        min_lt: hits when the smallest element is below this.
+        mean_lt: hits when the mean is below this.
+
+    Raises:
+        DebuggerParamTypeError: a value is no number.
+        DebuggerParamValueError: nothing is set.
+
+    Examples:
+        >>> from tui_debugger import TensorTooSmallCondition
+        >>> print(TensorTooSmallCondition(abs_mean_lt=0.2))
+        {'abs_mean_lt': 0.2}
+    """
+
+    row = CONDITIONS["tensor_too_small"]
+
+    def __init__(
+        self,
+        abs_mean_lt: float | None = None,
+        max_lt: float | None = None,
+        min_lt: float | None = None,
+        mean_lt: float | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(abs_mean_lt=abs_mean_lt, max_lt=max_lt, min_lt=min_lt, mean_lt=mean_lt)
+        self.demand_any()
+
+
+class TensorRangeCondition(TableCondition):
+    """Hits tensors by how their elements are spread. One of the last four parameters has to be set.
+
+    Args:
+        range_start_inclusive: first value inside the range.
+        range_end_inclusive: last value inside the range.
+        range_percentage_lt: hits when less than this share of the elements, in percent, is inside the range.
+        range_percentage_gt: hits when more than this share of the elements, in percent, is inside the range.
+        max_min_lt: hits when largest and smallest element differ by less than this.
+        max_min_gt: hits when largest and smallest element differ by more than this.
+
+    Raises:
+        DebuggerParamTypeError: a value is no number.
+        DebuggerParamValueError: nothing is set that decides, or a percentage without both ends of the range.
+
+    Examples:
+        >>> from tui_debugger import TensorRangeCondition
+        >>> TensorRangeCondition(range_start_inclusive=-1, range_end_inclusive=1, range_percentage_lt=50).param_dict
+        {'range_start_inclusive': -1.0, 'range_end_inclusive': 1.0, 'range_percentage_lt': 50.0}
+    """
+
+    row = CONDITIONS["tensor_range"]
+
+    def __init__(  # noqa: PLR0917 - the old signature
+        self,
+        range_start_inclusive: float | None = None,
+        range_end_inclusive: float | None = None,
+        range_percentage_lt: float | None = None,
+        range_percentage_gt: float | None = None,
+        max_min_lt: float | None = None,
+        max_min_gt: float | None = None,
+    ) -> None:
+        """See the class."""
+        super().__init__(
+            range_start_inclusive=range_start_inclusive,
+            range_end_inclusive=range_end_inclusive,
+            range_percentage_lt=range_percentage_lt,
+            range_percentage_gt=range_percentage_gt,
+            max_min_lt=max_min_lt,
+            max_min_gt=max_min_gt,
+        )
+        self.demand_any()
+        needed = {name for spec in self.row.params if spec.name in self._params for name in spec.needs}
+        if missing := [name for name in self.param_names if name in needed and name not in self._params]:
+            raise DebuggerParamValueError(
+                "a range percentage needs both ends of the range", hint="set " + " and ".join(missing)
+            )
+
+
+class TensorOverflowCondition(TableCondition):
+    """Hits tensors with NaN or infinite elements.
+
+    Examples:
+        >>> from tui_debugger import TensorOverflowCondition
+        >>> TensorOverflowCondition().param_dict
+        {}
+    """
+
+    row = CONDITIONS["tensor_overflow"]
+
+    def __init__(self) -> None:
+        """It has no parameters."""
+        super().__init__()
+
+
+class OperatorOverflowCondition(TableCondition):
+    """Operators that overflowed while they computed, as the device recorded it (asynchronous Ascend dumps).
+
+    Values do not tell, so that it never hits in a dump of values.
+
+    Examples:
+        >>> from tui_debugger import OperatorOverflowCondition
+        >>> OperatorOverflowCondition().condition_id
+        2
+    """
+
+    row = CONDITIONS["operator_overflow"]
+
+    def __init__(self) -> None:
+        """It has no parameters."""
+        super().__init__()
+
+
+class TensorAllZeroCondition(TableCondition):
+    """Hits tensors with many zeros.
+
+    Args:
+        zero_percentage_ge: hits when at least this share of the elements, in percent, is zero.
+
+    Raises:
+        DebuggerParamTypeError: no number.
+
+    Examples:
+        >>> from tui_debugger import TensorAllZeroCondition
+        >>> TensorAllZeroCondition(zero_percentage_ge=99.9).param_dict
+        {'zero_percentage_ge': 99.9}
+    """
+
+    row = CONDITIONS["tensor_all_zero"]
+
+    def __init__(self, zero_percentage_ge: float) -> None:
+        """See the class."""
+        super().__init__(zero_percentage_ge=required(zero_percentage_ge, "zero_percentage_ge"))
+
+
+class TensorUnchangedCondition(TableCondition):
+    """Hits tensors in which every element is close to what it was at the previous step.
+
+    Close means |now - before| <= atol + rtol * |before|. An infinite element that became finite has changed.
+
+    Args:
+        rtol: allowed change, relative to the previous value.
+        atol: allowed change, absolute.
+
+    Raises:
+        DebuggerParamTypeError: no number.
+
+    Examples:
+        >>> from tui_debugger import TensorUnchangedCondition
+        >>> TensorUnchangedCondition().param_dict
+        {'rtol': 1e-05, 'atol': 1e-08}
+    """
+
+    row = CONDITIONS["weight_not_changed"]
+
+    def __init__(self, rtol: float = 1e-5, atol: float = 1e-8) -> None:
+        """See the class."""
+        super().__init__(rtol=required(rtol, "rtol"), atol=required(atol, "atol"))
+
+
+class TensorChangeBelowThresholdCondition(TableCondition):
+    """Hits tensors that changed little since the previous step.
+
+    Judged is mean |now - before| / (mean |before| + epsilon).
+
+    Args:
+        abs_mean_update_ratio_lt: hits when that ratio is below this.
+        epsilon: keeps the divisor from being 0.
+
+    Raises:
+        DebuggerParamTypeError: no number.
+
+    Examples:
+        >>> from tui_debugger import TensorChangeBelowThresholdCondition
+        >>> TensorChangeBelowThresholdCondition(abs_mean_update_ratio_lt=1e-3).param_dict
+        {'abs_mean_update_ratio_lt': 0.001, 'epsilon': 1e-09}
+    """
+
+    row = CONDITIONS["weight_change_too_small"]
+
+    def __init__(self, abs_mean_update_ratio_lt: float, epsilon: float = 1e-9) -> None:
+        """See the class."""
+        super().__init__(
+            abs_mean_update_ratio_lt=required(abs_mean_update_ratio_lt, "abs_mean_update_ratio_lt"),
+            epsilon=required(epsilon, "epsilon"),
+        )
+
+
+class TensorChangeAboveThresholdCondition(TableCondition):
+    """Hits tensors that changed much since the previous step.
+
+    Judged is mean |now - before| / (mean |before| + epsilon).
+
+    Args:
+        abs_mean_update_ratio_gt: hits when that ratio is above this.
+        epsilon: keeps the divisor from being 0.
+
+    Raises:
+        DebuggerParamTypeError: no number.
+
+    Examples:
+        >>> from tui_debugger import TensorChangeAboveThresholdCondition
+        >>> print(TensorChangeAboveThresholdCondition(abs_mean_update_ratio_gt=0.1).name)
+        TensorChangeAboveThreshold
+    """
+
+    row = CONDITIONS["weight_change_too_large"]
+
+    def __init__(self, abs_mean_update_ratio_gt: float, epsilon: float = 1e-9) -> None:
+        """See the class."""
+        super().__init__(
+            abs_mean_update_ratio_gt=required(abs_mean_update_ratio_gt, "abs_mean_update_ratio_gt"),
+            epsilon=required(epsilon, "epsilon"),
+        )
+
+
+class TensorInitializationCondition(TableCondition):
+    """Hits parameters whose *initial* values look wrong; MindInsight's API has no such condition.
+
+    Judged is what the first consumer of the parameter read at the first dumped step, because a parameter's own file
+    holds its value after the update. Tensors of operators and of later steps are passed over. At least one parameter
+    has to be set.
+
+    Args:
+        zero_percentage_ge: hits when at least this share of the elements, in percent, is zero.
+        max_gt: hits when the largest element is above this.
+        min_lt: hits when the smallest element is below this.
+
+    Raises:
+        DebuggerParamTypeError: a value is no number.
+        DebuggerParamValueError: nothing is set, or a value outside its range.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer, TensorInitializationCondition, Watchpoint
+        >>> from tui_debugger.demo import demo_dump
+        >>> run = DumpAnalyzer(demo_dump())
+        >>> weights = run.select_tensors("head.bias")
+        >>> watchpoint = Watchpoint(weights, TensorInitializationCondition(zero_percentage_ge=100))
+        >>> [(hit.tensor.node.name, hit.tensor.iteration) for hit in run.check_watchpoints([watchpoint])]
+        [('head.bias', 0)]
+    """
+
+    row = CONDITIONS["weight_initialization"]
+
+    def __init__(
+        self, zero_percentage_ge: float | None = None, max_gt: float | None = None, min_lt: float | None = None
+    ) -> None:
+        """See the class."""
+        super().__init__(zero_percentage_ge=zero_percentage_ge, max_gt=max_gt, min_lt=min_lt)
+        self.demand_any()
+        try:
+            validate(self.row.id, self._params)
+        except BadWatchpointError as error:
+            raise DebuggerParamValueError(error.what, hint=error.hint) from None

@@ -1,0 +1,398 @@
+"""DumpAnalyzer: the door to a dump for scripts and notebooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tui_debugger.api.arguments import Numbers, checked, numbers, slot_numbers
+from tui_debugger.api.checking import check
+from tui_debugger.api.debugger_tensor import DebuggerTensor
+from tui_debugger.api.hits import Hits
+from tui_debugger.api.node import Node
+from tui_debugger.api.run import Run
+from tui_debugger.api.tensors import Tensors, joined, row_in, spread
+from tui_debugger.api.watchpoint import Watchpoint
+from tui_debugger.errors import BadQueryError, DebuggerParamTypeError, DebuggerParamValueError
+from tui_debugger.graph.search import compile_pattern
+from tui_debugger.session import Session
+from tui_debugger.session.selections import Mask
+from tui_debugger.sources.open import open_source
+
+__all__ = ["DumpAnalyzer"]
+
+_LEAST_MB, _MOST_MB = 2 * 1024, 2**31 - 1
+
+
+class DumpAnalyzer:
+    """A dump, for scripts: selects nodes and tensors, reads them, and checks watchpoints.
+
+    Programs written for ``mindinsight.debugger`` run unchanged but for the import. Nothing is written into the dump,
+    no other process is started, so that no ``if __name__ == "__main__"`` is needed, and the training framework need
+    not be installed. What was read is kept until ``close()``; a ``with`` statement closes, too.
+
+    Args:
+        dump_dir: the dump directory, up to two levels above it, or anything inside it.
+        mem_limit: None, or 2048 to 2147483647 (MB). Accepted for compatibility: tensors are read in pieces, so that
+            no tensor is too large.
+
+    Raises:
+        DebuggerParamTypeError: an argument of a wrong type.
+        DebuggerParamValueError: ``mem_limit`` outside its range.
+        NotADumpError: no dump at the path.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
+        >>> from tui_debugger.demo import demo_dump
+        >>> with DumpAnalyzer(demo_dump()) as run:
+        ...     watchpoint = Watchpoint(run.select_tensors(""), TensorOverflowCondition())
+        ...     hit = run.check_watchpoints([watchpoint])[0]
+        ...     print(hit.tensor.iteration, hit.tensor.node.name)
+        3 Default/network-WithLossCell/_backbone-Net/Log-op381
+    """
+
+    def __init__(self, dump_dir: str | os.PathLike[str], mem_limit: int | None = None) -> None:
+        """See the class."""
+        if not isinstance(dump_dir, str | os.PathLike):
+            raise DebuggerParamTypeError(f"dump_dir should be a path, not {type(dump_dir).__name__}")
+        _check_limit(mem_limit)
+        self._run = Run(Session(open_source(Path(dump_dir).expanduser())))
+
+    def __enter__(self) -> DumpAnalyzer:  # noqa: PYI034 - typing.Self needs Python 3.11
+        """The analyzer itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes it."""
+        self.close()
+
+    def close(self) -> None:
+        """Frees what was read; nodes and tensors of this analyzer cannot be asked any more. Idempotent."""
+        self._run.close()
+
+    # -- the run -----------------------------------------------------------------------------------
+
+    def get_ranks(self) -> list[int]:
+        """The ranks that were dumped, ascending.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> DumpAnalyzer(demo_dump()).get_ranks()
+            [0]
+        """
+        return list(self._run.session.ranks())
+
+    def get_iterations(self, ranks: Numbers = None) -> list[int]:
+        """The iterations (steps) that were dumped, ascending.
+
+        Args:
+            ranks: of which ranks; None means all.
+
+        Raises:
+            DebuggerParamTypeError: ``ranks`` is no int, list of ints or None.
+            DebuggerParamValueError: a rank that was not dumped.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> DumpAnalyzer(demo_dump()).get_iterations()
+            [0, 1, 2, 3, 4, 5]
+        """
+        chosen = numbers(ranks, "ranks", self.get_ranks())
+        return sorted({step for rank in chosen for step in self._run.session.steps(rank)})
+
+    # -- selecting ---------------------------------------------------------------------------------
+
+    def select_nodes(
+        self,
+        query_string: str,
+        use_regex: bool = False,
+        select_by: str = "node_name",
+        ranks: Numbers = None,
+        case_sensitive: bool = True,
+    ) -> list[Node]:
+        r"""The nodes that match: of every rank the constants, then the parameters, then the operators.
+
+        Args:
+            query_string: what to look for; an empty text is in everything.
+            use_regex: it is a regular expression, searched anywhere; otherwise a part of the text.
+            select_by: ``node_name``, or ``code_stack``: any entry of the node's stack, as its ``str()`` shows it, so
+                that ``train.py:49`` and code match. Parameters and constants have no stack.
+            ranks: of which ranks; None means all.
+            case_sensitive: upper and lower case matter.
+
+        Raises:
+            DebuggerParamTypeError: an argument of a wrong type.
+            DebuggerParamValueError: a rank that was not dumped, another ``select_by``, or no regular expression.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> [node.name for node in run.select_nodes(r"^head\.", use_regex=True)]
+            ['head.bias', 'head.weight']
+            >>> [node.name.rpartition("/")[2] for node in run.select_nodes("train_nan.py:31", select_by="code_stack")]
+            ['Abs-op379', 'ReduceSum-op384', 'Div-op385']
+        """
+        query = _Query(query_string, use_regex, select_by, case_sensitive)
+        return [
+            Node(self._run, rank, row)
+            for rank in numbers(ranks, "ranks", self.get_ranks())
+            for row in self._matching(rank, query).tolist()
+        ]
+
+    def select_tensors(  # noqa: PLR0917 - the old signature
+        self,
+        query_string: str,
+        use_regex: bool = False,
+        select_by: str = "node_name",
+        iterations: Numbers = None,
+        ranks: Numbers = None,
+        slots: list[int] | None = None,
+        case_sensitive: bool = True,
+    ) -> Tensors:
+        """The output tensors of the nodes that match, by node, then slot, then iteration.
+
+        Reads no tensor, and makes no object per tensor before it is asked for: a million tensors are a few arrays.
+
+        Args:
+            query_string: as in ``select_nodes``.
+            use_regex: as in ``select_nodes``.
+            select_by: as in ``select_nodes``.
+            iterations: which iterations; None means all.
+            ranks: of which ranks; None means all.
+            slots: which output slots; None means all.
+            case_sensitive: as in ``select_nodes``.
+
+        Raises:
+            DebuggerParamTypeError: an argument of a wrong type.
+            DebuggerParamValueError: as in ``select_nodes``, or an iteration that was not dumped.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> len(run.select_tensors(""))
+            3510
+            >>> [tensor.iteration for tensor in run.select_tensors("Log-op381", iterations=[2, 3], slots=[0])]
+            [2, 3]
+        """
+        query = _Query(query_string, use_regex, select_by, case_sensitive)
+        slots = slot_numbers(slots)
+        chosen = numbers(ranks, "ranks", self.get_ranks())
+        steps = numbers(iterations, "iterations", self.get_iterations(chosen))
+        parts = []
+        for rank in chosen:
+            rows = self._matching(rank, query)
+            count = np.maximum(self._run.nodes(rank).outputs[rows], 0).astype(np.int64)
+            owner = np.repeat(rows, count)
+            slot = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+            if slots is not None:
+                kept = np.isin(slot, np.array(slots, np.int64))
+                owner, slot = owner[kept], slot[kept]
+            parts.append(spread(self._run, rank, owner, slot, steps))
+        return Tensors(self._run, joined(parts))
+
+    def _matching(self, rank: int, query: _Query) -> Any:
+        """Node rows that a query matches, in order."""
+        view, nodes = self._run.view(rank), self._run.nodes(rank)
+        if query.by_stack:
+            hit = [any(map(query.matches, texts)) for texts in view.texts]
+            mask: Mask = np.array([*hit, False], np.bool_)[nodes.stack_id]  # -1: no stack
+        elif not query.text:
+            return view.rows
+        else:
+            mask = np.fromiter(map(query.matches, nodes.names), np.bool_, len(nodes))
+        return view.rows[mask[view.rows]]
+
+    # -- neighbours --------------------------------------------------------------------------------
+
+    def get_input_nodes(self, node: Node) -> list[Node]:
+        """The nodes that feed a node, in input order, those that only route values (Load, UpdateState) included.
+
+        The parameter that an Assign writes to is left out.
+
+        Raises:
+            DebuggerParamTypeError: not a node.
+            DebuggerParamValueError: a node that this dump does not have.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> node = run.select_nodes("RowNorm/Div-op385")[0]
+            >>> [each.name.rpartition("/")[2] for each in run.get_input_nodes(node)]
+            ['inputs0', 'ReduceSum-op384']
+        """
+        rank, row = self._place(node)
+        return [Node(self._run, rank, each) for each in self._run.view(rank).inputs(row)]
+
+    def get_output_nodes(self, node: Node) -> list[Node]:
+        """The nodes that a node feeds; one that reads it twice is there twice.
+
+        Raises:
+            DebuggerParamTypeError: not a node.
+            DebuggerParamValueError: a node that this dump does not have.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> node = run.select_nodes("RowNorm/Abs-op379")[0]
+            >>> [each.name.rpartition("/")[2] for each in run.get_output_nodes(node)]
+            ['ReduceSum-op384', 'ReduceSum-op380']
+        """
+        rank, row = self._place(node)
+        return [Node(self._run, rank, each) for each in self._run.view(rank).readers(row)]
+
+    def list_affected_nodes(self, tensor: DebuggerTensor) -> list[Node]:
+        """The nodes that read any output of the tensor's node: when it changes, theirs are likely to change.
+
+        Raises:
+            DebuggerParamTypeError: not a tensor.
+            DebuggerParamValueError: a tensor of a node that this dump does not have.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> tensor = run.select_tensors("Log-op381")[0]
+            >>> [node.name.rpartition("/")[2] for node in run.list_affected_nodes(tensor)]
+            ['ReduceSum-op382']
+        """
+        return self.get_output_nodes(checked(tensor, "tensor", DebuggerTensor, "a DebuggerTensor").node)
+
+    def _place(self, node: Node) -> tuple[int, int]:
+        return checked(node, "node", Node, "a Node").rank, row_in(self._run, node)
+
+    # -- checking ----------------------------------------------------------------------------------
+
+    def check_watchpoints(self, watchpoints: Iterable[Watchpoint], error_on_no_value: bool = False) -> Hits:
+        """Checks watchpoints, all together: every tensor is read once, and what was read is known the next time.
+
+        A tensor with NaN or infinite elements, and one without a previous step where that is needed, is reported
+        although it did not hit: ``error_code`` says why it could not be compared. Constants are never checked.
+
+        Args:
+            watchpoints: conditions on tensors.
+            error_on_no_value: also report, with error code 32, tensors whose values were not dumped.
+
+        Returns:
+            The hits by iteration, execution order, rank and watchpoint; those without a value last in their iteration.
+
+        Raises:
+            DebuggerParamTypeError: an argument of a wrong type.
+            DebuggerParamValueError: a tensor of a node that this dump does not have.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer, TensorAllZeroCondition, TensorTooLargeCondition, Watchpoint
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> tensors = run.select_tensors("train_nan.py:31", select_by="code_stack", iterations=[2, 3])
+            >>> hits = run.check_watchpoints([
+            ...     Watchpoint(tensors, TensorTooLargeCondition(abs_mean_gt=10)),
+            ...     Watchpoint(tensors, TensorAllZeroCondition(zero_percentage_ge=99.9)),
+            ... ])
+            >>> [(hit.tensor.node.name.rpartition("/")[2], hit.tensor.iteration, hit.error_code) for hit in hits]
+            [('ReduceSum-op384', 2, 0), ('Div-op385', 3, 1), ('Div-op385', 3, 1)]
+        """
+        return check(self._run, watchpoints, bool(error_on_no_value))
+
+    # -- exporting ---------------------------------------------------------------------------------
+
+    def export_graphs(self, output_dir: str | os.PathLike[str] | None = None) -> str:
+        """Writes the nodes with types, shapes, inputs and stacks to a workbook (or to csv files without openpyxl).
+
+        Args:
+            output_dir: where to; None means the current directory.
+
+        Returns:
+            Path of what was written.
+        """
+        from tui_debugger.api.graphs_export import export_graphs
+
+        return export_graphs(self._run.session, None if output_dir is None else os.fspath(output_dir))
+
+    def select_tensor_statistics(self, iterations: Numbers = None, ranks: Numbers = None) -> dict[int, Any]:
+        """The statistics that the dump itself recorded (statistic.csv).
+
+        Args:
+            iterations: which iterations; None means all.
+            ranks: of which ranks; None means all.
+
+        Returns:
+            ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict as in the file.
+
+        Raises:
+            DebuggerParamTypeError: an argument of a wrong type.
+            DebuggerParamValueError: an iteration or rank that was not dumped.
+        """
+        from tui_debugger.api.statistic import select_tensor_statistics
+
+        chosen = numbers(ranks, "ranks", self.get_ranks())
+        steps = numbers(iterations, "iterations", self.get_iterations(chosen))
+        return select_tensor_statistics(self._run.session, steps, chosen)
+
+    def summary_statistics(
+        self,
+        statistics: Mapping[int, Any],
+        overflow_value: float = 65500,
+        out_path: str | os.PathLike[str] = "./",
+    ) -> None:
+        """Writes ``statistics_summary.csv``: per tensor, in how many rows it had NaN, infinite or large elements.
+
+        Args:
+            statistics: what ``select_tensor_statistics`` gave.
+            overflow_value: a magnitude above this counts as out of range.
+            out_path: directory to write to.
+        """
+        from tui_debugger.api.statistic import summary_statistics
+
+        summary_statistics(statistics, overflow_value, os.fspath(out_path))
+
+
+class _Query:
+    """A checked query: ``matches`` tells whether a text does."""
+
+    def __init__(self, text: str, use_regex: bool, select_by: str, case_sensitive: bool) -> None:
+        self.text = checked(text, "query_string", str, "a str")
+        regex = checked(use_regex, "use_regex", bool, "a bool")
+        case = checked(case_sensitive, "case_sensitive", bool, "a bool")
+        if select_by not in {"node_name", "code_stack"}:
+            raise DebuggerParamValueError(
+                f"select_by is {select_by!r}", hint='select_by takes "node_name" or "code_stack"'
+            )
+        self.by_stack = select_by == "code_stack"
+        self.matches = _searched(text, case) if regex else _contained(text, case)
+
+
+def _searched(text: str, case: bool) -> Callable[[str], bool]:
+    try:
+        search = compile_pattern(text, case_sensitive=case).search
+    except BadQueryError as error:
+        raise DebuggerParamValueError(error.what, where=error.where, hint=error.hint) from error
+    return lambda each: search(each) is not None
+
+
+def _contained(text: str, case: bool) -> Callable[[str], bool]:
+    lower = text.lower()
+    return (lambda each: text in each) if case else (lambda each: lower in each.lower())
+
+
+def _check_limit(mem_limit: int | None) -> None:
+    if mem_limit is None:
+        return
+    if not isinstance(mem_limit, int):
+        raise DebuggerParamTypeError(f"mem_limit should be an int or None, not {type(mem_limit).__name__}")
+    if mem_limit and not _LEAST_MB <= mem_limit <= _MOST_MB:
+        raise DebuggerParamValueError(
+            f"mem_limit is {mem_limit} MB", hint=f"it may be None, or {_LEAST_MB} to {_MOST_MB}"
+        )

@@ -1,0 +1,204 @@
+"""What checking finds: hits with the values they were found by, and the list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
+from tui_debugger.api.condition_base import ConditionBase
+from tui_debugger.api.debugger_tensor import DebuggerTensor
+from tui_debugger.model import ErrorBits, Hit, ParamResult, Verdict
+from tui_debugger.session.tables import Row, flat_hit_rows
+
+__all__ = ["HitDetail", "HitParam", "Hits", "WatchpointHit"]
+
+_SENTENCES = {
+    ErrorBits.NAN: "The tensor contains NaN.",
+    ErrorBits.INF: "The tensor contains +Inf or -Inf.",
+    ErrorBits.NO_PREVIOUS: "The value of the previous step cannot be found.",
+    ErrorBits.OUT_OF_MEMORY: "The tensor exceeds the memory limit.",
+    ErrorBits.NO_HISTORY: "The run history of the graph is not available.",
+    ErrorBits.NO_VALUE: "The tensor has no value.",
+    ErrorBits.SHAPE_CHANGED: "The shape differs from that of the previous step.",
+    ErrorBits.UNREADABLE: "The tensor or its value of the previous step cannot be read.",
+}
+
+
+class HitParam(str):
+    """A parameter of a hit: its name, which also knows what was set and what was found.
+
+    Attributes:
+        value: the threshold.
+        hit: whether this parameter's inequality held.
+        actual_value: what was found; 0 when it was not evaluated (tolerances, ends of a range).
+        disabled: always False: what was not set is not there.
+    """
+
+    __slots__ = ("actual_value", "disabled", "hit", "value")
+    value: float
+    hit: bool
+    actual_value: float
+    disabled: bool
+
+    @classmethod
+    def of(cls, result: ParamResult) -> HitParam:
+        """From what the check found."""
+        param = cls(result.name)
+        param.value = result.value
+        param.hit = result.hit
+        param.actual_value = 0.0 if result.actual is None else result.actual
+        param.disabled = False
+        return param
+
+    @property
+    def name(self) -> str:
+        """The name as a plain string."""
+        return str(self)
+
+
+class HitDetail(ConditionBase):
+    """The condition of a hit with the actual values in place of the thresholds."""
+
+    def __init__(self, condition: ConditionBase, results: Sequence[ParamResult]) -> None:
+        """Keeps the parameters that the user set."""
+        self._condition = condition
+        self._params = tuple(HitParam.of(result) for result in results if result.name in condition.param_dict)
+
+    @property
+    def name(self) -> str:
+        """Name of the condition."""
+        return self._condition.name
+
+    @property
+    def condition_id(self) -> int:
+        """Number of the condition on MindInsight's wire."""
+        return self._condition.condition_id
+
+    @property
+    def param_names(self) -> list[str]:
+        """Every parameter that the condition knows."""
+        return self._condition.param_names
+
+    @property
+    def params(self) -> tuple[HitParam, ...]:
+        """The parameters that were set: names that also know threshold, actual value and hit."""
+        return self._params
+
+    @property
+    def param_dict(self) -> dict[str, float]:
+        """The actual value by parameter; its keys are those of ``params``."""
+        return {param: param.actual_value for param in self._params}
+
+    def __str__(self) -> str:
+        """The parameters that hit, with what was set and what was found; ``None.`` when no parameter did."""
+        hits = [param for param in self._params if param.hit]
+        if not hits or self.condition_id == WIRE_NOT_CHANGED:
+            return "None."
+        was_set = ", ".join(f"{param} = {param.value}" for param in hits)
+        found = ", ".join(f"{param} = {param.actual_value}" for param in hits)
+        return f"The setting for watchpoint is {was_set}. The actual value of the tensor is {found}."
+
+
+class WatchpointHit:
+    """A tensor that hit a watchpoint, or that could not be compared. Immutable; made by ``check_watchpoints`` only.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer, TensorTooLargeCondition, Watchpoint
+        >>> from tui_debugger.demo import demo_dump
+        >>> run = DumpAnalyzer(demo_dump())
+        >>> tensors = run.select_tensors("Mul-op383", iterations=[2, 3])
+        >>> hits = run.check_watchpoints([Watchpoint(tensors, TensorTooLargeCondition(min_gt=-1))])
+        >>> print(hits[0])
+        Watchpoint TensorTooLarge triggered on tensor:
+        rank: 0
+        graph_name: kernel_graph_0
+        node_name: Default/network-WithLossCell/_backbone-Net/Mul-op383
+        slot: 0
+        iteration: 2
+        Threshold: {'min_gt': -1.0}
+        Hit detail: The setting for watchpoint is min_gt = -1.0. The actual value of the tensor is min_gt = 0.0.
+        >>> hits[1].error_code, hits[1].error_msg, hits[1].get_hit_detail()
+        (1, ['The tensor contains NaN.'], None)
+    """
+
+    __slots__ = ("_condition", "_hit", "_tensor")
+
+    def __init__(self, tensor: DebuggerTensor, condition: ConditionBase, hit: Hit) -> None:
+        """``hit`` has one result, that of this watchpoint."""
+        self._tensor = tensor
+        self._condition = condition
+        self._hit = hit
+
+    @property
+    def error_code(self) -> int:
+        """Why nothing could be compared, as a sum of bits; 0 when it could.
+
+        1 NaN, 2 infinite, 4 no previous step, 8 memory limit, 16 no run history, 32 no value: MindInsight's numbers, of
+        which 8 and 16 do not occur here. 64 (the shape changed) and 128 (unreadable) are new.
+        """
+        return int(self._hit.results[0].error)
+
+    @property
+    def error_msg(self) -> list[str]:
+        """The same as sentences."""
+        return [sentence for bit, sentence in _SENTENCES.items() if self.error_code & bit]
+
+    @property
+    def tensor(self) -> DebuggerTensor:
+        """The tensor that hit."""
+        return self._tensor
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it means: a finding, not comparable (the first dumped step), or cannot judge."""
+        return self._hit.verdict
+
+    @property
+    def record(self) -> Hit:
+        """The hit as the core knows it, with the tensor's statistics."""
+        return self._hit
+
+    def get_threshold(self) -> ConditionBase:
+        """The condition with the thresholds that were set."""
+        return self._condition
+
+    def get_hit_detail(self) -> HitDetail | None:
+        """The condition with the actual values; None when nothing could be compared (``error_code`` is not 0)."""
+        return None if self.error_code else HitDetail(self._condition, self._hit.results[0].params)
+
+    def __str__(self) -> str:
+        """Condition, tensor, threshold, and what was found or why nothing could be compared."""
+        happened = "check failed" if self.error_code else "triggered"
+        last = f"Error detail: {self.error_msg}" if self.error_code else f"Hit detail: {self.get_hit_detail()}"
+        head = f"Watchpoint {self._condition.name} {happened} on tensor:"
+        return f"{head}\n{self._tensor}\nThreshold: {self._condition}\n{last}"
+
+    def __repr__(self) -> str:
+        """Condition and tensor on one line."""
+        return f"<WatchpointHit {self._condition.name} on {self._tensor!r}, error code {self.error_code}>"
+
+
+class Hits(list[WatchpointHit]):
+    """The hits of a check: a list, also as a table.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
+        >>> from tui_debugger.demo import demo_dump
+        >>> run = DumpAnalyzer(demo_dump())
+        >>> hits = run.check_watchpoints([Watchpoint(run.select_tensors("Log"), TensorOverflowCondition())])
+        >>> row = hits.table()[0]
+        >>> row["step"], row["node"], row["verdict"]
+        (3, 'Default/network-WithLossCell/_backbone-Net/Log-op381', 'finding')
+    """
+
+    def table(self) -> list[Row]:
+        """One flat dict per parameter of each hit (a condition without parameters gives one), for pandas and CSV.
+
+        Returns:
+            rank, step, graph, node, side, slot, watchpoint (position in the list that was checked), condition, abbr,
+            verdict, error, reasons, parameter, threshold, hit, actual (None when not evaluated), detail.
+        """
+        rows = [row for hit in self for row in flat_hit_rows(hit.record)]
+        for row in rows:
+            row.pop("origin", None)  # is not looked for here
+        return rows

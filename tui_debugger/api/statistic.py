@@ -1,0 +1,297 @@
+"""Statistics tables of the compatible API: the rows of ``statistic.csv``, and their summary over steps and ranks."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import math
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import ProgressFn, TensorStats, no_progress
+from tui_debugger.session import Session
+from tui_debugger.session.export import checked_target, fresh_text
+from tui_debugger.session.sweep import SweptTensor
+from tui_debugger.sources.mindspore.names import parse_name
+
+COLUMNS = (
+    *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape"),
+    *("Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count"),
+    *("NaN Count", "Negative Inf Count", "Positive Inf Count", "Zero Count"),
+)
+"""The columns of ``statistic.csv`` as MindSpore 1.6 to 2.2 writes them, and of rows that are computed here.
+
+"Negative Zero Count" and "Positive Zero Count" mean the elements below and above zero.
+"""
+SUMMARY_FILE = "statistics_summary.csv"
+
+Statistics = dict[int, dict[int, dict[str, list[dict[str, str]]]]]
+"""{rank: {step: {"Op Name:IO:Slot": [row, ...]}}}."""
+
+_log = logging.getLogger("tui_debugger")
+
+
+@dataclass
+class TensorStatistic:
+    """The statistics of one tensor, with the names that the columns of ``statistic.csv`` have in Python.
+
+    ``negative_zero_count`` and ``positive_zero_count`` are the elements below and above zero.
+    """
+
+    op_type: str = ""
+    op_name: str = ""
+    task_id: int = 0
+    stream_id: int = 0
+    time_stamp: int = 0
+    io: str = ""
+    slot: int = 0
+    data_size: int = 0
+    data_type: str = ""
+    shape: tuple[int, ...] = ()
+    max_value: float = float("-inf")
+    min_value: float = float("inf")
+    avg_value: float = 0
+    count: int = 0
+    negative_zero_count: int = 0
+    positive_zero_count: int = 0
+    nan_count: int = 0
+    negative_inf_count: int = 0
+    positive_inf_count: int = 0
+    zero_count: int = 0
+
+
+@dataclass
+class SummaryStatistic:
+    """One tensor over all steps and ranks: in how many of its rows something is wrong.
+
+    Attributes:
+        op_type, op_name: of its operator.
+        tensor_name: ``Op Name:IO:Slot``.
+        inf_number, nan_number, out_of_range_number: rows with Inf, with NaN, with an extreme beyond the threshold.
+        total_number: rows.
+        none_overflow_number: rows with nothing of all that.
+        total_iterations: (rank, step) pairs it occurs in.
+    """
+
+    op_type: str = ""
+    op_name: str = ""
+    tensor_name: str = ""
+    inf_number: int = 0
+    nan_number: int = 0
+    out_of_range_number: int = 0
+    total_number: int = 0
+    none_overflow_number: int = 0
+    total_iterations: int = 0
+
+
+def select_tensor_statistics(
+    session: Session,
+    iterations: Collection[int] | None = None,
+    ranks: Iterable[int] | None = None,
+    progress: ProgressFn = no_progress,
+) -> Statistics:
+    """The statistics of every tensor of some steps, as the dump recorded them, else computed from its values.
+
+    Rows of a ``statistic.csv`` are given as they stand: text, by the titles of the file's own columns. In a step
+    without such a file every readable tensor gives a row with the columns of ``COLUMNS``, over finite elements and
+    with full precision; Max, Min and Avg are ``nan`` where no element is finite. Constants are left out.
+
+    Args:
+        session: an open session.
+        iterations: wanted steps; None for all.
+        ranks: wanted ranks; None for all.
+        progress: for a progress bar, and to cancel.
+
+    Returns:
+        {rank: {step: {"Op Name:IO:Slot": [row, ...]}}}; several rows where the file has several.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    found: Statistics = {}
+    for rank in session.ranks() if ranks is None else ranks:
+        found[rank] = {}
+        for step in session.steps(rank):
+            if iterations is None or step in iterations:
+                found[rank][step] = _by_tensor(_rows_of(session, rank, step, progress))
+    return found
+
+
+def summary_statistics(
+    statistics: Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any] | TensorStatistic]]]],
+    overflow_value: float = 65500,
+    out_path: str | os.PathLike[str] = "./",
+    *,
+    dump: Path | None = None,
+) -> None:
+    """Writes ``statistics_summary.csv``: per tensor the number of rows with Inf, NaN, or beyond a threshold.
+
+    A file of that name is replaced. What a row does not record counts as 0, but NaN or Inf among the extremes is
+    counted as such even where the counts themselves were not recorded.
+
+    Args:
+        statistics: what ``select_tensor_statistics`` gives, or the same with ``TensorStatistic`` objects.
+        overflow_value: an extreme of a greater magnitude is out of range.
+        out_path: directory, made when it does not exist.
+        dump: directory that nothing is written into.
+
+    Raises:
+        TdbgError: the file cannot be written.
+    """
+    summary = _summarised(statistics, overflow_value)
+    if not summary:
+        _log.warning("no statistics were given: no summary is written")
+        return
+    directory = Path(out_path).expanduser()
+    nowhere = directory / SUMMARY_FILE / "dump"  # nothing can be inside it
+    checked_target(directory / SUMMARY_FILE, dump or nowhere, force=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TdbgError(
+            f"the directory could not be made: {reason}", where=str(directory), hint="choose another out_path"
+        ) from None
+    with fresh_text(directory / SUMMARY_FILE, dump or nowhere, force=True) as file:
+        writer = csv.writer(file)
+        writer.writerow([field.name for field in fields(SummaryStatistic)])
+        writer.writerows(map(astuple, summary.values()))
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a ``statistic.csv`` as text by column title; lines without a tensor's name are left out.
+
+    A second run appends its rows, and its header where a new process wrote it: that header counts from there on.
+    Empty if the file cannot be read.
+    """
+    titles: list[str] = []
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            for line in csv.reader(line.replace("\0", "") for line in file):
+                cells = [cell.strip() for cell in line]
+                if cells and cells[0].lower() == "op type":
+                    titles = cells
+                    continue
+                row = dict(zip(titles, cells, strict=False))
+                row.pop("", None)  # newer files end every line with a comma
+                if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
+                    yield row
+    except (OSError, csv.Error) as error:
+        _log.warning("%s cannot be read to its end: %s", path, error)
+
+
+def _rows_of(session: Session, rank: int, step: int, progress: ProgressFn) -> Iterator[dict[str, str]]:
+    files = session.source.statistic_files(rank, step)
+    if files:
+        for path in files:
+            yield from read_rows(path)
+        return
+    unreadable = 0
+    for tensor in session.sweep([(rank, step)]).measured(progress):
+        if tensor.error or tensor.meta is None:
+            unreadable += 1
+        else:
+            yield _computed(tensor, session.nodes(rank))
+    if unreadable:
+        _log.warning("rank %d step %d: %d tensors cannot be read and have no statistics", rank, step, unreadable)
+
+
+def _by_tensor(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]]:
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        found.setdefault(f"{row['Op Name']}:{row['IO']}:{row['Slot']}", []).append(row)
+    return found
+
+
+def _computed(tensor: SweptTensor, nodes: NodeTable) -> dict[str, str]:
+    """A row as MindSpore would have written it."""
+    meta, stats, key = tensor.meta, tensor.stats, tensor.key
+    parsed = parse_name(Path(tensor.spec.path).name) if tensor.spec is not None else None
+    shape = meta.shape if meta is not None else ()
+    values = (
+        parsed.op_type if parsed else nodes.op_type(tensor.row),
+        parsed.op_name if parsed else key.node.rpartition("/")[2],
+        parsed.task if parsed else 0,
+        parsed.stream if parsed else 0,
+        parsed.timestamp if parsed else 0,
+        key.side.name.lower(),
+        key.slot,
+        meta.nbytes if meta is not None else 0,
+        meta.dtype if meta is not None else "",
+        f"({','.join(map(str, shape))})",
+        *(_numbers(stats) if stats is not None else ("nan", "nan", "nan", math.prod(shape), 0, 0, 0, 0, 0, 0)),
+    )
+    return dict(zip(COLUMNS, map(str, values), strict=True))
+
+
+def _numbers(stats: TensorStats) -> tuple[object, ...]:
+    moments = (stats.maximum, stats.minimum, stats.mean)
+    return (
+        *("nan" if value is None else repr(float(value)) for value in moments),
+        *(stats.count, stats.negative, stats.positive, stats.nan, stats.neg_inf, stats.pos_inf, stats.zero),
+    )
+
+
+def _summarised(
+    statistics: Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any] | TensorStatistic]]]],
+    overflow_value: float,
+) -> dict[str, SummaryStatistic]:
+    summary: dict[str, SummaryStatistic] = {}
+    for steps in statistics.values():
+        for tensors in steps.values():
+            for name, rows in tensors.items():
+                for row in rows:
+                    _count(summary, row if isinstance(row, TensorStatistic) else _parsed(row), overflow_value)
+                if name in summary:
+                    summary[name].total_iterations += 1
+    return summary
+
+
+def _count(summary: dict[str, SummaryStatistic], row: TensorStatistic, overflow_value: float) -> None:
+    name = f"{row.op_name}:{row.io}:{row.slot}"
+    entry = summary.setdefault(name, SummaryStatistic(row.op_type, row.op_name, name))
+    low, high = float(row.min_value), float(row.max_value)
+    has_inf = bool(row.positive_inf_count or row.negative_inf_count)
+    has_nan = bool(row.nan_count)
+    # Without a finite element the older generation writes the extremes the wrong way round: they say nothing.
+    beyond = not low > high and (abs(low) > overflow_value or abs(high) > overflow_value)
+    entry.total_number += 1
+    entry.inf_number += has_inf
+    entry.nan_number += has_nan
+    entry.out_of_range_number += beyond
+    entry.none_overflow_number += not (has_inf or has_nan or beyond)
+
+
+def _parsed(row: Mapping[str, Any]) -> TensorStatistic:
+    """The parts of a dict row that a summary needs; what is missing or no number is 0."""
+
+    def number(title: str) -> float | None:
+        try:
+            return float(row[title])
+        except (KeyError, TypeError, ValueError):
+            return None  # not recorded, null, or an empty field
+
+    extremes = [number("Max Value"), number("Min Value")]
+
+    def count(title: str, *seen: float) -> int:
+        value = number(title)
+        if value is None:  # without a count the extremes tell
+            return sum(each in seen or (not seen and math.isnan(each)) for each in extremes if each is not None)
+        return int(value) if math.isfinite(value) else 0
+
+    return TensorStatistic(
+        op_type=str(row.get("Op Type", "unknown")),
+        op_name=str(row.get("Op Name", "unknown")),
+        io=str(row.get("IO", "output")),
+        slot=row.get("Slot", 0),
+        max_value=extremes[0] or 0.0,
+        min_value=extremes[1] or 0.0,
+        nan_count=count("NaN Count"),
+        negative_inf_count=count("Negative Inf Count", -math.inf),
+        positive_inf_count=count("Positive Inf Count", math.inf),
+    )

@@ -1,0 +1,280 @@
+"""Many tensors as columns: what selecting gives, so that millions cost a few arrays and no objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.api.debugger_tensor import DebuggerTensor
+from tui_debugger.api.node import Node
+from tui_debugger.api.run import Run
+from tui_debugger.errors import DebuggerParamValueError
+from tui_debugger.session.tables import Row, key_row, meta_row, stats_row
+
+Ints = npt.NDArray[np.integer[Any]]
+
+_CHUNK = 4096
+"""So many tensors are made at a time while iterating."""
+
+
+class Columns:
+    """Tensors of one run as four columns of equal length: rank, node row, slot, step."""
+
+    __slots__ = ("rank", "row", "slot", "step")
+
+    def __init__(self, rank: Ints, row: Ints, slot: Ints, step: Ints) -> None:
+        """Keeps them in four to eight bytes a number."""
+        self.rank = np.asarray(rank, np.int32)
+        self.row = np.asarray(row, np.int32)
+        self.slot = np.asarray(slot, np.int32)
+        self.step = np.asarray(step, np.int64)
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return len(self.row)
+
+    def take(self, which: slice | npt.NDArray[Any]) -> Columns:
+        """Some of them."""
+        return Columns(self.rank[which], self.row[which], self.slot[which], self.step[which])
+
+    def equal(self, rank: int, row: int, slot: int, step: int) -> npt.NDArray[np.bool_]:
+        """Marks where one tensor is."""
+        mask: npt.NDArray[np.bool_] = (
+            (self.row == row) & (self.step == step) & (self.slot == slot) & (self.rank == rank)
+        )
+        return mask
+
+    def groups(self) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
+        """(step, rank, positions) by step, then rank; positions ascend."""
+        count = len(self)
+        if not count:
+            return []
+        by = np.lexsort((np.arange(count), self.rank, self.step))
+        changes = (np.diff(self.step[by]) != 0) | (np.diff(self.rank[by]) != 0)
+        parts = np.split(by.astype(np.int64), np.flatnonzero(changes) + 1)
+        return [(int(self.step[part[0]]), int(self.rank[part[0]]), part) for part in parts]
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """All of them, one after the other."""
+    names = ("rank", "row", "slot", "step")
+    columns = [np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in names]
+    return Columns(*columns)
+
+
+class Tensors(Sequence[DebuggerTensor]):
+    """The selected tensors, in order: an immutable sequence that makes a ``DebuggerTensor`` when one is asked for.
+
+    It does what a list of tensors does: length, index, slice, iteration, ``in``, ``+`` and ``==`` with lists too.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer
+        >>> from tui_debugger.demo import demo_dump
+        >>> run = DumpAnalyzer(demo_dump())
+        >>> tensors = run.select_tensors("RowNorm/Div-op385")
+        >>> len(tensors), tensors[3] in tensors, len(tensors[2:4])
+        (6, True, 2)
+        >>> row = tensors[3:4].table(statistics=True)[0]
+        >>> row["step"], row["dtype"], row["shape"], row["nan"]
+        (3, 'float32', [4, 8, 16], 128)
+    """
+
+    __slots__ = ("columns", "run")
+
+    def __init__(self, run: Run, columns: Columns) -> None:
+        """``columns`` speak of the run's node rows. Both are this package's own."""
+        self.run = run
+        self.columns = columns
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return len(self.columns)
+
+    @overload
+    def __getitem__(self, index: int) -> DebuggerTensor: ...
+    @overload
+    def __getitem__(self, index: slice) -> Tensors: ...
+    def __getitem__(self, index: int | slice) -> DebuggerTensor | Tensors:
+        """One tensor, or some as another sequence."""
+        columns = self.columns
+        if isinstance(index, slice):
+            return Tensors(self.run, columns.take(index))
+        try:
+            rank, row = int(columns.rank[index]), int(columns.row[index])
+        except IndexError:
+            msg = "tensor index out of range"
+            raise IndexError(msg) from None
+        return DebuggerTensor(Node(self.run, rank, row), int(columns.slot[index]), int(columns.step[index]))
+
+    def __iter__(self) -> Iterator[DebuggerTensor]:
+        """The tensors, made while iterating."""
+        for start in range(0, len(self), _CHUNK):
+            part = self.columns.take(slice(start, start + _CHUNK))
+            rows = zip(*(column.tolist() for column in (part.rank, part.row, part.slot, part.step)), strict=True)
+            for rank, row, slot, step in rows:
+                yield DebuggerTensor(Node(self.run, rank, row), slot, step)
+
+    def __contains__(self, tensor: object) -> bool:
+        """Whether a tensor is among them."""
+        return bool(self._where(tensor).any())
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """Position of a tensor.
+
+        Raises:
+            ValueError: it is not among them.
+        """
+        found = np.flatnonzero(self._where(value))
+        inside = found[np.isin(found, np.arange(len(self))[start:stop])]
+        if not len(inside):
+            msg = f"{value!r} is not among these tensors"
+            raise ValueError(msg)
+        return int(inside[0])
+
+    def count(self, value: Any) -> int:
+        """How often a tensor is among them."""
+        return int(self._where(value).sum())
+
+    def _where(self, tensor: object) -> npt.NDArray[np.bool_]:
+        run, place = place_of(tensor) if isinstance(tensor, DebuggerTensor) else (None, (0, 0, 0, 0))
+        return self.columns.equal(*place) if run is self.run else np.zeros(len(self), np.bool_)
+
+    def __add__(self, other: object) -> Tensors | list[DebuggerTensor]:
+        """These tensors and others; a list when the others belong to another analyzer."""
+        total = _sum(self, other)
+        return NotImplemented if total is None else total
+
+    def __radd__(self, other: object) -> Tensors | list[DebuggerTensor]:
+        """Others and these tensors."""
+        total = _sum(other, self)
+        return NotImplemented if total is None else total
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is a list or sequence of the same tensors in the same order."""
+        if isinstance(other, Tensors) and other.run is self.run:
+            mine, theirs = self.columns, other.columns
+            return len(mine) == len(theirs) and all(
+                np.array_equal(getattr(mine, name), getattr(theirs, name)) for name in Columns.__slots__
+            )
+        if not isinstance(other, list | Tensors):
+            return NotImplemented
+        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to a list, so no more hashable than one
+
+    def __repr__(self) -> str:
+        """How many there are, and the first of them."""
+        if not len(self):
+            return "<no tensors>"
+        return f"<{len(self)} tensors: {self[0]!r}{', ...' if len(self) > 1 else ''}>"
+
+    def table(self, statistics: bool = False) -> list[Row]:
+        """One flat dict per tensor, ready for ``pandas.DataFrame``.
+
+        Args:
+            statistics: also measure every tensor: adds type, shape, statistics and ``error`` (why it cannot be read).
+                They are None for a tensor that was not dumped.
+
+        Returns:
+            In order, with the keys rank, step, graph, node, side, slot; with statistics also dtype, shape, nbytes,
+            the counts and moments, and error.
+        """
+        rows: list[Row] = [{} for _ in range(len(self))]
+        for step, rank, where in self.columns.groups():
+            outputs = self.run.outputs(rank)
+            part = self.columns.take(where)
+            places = list(zip(part.row.tolist(), part.slot.tolist(), strict=True))
+            for at, place in zip(where.tolist(), places, strict=True):
+                rows[at] = key_row(outputs.key(step, place))
+            if not statistics:
+                continue
+            for at, record in zip(where.tolist(), outputs.records(step, places), strict=True):
+                meta, stats, error = (record.meta, record.stats, record.error) if record else (None, None, "")
+                rows[at] |= {**meta_row(meta), **stats_row(stats), "error": error}
+        return rows
+
+
+def place_of(tensor: DebuggerTensor) -> tuple[Run, tuple[int, int, int, int]]:
+    """The run of a tensor and its (rank, node row, slot, step) there."""
+    run, rank, row = tensor.node.place
+    return run, (rank, row, tensor.slot, tensor.iteration)
+
+
+def columns_of(tensors: Tensors | Iterable[DebuggerTensor], run: Run) -> Columns:
+    """Tensors as columns of a run; those of another analyzer are looked up by the names of their nodes.
+
+    Raises:
+        DebuggerParamValueError: a tensor whose node this run does not have.
+    """
+    if isinstance(tensors, Tensors) and tensors.run is run:
+        return tensors.columns
+    places = []
+    for tensor in tensors:
+        owner, (rank, row, slot, step) = place_of(tensor)
+        places.append((rank, row if owner is run else row_in(run, tensor.node), slot, step))
+    table = np.array(places, np.int64).reshape(-1, 4)
+    return Columns(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+
+
+def row_in(run: Run, node: Node) -> int:
+    """Row of a node in a run: its own, or that of the same name.
+
+    Raises:
+        DebuggerParamValueError: the run has no such node.
+    """
+    owner, _, own = node.place
+    if owner is run:
+        return own
+    row = run.find(node.rank, node.graph_name, node.name)
+    if row < 0:
+        raise DebuggerParamValueError(
+            "this node belongs to another dump", where=f"rank {node.rank} {node.graph_name} {node.name}"
+        )
+    return row
+
+
+def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iterations: Sequence[int]) -> Tensors:
+    """The given (node row, slot) of a rank at the given iterations, as far as their graphs ran in them."""
+    table = np.array(outputs, np.int64).reshape(-1, 2)
+    return Tensors(run, spread(run, rank, table[:, 0], table[:, 1], iterations))
+
+
+def spread(run: Run, rank: int, rows: Ints, slots: Ints, iterations: Sequence[int]) -> Columns:
+    """Every (row, slot) at every iteration in which its root graph was dumped, iterations in the order given."""
+    nodes = run.nodes(rank)
+    graphs = nodes.graph[rows] if len(rows) else np.zeros(0, np.int16)
+    steps_of = {}
+    for number, info in enumerate(nodes.graphs):
+        dumped = set(run.steps(rank, info.root_id))
+        kept = [step for step in iterations if not dumped or step in dumped]
+        steps_of[number] = np.array(kept, np.int64)
+    lengths = np.array([len(steps_of[number]) for number in range(len(nodes.graphs))], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    flat = np.concatenate([np.zeros(0, np.int64), *steps_of.values()])
+    counts = lengths[graphs] if len(rows) else np.zeros(0, np.int64)
+    which = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    steps = flat[starts[graphs[which]] + within]
+    return Columns(np.full(len(which), rank), rows[which], slots[which], steps)
+
+
+def _sum(one: object, two: object) -> Tensors | list[DebuggerTensor] | None:
+    """Both, one after the other; None when one is no list."""
+    if not (isinstance(one, list | Tensors) and isinstance(two, list | Tensors)):
+        return None
+    runs = {id(run): run for part in (one, two) for run in _runs(part)}
+    if None in runs.values() or len(runs) != 1:
+        tensors: list[DebuggerTensor] = [*one, *two]
+        return tensors
+    (run,) = (run for run in runs.values() if run is not None)
+    return Tensors(run, joined([columns_of(one, run), columns_of(two, run)]))
+
+
+def _runs(part: list[Any] | Tensors) -> list[Run | None]:
+    """The runs that tensors belong to; None for what is no tensor."""
+    if isinstance(part, Tensors):
+        return [part.run]
+    return [place_of(each)[0] if isinstance(each, DebuggerTensor) else None for each in part]

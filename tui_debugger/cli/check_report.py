@@ -1,0 +1,261 @@
+"""What ``tdbg check`` prints: rows of hits, what was covered, the verdict; or one JSON document."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tui_debugger import __version__
+from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.cli.options import brief
+from tui_debugger.cli.output import note, print_json, print_table
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.model import Hit, Verdict
+from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
+from tui_debugger.session.types import CheckResult
+from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
+from tui_debugger.words.clean import clean
+from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.numbers import plural
+from tui_debugger.words.watchpoints import watch_line
+
+EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
+_ALLOW = {
+    "unmatched": " (--allow-unmatched accepts that)",
+    "unreadable": " (--allow-unreadable accepts that)",
+    "uncomparable": " (--allow-unreadable accepts that)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A finished or interrupted check.
+
+    Attributes:
+        path: what the user gave.
+        result: the check.
+        judgement: what it comes to.
+        pairs: how many (rank, step) were to be checked.
+        recommended: whether the recommended watchpoints were used.
+        asked: whether the user chose the watchpoints.
+        fail_on: ids of the conditions that count; empty: all.
+        disabled: watchpoints of files that were left out.
+        notices: what is missing or odd in the dump.
+    """
+
+    path: Path
+    result: CheckResult
+    judgement: Judgement
+    pairs: int
+    recommended: bool
+    asked: bool
+    fail_on: tuple[str, ...]
+    disabled: int
+    notices: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 clean, 1 a finding, 2 cannot judge, 130 interrupted."""
+        return EXIT_CODES[self.judgement.outcome]
+
+
+def print_report(report: Report, arguments: argparse.Namespace) -> int:
+    """Prints it and returns the exit code."""
+    for notice in report.notices:
+        note(notice)
+    if report.disabled:
+        note(f"{plural(report.disabled, 'disabled watchpoint')} left out")
+    if arguments.json:
+        print_json(document(report))
+        return report.exit_code
+    _print_hits(report, arguments.limit)
+    _print_watchpoints(report)
+    print()
+    print(coverage_line(report.result))
+    for line in _remarks(report):
+        print(clean(line))
+    print(verdict_line(report))
+    return report.exit_code
+
+
+# -- for machines ----------------------------------------------------------------------------------
+
+
+def document(report: Report) -> dict[str, Any]:
+    """The JSON document."""
+    result, judgement = report.result, report.judgement
+    return {
+        **_head(report.path, report.exit_code, judgement.outcome),
+        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "recommended": report.recommended,
+        "fail_on": [CONDITIONS[condition].abbr for condition in report.fail_on],
+        "watchpoints": [_tally_row(tally) for tally in judgement.tallies],
+        "coverage": {**coverage_row(result.coverage), "pairs_asked": report.pairs},
+        "findings": len(judgement.failing) + len(judgement.others),
+        "failing": len(judgement.failing),
+        "origins": [key_row(hit.key) for hit in result.hits if hit.origin],
+        "hits": [hit_row(hit) for hit in result.hits],
+        "seconds": round(result.seconds, 3),
+        "cancelled": result.cancelled,
+        "notices": list(report.notices),
+        "version": __version__,
+    }
+
+
+def failure(path: Path, error: TdbgError) -> dict[str, Any]:
+    """The JSON document of a check that did not begin."""
+    outcome = Outcome.INTERRUPTED if isinstance(error, CancelledError) else Outcome.CANNOT_JUDGE
+    return {
+        **_head(path, EXIT_CODES[outcome], outcome),
+        "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
+        "version": __version__,
+    }
+
+
+def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
+    return {"command": "check", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
+
+
+def _tally_row(tally: Tally) -> dict[str, Any]:
+    return {
+        **watch_row(tally.watchpoint, tally.tensors),
+        "judged": tally.judged,
+        "findings": tally.findings,
+        "not_comparable": tally.not_comparable,
+        "cannot_judge": tally.cannot_judge,
+    }
+
+
+# -- for people ------------------------------------------------------------------------------------
+
+
+def _print_hits(report: Report, limit: int) -> None:
+    judgement = report.judgement
+    hits = (*judgement.failing, *judgement.others, *judgement.unsure)
+    if not hits:
+        return
+    shown = hits[:limit] if limit else hits
+    ranks = len({hit.key.rank for hit in hits}) > 1 or len({rank for rank, _ in report.result.pairs}) > 1
+    graphs = len({hit.key.graph for hit in hits}) > 1
+    titles = ["step", *(["rank"] if ranks else []), "watch", "", "found", *(["graph"] if graphs else []), "", "tensor"]
+    print_table(titles, [_row(hit, ranks=ranks, graphs=graphs) for hit in shown], right=("step", "rank"))
+    if len(shown) < len(hits):
+        print(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
+    print()
+
+
+def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
+    """The name comes last: it is the longest, and stays whole for those who copy it."""
+    key = hit.key
+    said = [
+        abbr if verdict is Verdict.FINDING else f"{abbr}?"
+        for abbr, verdict in abbreviations(hit)
+        if verdict is not Verdict.NOT_COMPARABLE
+    ]
+    return [
+        str(key.step),
+        *([str(key.rank)] if ranks else []),
+        " ".join(said),
+        "◆" if hit.origin else "",
+        ", ".join(map(str, hit_parts(hit))),
+        *([key.graph] if graphs else []),
+        key.side.label,
+        f"{key.node}:{key.slot}",
+    ]
+
+
+def _print_watchpoints(report: Report) -> None:
+    if not report.asked:
+        print("no watchpoint was given: these are the recommended ones")
+    rows = [
+        (f"{tally.tensors:,}", f"{tally.findings:,}", watch_line(tally.watchpoint))
+        for tally in report.judgement.tallies
+    ]
+    print_table(("tensors", "findings", "watchpoint"), rows, right=("tensors", "findings"))
+
+
+def coverage_line(result: CheckResult) -> str:
+    """``1,141 tensors checked, 3 unreadable, 0 skipped, 52 not comparable; steps 0-5; rank 0``."""
+    coverage = result.coverage
+    ranks, steps = ({pair[part] for pair in coverage.steps} for part in (0, 1))
+    counts = (
+        f"{plural(coverage.checked, 'tensor')} checked, {coverage.unreadable:,} unreadable, "
+        f"{coverage.skipped:,} skipped, {coverage.not_comparable:,} not comparable"
+    )
+    parts = [counts, _numbers("step", steps), _numbers("rank", ranks)]
+    if len(coverage.steps) < len(ranks) * len(steps):
+        parts.append(f"{len(coverage.steps):,} of these pairs")
+    return "; ".join(parts)
+
+
+def _numbers(word: str, numbers: set[int]) -> str:
+    return f"{word}{'' if len(numbers) == 1 else 's'} {brief(sorted(numbers)) or 'none'}"
+
+
+def _remarks(report: Report) -> list[str]:
+    """What somebody who reads "clean" has to know."""
+    judgement = report.judgement
+    lines = [
+        f"NOT COMPARED: {watch_line(tally.watchpoint)} {_idle(tally)}" for tally in judgement.tallies if tally.idle
+    ]
+    if report.fail_on and judgement.others:
+        lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
+    if judgement.outcome is Outcome.FINDING:
+        lines += [f"cannot judge: {_doubt(doubt)}" for doubt in judgement.doubts]
+    else:
+        lines += [f"cannot judge: {_doubt(doubt)}" for doubt in judgement.doubts[:-1]]
+    return lines
+
+
+def _idle(tally: Tally) -> str:
+    if tally.cannot_judge:
+        return f"could judge none of its {plural(tally.tensors, 'tensor')}"
+    return f"compared none of its {plural(tally.tensors, 'tensor')}: there is no step before the first dumped one"
+
+
+def _doubt(doubt: Doubt) -> str:
+    return doubt.text + _ALLOW.get(doubt.kind, "")
+
+
+def verdict_line(report: Report) -> str:
+    """The last line: ``FINDINGS: 314 tensors at step 3, 2 origins ◆``, ``clean``, ``cannot judge: ...``."""
+    judgement = report.judgement
+    outcome = judgement.outcome
+    if outcome is Outcome.INTERRUPTED:
+        found = _findings(report) if judgement.failing else "no finding so far"
+        return f"interrupted: {len(report.result.pairs):,} of {_steps(report)} checked; {found}"
+    if outcome is Outcome.FINDING:
+        of = f" of {_counted(report)}" if report.fail_on else ""
+        return f"FINDINGS{of}: {_findings(report)}"
+    if outcome is Outcome.CANNOT_JUDGE:
+        return clean(f"cannot judge: {_doubt(judgement.doubts[-1])}")
+    return _clean_line(report)
+
+
+def _clean_line(report: Report) -> str:
+    words = [f"no finding of {_counted(report)}"] if report.fail_on else []
+    unsure = report.result.coverage.unreadable or report.judgement.unsure
+    words += ["tensors that could not be judged are allowed"] if unsure else []
+    words += [] if any(tally.judged for tally in report.judgement.tallies) else ["NOTHING WAS COMPARED"]
+    return "clean" + (f": {'; '.join(words)}" if words else "")
+
+
+def _counted(report: Report) -> str:
+    return ", ".join(CONDITIONS[condition].abbr for condition in report.fail_on)
+
+
+def _steps(report: Report) -> str:
+    ranks = {rank for rank, _ in report.result.pairs}
+    return plural(report.pairs, "step") + (f" ({_numbers('rank', ranks)} so far)" if len(ranks) > 1 else "")
+
+
+def _findings(report: Report) -> str:
+    """``314 tensors at step 3, 2 origins ◆``."""
+    hits = report.judgement.failing
+    text = f"{plural(len(hits), 'tensor')} at {_numbers('step', {hit.key.step for hit in hits})}"
+    if len({rank for rank, _ in report.result.pairs}) > 1:
+        text += f" of {_numbers('rank', {hit.key.rank for hit in hits})}"
+    origins = sum(hit.origin for hit in hits)
+    return text + (f", {plural(origins, 'origin')} ◆" if origins else "")

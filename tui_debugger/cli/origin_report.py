@@ -1,0 +1,265 @@
+"""What ``tdbg origin`` prints: origins, how they spread, which rank was first; or one JSON document."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tui_debugger import __version__
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.watch_text import format_watch
+from tui_debugger.cli.check_report import EXIT_CODES, coverage_line
+from tui_debugger.cli.options import brief
+from tui_debugger.cli.origin_blocks import WIDTH, origin_lines, said
+from tui_debugger.cli.output import note, print_json
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.session.origin.rows import report_rows
+from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
+from tui_debugger.session.tables import coverage_row, key_row, watch_row
+from tui_debugger.session.verdicts import Judgement, Outcome
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import plural
+
+_BLOCKS = 5
+"""Origins that are shown with everything; of the others only the names."""
+_NAMES = 20
+"""Further origins, and ranks, that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished or interrupted search.
+
+    Attributes:
+        path: what the user gave.
+        report: what was found.
+        judgement: what the checks behind it come to.
+        notices: what is missing or odd in the dump.
+    """
+
+    path: Path
+    report: OriginReport
+    judgement: Judgement
+    notices: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 nothing bad, 1 something bad, 2 cannot judge, 130 interrupted."""
+        return EXIT_CODES[self.judgement.outcome]
+
+    @property
+    def overflow(self) -> bool:
+        """Whether NaN and Inf are looked for, and nothing else."""
+        return all(CONDITIONS[watch.condition].wire == WIRE_OVERFLOW for watch in self.report.check.watchpoints)
+
+
+def print_answer(answer: Answer, *, as_json: bool) -> int:
+    """Prints it and returns the exit code."""
+    for notice in answer.notices:
+        note(notice)
+    if as_json:
+        print_json(document(answer))
+    else:
+        print("\n".join(_lines(answer)).lstrip("\n"))
+    return answer.exit_code
+
+
+# -- for machines ----------------------------------------------------------------------------------
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """The JSON document."""
+    check, judgement = answer.report.check, answer.judgement
+    watched = dict(check.coverage.watched)
+    return {
+        **_head(answer.path, answer.exit_code, judgement.outcome),
+        **report_rows(answer.report),
+        "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
+        "coverage": coverage_row(check.coverage),
+        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
+        "notices": list(answer.notices),
+        "seconds": round(check.seconds, 3),
+        "cancelled": check.cancelled,
+        "version": __version__,
+    }
+
+
+def failure(path: Path, error: TdbgError) -> dict[str, Any]:
+    """The JSON document of a search that did not begin."""
+    outcome = Outcome.INTERRUPTED if isinstance(error, CancelledError) else Outcome.CANNOT_JUDGE
+    return {
+        **_head(path, EXIT_CODES[outcome], outcome),
+        "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
+        "version": __version__,
+    }
+
+
+def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
+    return {"command": "origin", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
+
+
+# -- for people ------------------------------------------------------------------------------------
+
+
+def _lines(answer: Answer) -> Iterator[str]:
+    report = answer.report
+    if report.origins:
+        yield from _origins(answer)
+    yield from _without_origin(answer)
+    if report.looks:
+        yield from _spread(answer, _shown_look(report))
+    yield from _ranks(answer)
+    if report.looks:
+        yield ""
+    counts, _, where = coverage_line(report.check).partition("; ")
+    yield counts
+    for line in (where, *_remarks(answer)):
+        yield from textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+    yield _verdict(answer)
+
+
+def _without_origin(answer: Answer) -> Iterator[str]:
+    """What is bad although nothing starts there: before the dump begins, or at steps without an origin."""
+    looks = answer.report.looks
+    for look in looks:
+        if look.before:
+            names = [clean(origin.node) for origin in look.before]
+            yield ""
+            yield f"bad already before step {look.pair[1]}, the first dumped one (rank {look.pair[0]}):"
+            yield from (f"  {name}" for name in names[:_NAMES])
+            yield from [f"  … {len(names) - _NAMES:,} more (--json lists them all)"] if len(names) > _NAMES else []
+    ended = answer.report.origins[0].step if answer.report.origins else None
+    bare = [look for look in looks if look.first is not None and look.pair[1] != ended]
+    if bare and bare[0].first is not None:
+        yield from origin_lines(bare[0].first, "bad, but no origin", overflow=answer.overflow)
+        steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
+        if steps:
+            yield f"  the like at step{_s(steps)} {brief(steps)}"
+
+
+def _shown_look(report: OriginReport) -> Look:
+    return next((look for look in report.first_looks if look.origins), report.looks[0])
+
+
+def _origins(answer: Answer) -> Iterator[str]:
+    report = answer.report
+    first = report.origins[0]
+    yield from origin_lines(first, "origin", overflow=answer.overflow)
+    others = [origin for origin in report.origins[1:] if origin.rank == first.rank]
+    for origin in others[: _BLOCKS - 1]:
+        yield from origin_lines(origin, "also independent", overflow=answer.overflow)
+    yield from _named(others[_BLOCKS - 1 :])
+
+
+def _named(origins: Sequence[Origin]) -> Iterator[str]:
+    if not origins:
+        return
+    yield f"also independent: {plural(len(origins), 'more node')}"
+    for origin in origins[:_NAMES]:
+        yield f"  {clean(origin.node)}  ({clean(origin.type)}): {said(origin)}"
+    if len(origins) > _NAMES:
+        yield f"  … {len(origins) - _NAMES:,} more (--json lists them all)"
+
+
+def _spread(answer: Answer, look: Look) -> Iterator[str]:
+    rank, step = look.pair
+    several = len({pair[0] for pair in answer.report.check.pairs}) > 1
+    where = f"step {step}" + (f" of rank {rank}" if several else "")
+    parameters = f" (parameters among them: {look.parameters:,})" if look.parameters else ""
+    yield ""
+    if look.bad == 1:
+        yield f"spread: nowhere; it is the only bad tensor of {where}"
+        return
+    yield f"spread: {plural(look.bad, 'tensor')} of {where} are bad{parameters}"
+    if not look.spread:
+        return
+    yield "  next along the graph:" if look.by_graph else "  next in execution order (no graph tells what follows):"
+    width = max(len(said(hit)) for hit in look.spread)
+    for hit in look.spread:
+        yield f"    {said(hit).ljust(width)}  {clean(hit.key.node)} {hit.key.side.label}:{hit.key.slot}"
+
+
+def _ranks(answer: Answer) -> Iterator[str]:
+    report = answer.report
+    ranks = sorted({pair[0] for pair in report.check.pairs})
+    if len(ranks) < 2 or not report.looks:
+        return
+    leading = report.leading
+    same = [look.pair[0] for look in leading]
+    yield ""
+    beginning = leading[0].beginning
+    at = f"step {leading[0].pair[1]}" + (f", {clean(beginning.node)}" if beginning is not None else "")
+    if len(same) == 1:
+        yield f"rank {same[0]} was first: {at}"
+    else:
+        yield f"ranks {brief(same)} begin together: {at}"
+    others = [look for look in report.first_looks if look.pair[0] not in same]
+    for look in others[:_NAMES]:
+        yield f"  rank {look.pair[0]}: {_later(look, leading[0])}"
+    if len(others) > _NAMES:
+        yield f"  … {len(others) - _NAMES:,} more ranks (--json lists them all)"
+    silent = [rank for rank in ranks if rank not in {look.pair[0] for look in report.looks}]
+    if silent:
+        steps = sorted({step for rank, step in report.check.pairs if rank in silent})
+        yield f"  rank{'' if len(silent) == 1 else 's'} {brief(silent)}: nothing bad in step{_s(steps)} {brief(steps)}"
+
+
+def _later(look: Look, lead: Look) -> str:
+    here, first = look.beginning, lead.beginning
+    if here is None or first is None:
+        return f"step {look.pair[1]}"
+    kind = "" if here.starts_here else " (bad, but no origin there)"
+    when = ", later in execution order" if here.step == first.step and here.hit.order > first.hit.order else ""
+    return f"step {here.step}, {clean(here.node)}{kind}{when}"
+
+
+def _remarks(answer: Answer) -> Iterator[str]:
+    report = answer.report
+    if report.left and report.end in (End.ORIGIN, End.CARRIED):
+        steps = sorted({step for _, step in report.left})
+        why = "the search ends with the first step that has an origin"
+        if report.end is End.CARRIED:
+            last = max(step for _, step in report.check.pairs)
+            why = f"step {last} leaves bad parameters behind, from which they are made"
+        yield f"step{_s(steps)} {brief(steps)} not looked at: {why}"
+    doubts = answer.judgement.doubts
+    shown = doubts[:-1] if answer.judgement.outcome is Outcome.CANNOT_JUDGE else doubts
+    for doubt in shown:
+        yield f"cannot judge: {clean(doubt.text)}"
+
+
+def _verdict(answer: Answer) -> str:
+    report, outcome = answer.report, answer.judgement.outcome
+    if outcome is Outcome.INTERRUPTED:
+        asked = len(report.check.pairs) + len(report.left)
+        return f"interrupted: {len(report.check.pairs):,} of {plural(asked, 'step')} looked at; {_found(report)}"
+    if outcome is Outcome.CANNOT_JUDGE:
+        return f"cannot judge: {clean(answer.judgement.doubts[-1].text)}"
+    if outcome is Outcome.FINDING:
+        return f"FOUND: {_found(report)}"
+    what = "NaN or Inf" if answer.overflow else _any(format_watch(watch) for watch in report.check.watchpoints)
+    return f"clean: no {clean(what)}"
+
+
+def _found(report: OriginReport) -> str:
+    if not report.looks:
+        return "nothing bad so far"
+    if not report.origins:
+        return f"bad tensors at step {report.looks[0].pair[1]}, but no origin"
+    nodes = {(origin.graph, origin.node) for origin in report.origins}
+    origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
+    ranks = sorted({origin.rank for origin in report.origins})
+    where = f" of rank{_s(ranks)} {brief(ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
+    return f"{origins} at step {report.origins[0].step}{where}"
+
+
+def _any(texts: Iterable[str]) -> str:
+    return "finding of " + ", ".join(texts)
+
+
+def _s(numbers: Sequence[int]) -> str:
+    return "" if len(numbers) == 1 else "s"

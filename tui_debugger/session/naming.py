@@ -1,0 +1,177 @@
+"""Finding a node, and a slot of it, by what a person typed."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.session.types import TensorRow
+from tui_debugger.words.clean import clean
+
+_SLOT = re.compile(r"(.+?):(?:(in|input|out|output|param)(?::?(\d{1,5}))?|(\d{1,5}))", re.DOTALL)
+_MOST = 10
+"""Candidates that are named."""
+_LIKELY = 64
+"""Names that share the most with the text: only these are compared letter by letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which tensors of a node are wanted.
+
+    Attributes:
+        role: ``in``, ``out`` or ``param``; empty for all.
+        slot: number of the input or output; None for all.
+    """
+
+    role: str = ""
+    slot: int | None = None
+
+    def covers(self, row: TensorRow) -> bool:
+        """Whether a tensor is wanted."""
+        return self.role in ("", row.role) and self.slot in (None, row.slot)
+
+    def __str__(self) -> str:
+        """``out 0``, ``in``."""
+        return self.role if self.slot is None else f"{self.role} {self.slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A node, and which of its tensors.
+
+    Attributes:
+        node: canonical id.
+        graph: name of its graph.
+        rows: node row in every rank that has the node.
+        asked: the wanted tensors.
+    """
+
+    node: str
+    graph: str
+    rows: Mapping[int, int]
+    asked: Asked
+
+
+def split_slot(text: str) -> tuple[str, Asked]:
+    """Takes ``NODE[:slot]`` apart: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs.
+
+    Also ``out``, ``param``, and the long words ``input`` and ``output``.
+    """
+    match = _SLOT.fullmatch(text)
+    if match is None:
+        return text, Asked()
+    name, role, slot, bare = match.groups()
+    if role is None:
+        return name, Asked("out", int(bare))
+    return name, Asked(role.removesuffix("put"), None if slot is None else int(slot))
+
+
+def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: str) -> Found:
+    """The one node that a text means, in every rank that has it.
+
+    In this order: the exact id (or ``graph/id``, or the path in the tree); else the end of an id or path after a
+    slash; else any part of an id, then in any case; else any part of a path in any case. Nodes that only route
+    values are found by their exact id alone.
+
+    Args:
+        tables: node table by rank.
+        scope: mask over node rows by rank: the nodes that may be meant.
+        text: ``NODE[:slot]``.
+
+    Raises:
+        TdbgError: no node, or several; the hint names candidates.
+    """
+    name, asked = split_slot(text)
+    attempts = [
+        (text, Asked(), _exact),
+        *((name, asked, way) for way in (_exact, _ending, _holding, _caseless, _below)),
+    ]
+    for words, wanted, way in attempts:
+        found: dict[tuple[str, str], dict[int, int]] = {}
+        for rank, table in tables.items():
+            for row in way(table, scope[rank], words):
+                found.setdefault((table.graph_of(row).name, table.names[row]), {}).setdefault(rank, row)
+        if len(found) > 1:
+            raise _several(words, list(found))
+        for (graph, node), rows in found.items():
+            return Found(node, graph, rows, wanted)
+    raise _none(tables, scope, name)
+
+
+def _exact(table: NodeTable, scope: Bool, text: str) -> list[int]:
+    rows = {table.find(text, info.name) for info in table.graphs}
+    graph, _, rest = text.partition("/")
+    rows.add(table.find(rest, graph))
+    rows = {row for row in rows if row >= 0 and (scope[row] or table.structural[row])}
+    return sorted(rows) or _rows(table, scope, lambda _, path: path == text)
+
+
+def _ending(table: NodeTable, scope: Bool, text: str) -> list[int]:
+    tail = "/" + text
+    return _rows(table, scope, lambda name, path: name.endswith(tail) or path.endswith(tail))
+
+
+def _holding(table: NodeTable, scope: Bool, text: str) -> list[int]:
+    return _rows(table, scope, lambda name, _: text in name)
+
+
+def _caseless(table: NodeTable, scope: Bool, text: str) -> list[int]:
+    needle = text.lower()
+    return _rows(table, scope, lambda name, _: needle in name.lower())
+
+
+def _below(table: NodeTable, scope: Bool, text: str) -> list[int]:
+    needle = text.lower()
+    return _rows(table, scope, lambda _, path: needle in path.lower())
+
+
+def _rows(table: NodeTable, scope: Bool, test: Callable[[str, str], bool]) -> list[int]:
+    pairs = zip(table.names, table.paths, strict=True)
+    named = np.fromiter((test(name, path) for name, path in pairs), np.bool_, len(table))
+    rows: list[int] = np.flatnonzero(named & scope & ~table.structural).tolist()
+    return rows
+
+
+def _several(text: str, found: list[tuple[str, str]]) -> TdbgError:
+    graphs = len({graph for graph, _ in found}) > 1
+    names = [f"{graph}/{node}" if graphs else node for graph, node in found]
+    more = f"\n         and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
+    return TdbgError(f"{len(names):,} nodes match {clean(text)!r}", hint=f"say which:{_listed(names[:_MOST])}{more}")
+
+
+def _none(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: str) -> TdbgError:
+    names: dict[str, None] = {}
+    for rank, table in tables.items():
+        names.update(
+            dict.fromkeys(table.names[row] for row in np.flatnonzero(scope[rank] & ~table.structural).tolist())
+        )
+    close = _close(names, text)
+    hint = f"did you mean:{_listed(close)}" if close else "`tdbg ls` lists the nodes"
+    return TdbgError(f"no node is called {clean(text)!r}", hint=hint)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "".join(f"\n         {clean(name)}" for name in names)
+
+
+def _close(names: Iterable[str], text: str) -> list[str]:
+    """Names whose end looks like the text, the most similar first.
+
+    Comparing letters is slow, so only names that share most groups of three letters with the text are compared.
+    """
+    needle = text.rpartition("/")[2].lower()
+    groups = {needle[i : i + 3] for i in range(max(1, len(needle) - 2))}
+    ends = [(name.rpartition("/")[2].lower(), name) for name in names]
+    likely = sorted(ends, key=lambda end: -sum(group in end[0] for group in groups))[:_LIKELY]
+    by_end: dict[str, list[str]] = {}
+    for end, name in likely:
+        by_end.setdefault(end, []).append(name)
+    close = difflib.get_close_matches(needle, by_end, n=_MOST)
+    return [name for end in close for name in by_end[end]][:_MOST]

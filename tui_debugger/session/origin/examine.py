@@ -1,0 +1,237 @@
+"""Where something bad starts: tensors that are bad although nothing they were made from is.
+
+What "bad" means is a ``Question``: NaN or Inf, or a finding of a watchpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.conditions import evaluate, needs
+from tui_debugger.analysis.record import Need, Record
+from tui_debugger.model import Hit, ProgressFn, TensorKey, Verdict, Watchpoint, no_progress
+from tui_debugger.session.flow import Located
+from tui_debugger.session.measuring import Measurements
+from tui_debugger.session.origin.making import Making, Makings, Source, Start
+
+
+class State(Enum):
+    """What is known about a tensor that another one was made from."""
+
+    CLEAN = "clean"
+    BAD = "bad"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What makes a tensor bad.
+
+    Attributes:
+        need: what a record must hold to answer it.
+        holds: True or False, or None when the record does not tell. The flag says that no step came before.
+        overflow: it asks for NaN and Inf, which are wrong in a constant too.
+    """
+
+    need: Need
+    holds: Callable[[Record, bool], bool | None]
+    overflow: bool = False
+
+
+def _overflowed(record: Record, _first: bool) -> bool | None:
+    return None if record.stats is None else record.stats.bad
+
+
+OVERFLOW = Question(Need(), _overflowed, overflow=True)
+"""Any NaN or Inf."""
+
+
+def question_of(watchpoint: Watchpoint) -> Question:
+    """Whether a watchpoint would have a finding, on any tensor: its selection is not asked."""
+    if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
+        return OVERFLOW
+
+    def holds(record: Record, first: bool) -> bool | None:
+        if record.stats is None:
+            return None
+        result = evaluate(watchpoint, record, first_step=first)
+        if result is None:
+            return False
+        return True if result.verdict is Verdict.FINDING else None
+
+    return Question(needs(watchpoint), holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A source with its verdict.
+
+    Attributes:
+        source: the tensor that was used.
+        at: where the value stands that was judged; None when it was not dumped.
+        state: what it is.
+        constant: it is the value of a graph constant or an operator's attribute.
+        before: ``at`` is the value of before the node wrote over it.
+    """
+
+    source: Source
+    at: Located | None
+    state: State
+    constant: bool = False
+    before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A bad tensor, and why it is (or is not) where things start.
+
+    Attributes:
+        hit: the tensor.
+        making: which node made it, from what.
+        start: the answer for the first question that starts here, else for the first question.
+        asked: the numbers of the questions that start here; when none does, of all that were asked.
+        sources: the verdicts behind ``start``.
+    """
+
+    hit: Hit
+    making: Making
+    start: Start
+    asked: tuple[int, ...]
+    sources: tuple[Judged, ...]
+
+    @property
+    def row(self) -> int:
+        """The node to be named."""
+        updated = self.start is Start.UPDATED and self.making.parameter >= 0
+        return self.making.parameter if updated else self.making.row
+
+    @property
+    def other(self) -> int:
+        """The node to be named beside it, or -1."""
+        return self.making.other if self.row == self.making.row else self.making.row
+
+
+_MARKED = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Start.BEFORE})
+
+
+def find_origins(
+    measurements: Measurements, step: int, hits: Sequence[Hit], progress: ProgressFn = no_progress
+) -> set[TensorKey]:
+    """The tensors of one step with NaN or Inf whose node had only clean inputs.
+
+    An input that nothing on disk tells about does not count; a node without any known input is no origin, except
+    one that has none at all and a parameter that was bad before the first dumped step or that no optimizer changes.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    bad = [(hit, (OVERFLOW,)) for hit in hits if hit.stats is not None and hit.stats.bad]
+    return {each.hit.key for each in Examiner(measurements).examine(step, bad, progress) if each.start in _MARKED}
+
+
+class Examiner:
+    """Asks of bad tensors of one rank whether something that they were made from is bad as well."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        """Reads nothing yet."""
+        self.measurements = measurements
+        self.flow = measurements.flow
+
+    def examine(
+        self, step: int, hits: Sequence[tuple[Hit, Sequence[Question]]], progress: ProgressFn = no_progress
+    ) -> list[Examined]:
+        """The answers for tensors of one step, each with the questions that it answers with yes.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        makings = Makings(self.measurements, step)
+        made = [(hit, makings.of(hit), tuple(questions)) for hit, questions in hits]
+        text = f"rank {self.flow.rank} step {step}: origins"
+        self._ensure(((m, q, s.at) for _, m, q in made for s in m.sources), progress, text)
+        own = ((m, (OVERFLOW,), at) for _, m, _ in made for s in m.sources if s.own for at in makings.outputs(m.node))
+        self._ensure(own, progress, text)
+        replaced = ((m, q, s.held) for _, m, q in made for s in m.sources if self._replaced(makings, m, s, q))
+        self._ensure(replaced, progress, text)
+        return [self._examined(makings, *each) for each in made]
+
+    def _ensure(
+        self, asked: Iterable[tuple[Making, Sequence[Question], Located | None]], progress: ProgressFn, text: str
+    ) -> None:
+        wanted: dict[tuple[int, int], Need] = {}
+        for _, questions, at in asked:
+            if at is None:
+                continue
+            need = wanted.get((at.step, at.index), Need())
+            for question in questions:
+                need = need | question.need
+            wanted[at.step, at.index] = need
+        self.measurements.ensure(wanted, progress, text)
+
+    def _replaced(self, makings: Makings, making: Making, source: Source, questions: Sequence[Question]) -> bool:
+        bad = any(self._holds(source.at, question) for question in questions)
+        return bad and source.own and source.held is not None and self._overwritten(makings, making, source)
+
+    def _examined(self, makings: Makings, hit: Hit, making: Making, questions: Sequence[Question]) -> Examined:
+        answers = []
+        for question in questions:
+            sources = tuple(self._judge(makings, making, source, question) for source in making.sources)
+            answers.append((_decide(making, sources, question), sources))
+        starts = [number for number, (start, _) in enumerate(answers) if start in Start.origins()]
+        start, sources = answers[starts[0] if starts else 0]
+        return Examined(hit, making, start, tuple(starts or range(len(questions))), sources)
+
+    def _judge(self, makings: Makings, making: Making, source: Source, question: Question) -> Judged:
+        held = self._holds(source.at, question)
+        if held and source.after:  # what the node left there, not what it got
+            return Judged(source, source.at, State.UNKNOWN)
+        if (
+            held
+            and self._replaced(makings, making, source, (question,))
+            and self._holds(source.held, question) is False
+        ):
+            return Judged(source, source.held, State.CLEAN, before=True)
+        state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
+        return Judged(source, source.at, state, source.constant or self._is_attribute(source))
+
+    def _is_attribute(self, source: Source) -> bool:
+        """Without a graph: an operator's flag or axis rather than a tensor."""
+        record = self._record(source.at) if source.unclaimed else None
+        meta = record.meta if record is not None else None
+        return meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint"))
+
+    def _record(self, at: Located | None) -> Record | None:
+        return self.measurements.record(at.step, at.index) if at is not None else None
+
+    def _holds(self, at: Located | None, question: Question) -> bool | None:
+        record = self._record(at)
+        if at is None or record is None or not record.need.covers(question.need):
+            return None
+        return question.holds(record, self.flow.previous_step(at.row, at.step) is None)
+
+    def _overwritten(self, makings: Makings, making: Making, source: Source) -> bool:
+        """Whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
+        record = self._record(source.at)
+        if record is None or record.stats is None:
+            return False
+        outputs = map(self._record, makings.outputs(making.node))
+        return any(output is not None and output.stats == record.stats for output in outputs)
+
+
+def _decide(making: Making, sources: Sequence[Judged], question: Question) -> Start:
+    if making.parameter >= 0 and question.need.previous:
+        # That a parameter changed (or did not) is its own matter: what it was fed with has no such value to compare.
+        return Start.SOURCE if making.start is Start.SOURCE else Start.UPDATED
+    counted = [each for each in sources if question.overflow or not each.constant]
+    bad = [each for each in counted if each.state is State.BAD]
+    if any(each.source.initial and each.source == making.before for each in bad):
+        return Start.BEFORE
+    if bad:
+        return Start.CONSTANT if all(each.constant for each in bad) else Start.FED
+    if not making.sources:
+        return making.start
+    telling = [each for each in sources if not each.constant] or sources
+    return making.start if any(each.state is State.CLEAN for each in telling) else Start.UNKNOWN

@@ -1,0 +1,241 @@
+"""What a tensor was made from, and by which node: the sources that decide whether something bad starts there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tui_debugger.graph.categories import update_of
+from tui_debugger.graph.table import NodeFlag
+from tui_debugger.model import PARAMETERS, Hit, Side
+from tui_debugger.session.flow import Flow, Holder, Located
+from tui_debugger.session.measuring import Measurements
+
+
+class Start(Enum):
+    """How something bad starts at a tensor, or why it does not."""
+
+    MADE = "made"
+    """A node made it from clean inputs."""
+    UNSEEN = "unseen"
+    """The same, but the node's output was not dumped: it was seen in the input of a consumer."""
+    CHANGED = "changed"
+    """An input file is bad although its producer's output is clean."""
+    SOURCE = "source"
+    """Nothing in this run makes it: a graph input such as the data, or an operator without inputs."""
+    UPDATED = "updated"
+    """A parameter after its update, though what the update was made from is clean."""
+    BEFORE = "before"
+    """A parameter that was bad already before the first dumped step."""
+    CONSTANT = "constant"
+    """Not here: it comes from a constant of the graph, such as the -Inf of a mask."""
+    FED = "fed"
+    """Not here: something that it was made from is bad."""
+    UNKNOWN = "unknown"
+    """Nothing is known about what it was made from."""
+
+    @classmethod
+    def origins(cls) -> frozenset[Start]:
+        """Those that say: it starts here."""
+        return _ORIGINS
+
+
+_ORIGINS = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Start.UPDATED, Start.BEFORE})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One tensor that another one was made from.
+
+    Attributes:
+        node: the node that it is an input of, or that updates the parameter; for a parameter itself its own row.
+        slot: input (or output) slot at the node.
+        side: ``Side.OUTPUT`` for an output of the node that updates a parameter.
+        at: where its value stands; None when it was not dumped.
+        held: where the value of before the node ran stands, for an input that may have been written over.
+        own: ``at`` is the node's own input file.
+        constant: the value of a graph constant.
+        unclaimed: nobody says what it holds: it may be an operator's attribute.
+        initial: the value that a parameter had before the first dumped step.
+        after: ``at`` shows what the node left there: it updates this parameter in place.
+    """
+
+    node: int
+    slot: int
+    side: Side
+    at: Located | None
+    held: Located | None = None
+    own: bool = False
+    constant: bool = False
+    unclaimed: bool = False
+    initial: bool = False
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """How a tensor came to be.
+
+    Attributes:
+        row: the node to be named: what made it, or where it was changed.
+        node: the node whose inputs ``sources`` are; -1 when they are no node's inputs.
+        start: what it is when no source is bad.
+        sources: what it was made from, by slot.
+        parameter: row of the parameter whose value it is, or -1.
+        before: the one of ``sources`` that is the parameter's own value of before.
+        other: row of the node that has to be named beside ``row``, or -1: the producer of an input that was changed,
+            the consumer that saw an output that was not dumped, the node that updates a parameter.
+    """
+
+    row: int
+    node: int
+    start: Start
+    sources: tuple[Source, ...] = ()
+    parameter: int = -1
+    before: Source | None = None
+    other: int = -1
+
+
+class Makings:
+    """Finds out how the tensors of one step came to be."""
+
+    def __init__(self, measurements: Measurements, step: int) -> None:
+        """Lists, and reads nothing."""
+        self.measurements = measurements
+        self.flow: Flow = measurements.flow
+        self.step = step
+        self.table = self.flow.table(step)
+        self._inputs: dict[int, tuple[Source, ...]] = {}
+
+    def of(self, hit: Hit) -> Making:
+        """How the tensor of a hit was made."""
+        if hit.key.side is Side.INPUT:
+            return self._of_input(hit.row, hit.key.slot)
+        if self._is_parameter(hit.row):
+            return self._of_parameter(hit.row)
+        return self._of_operator(hit.row)
+
+    def outputs(self, row: int) -> list[Located]:
+        """The dumped outputs of a node."""
+        if row < 0:
+            return []
+        table = self.table
+        found = [int(i) for i in table.of_node(row) if int(table.side[i]) == Side.OUTPUT]
+        return [Located(self.step, i, row, Side.OUTPUT, int(table.slot[i])) for i in found]
+
+    def _of_operator(self, row: int, seen_by: int = -1) -> Making:
+        sources = self.inputs(row)
+        start = Start.MADE if seen_by < 0 else Start.UNSEEN
+        if not sources:
+            in_graph = not int(self.flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
+            start = Start.SOURCE if in_graph else Start.UNKNOWN
+        return Making(row, row, start, sources, other=seen_by)
+
+    def _of_input(self, row: int, slot: int) -> Making:
+        """An input file that is no copy of what its producer wrote."""
+        holder, flow = self.flow.holder(row, slot), self.flow
+        if holder.row < 0:
+            return Making(row, -1, Start.UNKNOWN)
+        if self._is_parameter(holder.row) and flow.updated(holder.row):
+            return self._of_parameter_input(row, slot, holder)
+        wrote = flow.locate_held(self.step, holder)
+        if wrote is not None and self._readable(wrote):
+            source = Source(row, slot, Side.INPUT, wrote, constant=flow.is_constant(holder.row))
+            return Making(row, -1, Start.CHANGED, (source,), other=holder.row)
+        if flow.is_constant(holder.row):
+            return Making(holder.row, -1, Start.CONSTANT, other=row)
+        if self._is_parameter(holder.row):
+            return Making(holder.row, -1, Start.SOURCE, parameter=holder.row, other=row)
+        return self._of_operator(holder.row, seen_by=row)
+
+    def _of_parameter_input(self, row: int, slot: int, holder: Holder) -> Making:
+        if slot in in_place(self.flow, row):
+            return self._of_parameter(holder.row)
+        if self.flow.previous_step(holder.row, self.step) is None:
+            return Making(holder.row, -1, Start.BEFORE, parameter=holder.row, other=row)
+        now = self.table.find(holder.row, Side.OUTPUT, holder.slot)
+        places = (
+            self.flow.locate_held(self.step, holder),
+            Located(self.step, now, holder.row, Side.OUTPUT, holder.slot) if now >= 0 else None,
+        )
+        # A consumer that runs after the optimizer reads the new value: only a value that is neither was changed.
+        sources = tuple(Source(row, slot, Side.INPUT, at) for at in places)
+        if not all(places):
+            return Making(holder.row, -1, Start.UNKNOWN, sources, holder.row, other=row)
+        return Making(row, -1, Start.CHANGED, sources, holder.row, other=holder.row)
+
+    def _of_parameter(self, row: int) -> Making:
+        if not self.flow.updated(row):
+            return Making(row, -1, Start.SOURCE, parameter=row)
+        updater, slot = updater_of(self.flow, row)
+        if updater < 0:
+            before = self._before(row, row, 0)
+            return Making(row, -1, Start.UNKNOWN, () if before is None else (before,), row, before)
+        sources = (*self.inputs(updater), *(Source(updater, at.slot, at.side, at) for at in self.outputs(updater)))
+        return Making(row, updater, Start.UPDATED, sources, row, self._before(row, updater, slot), updater)
+
+    def inputs(self, row: int) -> tuple[Source, ...]:
+        """The inputs of a node by slot, those that were not dumped included."""
+        found = self._inputs.get(row)
+        if found is None:
+            table = self.table
+            slots = {int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.INPUT}
+            slots |= set(range(len(self.flow.holders(row))))
+            written = in_place(self.flow, row)
+            found = tuple(self._updated_input(row, s) if s in written else self._input(row, s) for s in sorted(slots))
+            self._inputs[row] = found
+        return found
+
+    def _input(self, row: int, slot: int) -> Source:
+        at, holder = self.flow.locate_input(self.step, row, slot), self.flow.holder(row, slot)
+        own = at is not None and at.side is Side.INPUT
+        held = self.flow.locate_held(self.step, holder) if own else None
+        constant = self.flow.is_constant(holder.row)
+        return Source(row, slot, Side.INPUT, at, held, own, constant, unclaimed=holder.row < 0)
+
+    def _updated_input(self, row: int, slot: int) -> Source:
+        """A parameter that the node itself updates: its input file shows the new value."""
+        before = self._before(self.flow.holder(row, slot).row, row, slot)
+        if before is not None:
+            return before
+        own = self.table.find(row, Side.INPUT, slot)
+        at = Located(self.step, own, row, Side.INPUT, slot) if own >= 0 else None
+        return Source(row, slot, Side.INPUT, at, after=True)
+
+    def _before(self, row: int, node: int, slot: int) -> Source | None:
+        """The value of a parameter before this step; at the first dumped step what a consumer was fed with."""
+        held = self.flow.locate_held(self.step, Holder(row, 0)) if row >= 0 else None
+        if held is not None:
+            return Source(node, slot, Side.INPUT, held)
+        if row < 0 or self.flow.previous_step(row, self.step) is not None:
+            return None
+        for consumer, at in self.flow.consumers(row):
+            index = self.table.find(consumer, Side.INPUT, at) if at not in in_place(self.flow, consumer) else -1
+            if index >= 0:
+                seen = Located(self.step, index, consumer, Side.INPUT, at)
+                return Source(node, slot, Side.INPUT, seen, initial=True)
+        return None
+
+    def _is_parameter(self, row: int) -> bool:
+        return self.flow.nodes.category_of(row) in PARAMETERS
+
+    def _readable(self, at: Located) -> bool:
+        record = self.measurements.record(at.step, at.index)
+        return record is None or record.stats is not None
+
+
+def in_place(flow: Flow, row: int) -> frozenset[int]:
+    """Input slots of an optimizer's update operator that hold the parameters it updates; empty for other nodes."""
+    update = update_of(flow.nodes.op_type(row))
+    if update is None:
+        return frozenset()
+    slots = (update.weight, *update.states)
+    if not update.stride:
+        return frozenset(slots)
+    starts = range(0, len(flow.holders(row)), update.stride)
+    return frozenset(start + slot for start in starts for slot in slots)
+
+
+def updater_of(flow: Flow, row: int) -> tuple[int, int]:
+    """The node that updates a parameter, and in which input slot; row -1 when there is none."""
+    return next(((node, slot) for node, slot in flow.consumers(row) if slot in in_place(flow, node)), (-1, 0))

@@ -1,0 +1,93 @@
+"""Origins as plain dicts, for JSON and data frames; see ``session.tables`` for the values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tui_debugger.model import Hit
+from tui_debugger.session.origin.search import Fed, Look, Origin, OriginReport
+from tui_debugger.session.tables import frame_row, key_row, meta_row, result_row, stats_row
+from tui_debugger.session.types import TensorRow
+
+Row = dict[str, Any]
+
+
+def report_rows(report: OriginReport) -> Row:
+    """What a search found: origins, what each rank began with, how it spread."""
+    leading = {look.pair[0] for look in report.leading}
+    first = next((look for look in report.looks if look.origins), report.looks[0] if report.looks else None)
+    return {
+        "end": report.end.value,
+        "origins": [origin_row(origin) for origin in report.origins],
+        "first_by_rank": [_first_row(look, look.pair[0] in leading) for look in report.first_looks],
+        "spread": {
+            "by_graph": first.by_graph if first is not None else None,
+            "tensors": [_spread_row(hit) for hit in first.spread] if first is not None else [],
+        },
+        "bad_tensors": [
+            {"rank": look.pair[0], "step": look.pair[1], "tensors": look.bad, "parameters": look.parameters}
+            for look in report.looks
+        ],
+        "not_looked_at": [{"rank": rank, "step": step} for rank, step in report.left],
+    }
+
+
+def origin_row(origin: Origin) -> Row:
+    """An origin, or the first bad tensor of a step without one (``starts_here`` is false)."""
+    key = origin.hit.key
+    return {
+        "rank": key.rank,
+        "step": key.step,
+        "graph": origin.graph,
+        "node": origin.node,
+        "type": origin.type,
+        "starts_here": origin.starts_here,
+        "start": origin.start.value,
+        "other": origin.other or None,
+        "tensors": [key_row(hit.key) for hit in origin.hits],
+        "results": [result_row(result) for result in origin.results],
+        "inputs": [_fed_row(fed) for fed in origin.inputs],
+        "outputs": [tensor_dict(row) for row in origin.outputs],
+        "stack": [frame_row(frame) for frame in origin.stack],
+        "stack_of": origin.stack_of or None,
+    }
+
+
+def _first_row(look: Look, leads: bool) -> Row:
+    return {
+        "rank": look.pair[0],
+        "leads": leads,
+        "origins": len(look.origins),
+        "order": None if look.beginning is None else look.beginning.hit.order[1],
+        "first": None if look.beginning is None else origin_row(look.beginning),
+        "bad_before": [origin_row(origin) for origin in look.before],
+    }
+
+
+def _fed_row(fed: Fed) -> Row:
+    row = tensor_dict(fed.row)
+    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before}
+
+
+def tensor_dict(row: TensorRow) -> Row:
+    """A line of the tensor table: its place at the node, where its value stands, type, shape, statistics."""
+    return {
+        "role": row.role,
+        "index": row.slot,
+        "tensor": key_row(row.key) if row.index >= 0 else None,
+        "from": row.origin_text or None,
+        **meta_row(row.meta),
+        "stats": stats_row(row.stats) if row.stats is not None else None,
+        "bad": row.hit,
+        "error": row.error or (None if row.index >= 0 else "not dumped"),
+        "recorded": row.recorded,
+        "uncertain": row.uncertain,
+    }
+
+
+def _spread_row(hit: Hit) -> Row:
+    return {
+        **key_row(hit.key),
+        "results": [result_row(result) for result in hit.results],
+        "stats": stats_row(hit.stats) if hit.stats is not None else None,
+    }

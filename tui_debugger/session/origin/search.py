@@ -1,0 +1,260 @@
+"""The search for the first origin of something bad, step by step over all ranks, and what it reports.
+
+The search ends at the first step that has an origin, once every rank of that step was looked at: that is what
+makes "rank 3 was first" true. It also ends at a step without an origin that leaves bad parameters behind: what comes
+later is made from them, so no later step can say where it began.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import (
+    Frame,
+    Hit,
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    ProgressFn,
+    Watchpoint,
+    WatchResult,
+    no_progress,
+)
+from tui_debugger.session.checking import PairResult
+from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.making import Start
+from tui_debugger.session.results import merged, scaled
+from tui_debugger.session.types import CheckResult, Pair, TensorRow
+
+OVERFLOW_ANYWHERE = Watchpoint(
+    1, "tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+)
+"""What is looked for when nobody says what: NaN or Inf in any tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """One of the tensors that the origin was made from.
+
+    Attributes:
+        row: the tensor with its statistics; without a value when it was not dumped.
+        state: what it is, by the watchpoints that the origin is one of.
+        constant: the value of a graph constant, or an operator's attribute.
+        before: the value of before the node wrote over it, or before the step changed it.
+    """
+
+    row: TensorRow
+    state: State
+    constant: bool = False
+    before: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where something bad starts, or the first bad tensor of a step that has no origin.
+
+    Attributes:
+        start: how it starts, or why it does not start here.
+        graph, node, type: the node that made it, or at which it changed.
+        row: that node's row in the rank's node table.
+        other: the node to be named beside it: the producer of an input that was changed, the consumer that saw a
+            tensor that was not dumped, the node that updates a parameter; or empty.
+        hits: the bad tensors, in order; the first one is where it starts.
+        results: what the watchpoints that start here found on the first one.
+        inputs: what it was made from.
+        outputs: what came out: the outputs of the node, or the bad tensors where they were seen.
+        stack: source lines, innermost first; entries of enclosing functions are left out.
+        stack_of: the node whose stack it is.
+    """
+
+    start: Start
+    graph: str
+    node: str
+    type: str
+    row: int
+    other: str
+    hits: tuple[Hit, ...]
+    results: tuple[WatchResult, ...]
+    inputs: tuple[Fed, ...]
+    outputs: tuple[TensorRow, ...]
+    stack: tuple[Frame, ...]
+    stack_of: str
+
+    @property
+    def hit(self) -> Hit:
+        """The first bad tensor."""
+        return self.hits[0]
+
+    @property
+    def rank(self) -> int:
+        """The rank."""
+        return self.hit.key.rank
+
+    @property
+    def step(self) -> int:
+        """The step."""
+        return self.hit.key.step
+
+    @property
+    def starts_here(self) -> bool:
+        """Whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
+        return self.start in Start.origins() and (self.start is not Start.BEFORE or self.step == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one step of one rank showed.
+
+    Attributes:
+        pair: (rank, step).
+        result: the check behind it.
+        origins: in execution order.
+        before: what was bad already before the first dumped step, when that is not step 0.
+        first: the first bad tensor when there is no origin; None when there is an origin, or nothing bad.
+        bad: number of bad tensors.
+        parameters: number of bad values of parameters that the next step starts with.
+        spread: the next bad tensors after the first origin.
+        by_graph: ``spread`` follows the graph, not only the order of execution.
+    """
+
+    pair: Pair
+    result: PairResult
+    origins: tuple[Origin, ...] = ()
+    before: tuple[Origin, ...] = ()
+    first: Origin | None = None
+    bad: int = 0
+    parameters: int = 0
+    spread: tuple[Hit, ...] = ()
+    by_graph: bool = False
+
+    @property
+    def beginning(self) -> Origin | None:
+        """The first origin, or else the first bad tensor."""
+        return self.origins[0] if self.origins else self.first
+
+
+class End(Enum):
+    """Why the search ended where it did."""
+
+    ORIGIN = "origin"
+    """The step has an origin."""
+    CARRIED = "carried"
+    """The step has no origin, but leaves bad parameters behind."""
+    ALL = "all"
+    """Every step was looked at."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class OriginReport:
+    """What the search found.
+
+    Attributes:
+        origins: those of the step at which the search ended, in execution order, then by rank.
+        looks: every step of every rank that has something bad, by step then rank.
+        check: the checks behind it as one: hits, coverage, watchpoints, time.
+        left: (rank, step) pairs that were not looked at.
+        end: why the search ended.
+    """
+
+    origins: tuple[Origin, ...]
+    looks: tuple[Look, ...]
+    check: CheckResult
+    left: tuple[Pair, ...]
+    end: End
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything bad."""
+        return bool(self.looks)
+
+    @property
+    def first_looks(self) -> tuple[Look, ...]:
+        """For every rank with something bad the look that answers best, the earliest rank first.
+
+        That is the step with an origin, or else the first bad step.
+        """
+        best: dict[int, Look] = {}
+        for look in self.looks:
+            kept = best.get(look.pair[0])
+            if kept is None or (look.origins and not kept.origins):
+                best[look.pair[0]] = look
+        return tuple(sorted(best.values(), key=_place))
+
+    @property
+    def leading(self) -> tuple[Look, ...]:
+        """The looks of ``first_looks`` that begin with the same tensor at the same step: no rank leads."""
+        looks = self.first_looks
+        return tuple(look for look in looks if _same(look, looks[0])) if looks else ()
+
+
+def _place(look: Look) -> tuple[bool, tuple[int, int], int]:
+    beginning = look.beginning
+    return (not look.origins, beginning.hit.order if beginning is not None else (look.pair[1], 0), look.pair[0])
+
+
+def _same(one: Look, other: Look) -> bool:
+    a, b = one.beginning, other.beginning
+    if a is None or b is None or a.starts_here != b.starts_here:
+        return False
+    return (a.step, a.graph, a.node, a.hit.key.side, a.hit.key.slot) == (
+        *(b.step, b.graph, b.node),
+        *(b.hit.key.side, b.hit.key.slot),
+    )
+
+
+LookAt = Callable[[Pair, Sequence[Watchpoint], ProgressFn], Look]
+
+
+def search(
+    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], look_at: LookAt, progress: ProgressFn = no_progress
+) -> OriginReport:
+    """Looks for the first origin.
+
+    ``progress`` may raise CancelledError: the report then holds what was finished and says so.
+
+    Args:
+        pairs: where to look; any order.
+        watchpoints: what is bad; none: NaN or Inf anywhere.
+        look_at: looks at one (rank, step).
+        progress: receives snapshots.
+    """
+    started = time.monotonic()
+    asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
+    ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (pair[1], pair[0]))
+    looks: list[Look] = []
+    end = End.ALL
+    try:
+        for look in _looks(ordered, asked, look_at, progress):
+            looks.append(look)
+            last = len(looks) == len(ordered) or ordered[len(looks)][1] != look.pair[1]
+            here = [each for each in looks if each.pair[1] == look.pair[1]]
+            if last and any(each.origins for each in here):
+                end = End.ORIGIN
+                break
+            if last and any(each.parameters for each in here):
+                end = End.CARRIED
+                break
+    except CancelledError:
+        end = End.CANCELLED
+    seconds, cancelled = time.monotonic() - started, end is End.CANCELLED
+    results = [(look.pair, look.result) for look in looks]
+    origins = [origin for look in looks for origin in look.origins]
+    return OriginReport(
+        origins=tuple(sorted(origins, key=lambda origin: (origin.hit.order, origin.rank))),
+        looks=tuple(look for look in looks if look.bad),
+        check=merged(results, asked, 0, seconds, cancelled),
+        left=tuple(ordered[len(looks) :]),
+        end=end,
+    )
+
+
+def _looks(
+    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], look_at: LookAt, progress: ProgressFn
+) -> Iterator[Look]:
+    for number, pair in enumerate(pairs):
+        yield look_at(pair, watchpoints, scaled(progress, number, len(pairs)))

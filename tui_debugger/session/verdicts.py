@@ -1,0 +1,181 @@
+"""What a whole check comes to: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
+from tui_debugger.analysis.conditions import reasons
+from tui_debugger.analysis.watch_text import format_watch
+from tui_debugger.model import ErrorBits, Hit, Verdict, Watchpoint
+from tui_debugger.session.types import CheckResult
+from tui_debugger.words.numbers import plural
+
+
+class Outcome(Enum):
+    """What a check comes to."""
+
+    FINDING = "finding"
+    CLEAN = "clean"
+    CANNOT_JUDGE = "cannot_judge"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one watchpoint came to: tensors it looked at, and those with each verdict."""
+
+    watchpoint: Watchpoint
+    tensors: int
+    findings: int
+    not_comparable: int
+    cannot_judge: int
+
+    @property
+    def judged(self) -> int:
+        """Tensors that it could say something about."""
+        return self.tensors - self.not_comparable - self.cannot_judge
+
+    @property
+    def idle(self) -> bool:
+        """Whether it looked at tensors and could judge none of them."""
+        return self.tensors > 0 and not self.judged
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a check cannot say "clean".
+
+    Attributes:
+        kind: ``nothing`` was looked at, a watchpoint is ``unmatched``, tensors are ``unreadable``, or others could
+            not be compared (``uncomparable``).
+        text: one sentence for people.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a check comes to.
+
+    Attributes:
+        outcome: a finding outranks a doubt.
+        tallies: one per watchpoint.
+        doubts: why it could not say "clean"; given beside a finding too.
+        failing: hits with a finding of a condition that counts.
+        others: hits with findings of other conditions only.
+        unsure: hits without a finding that could not be judged.
+    """
+
+    outcome: Outcome
+    tallies: tuple[Tally, ...]
+    doubts: tuple[Doubt, ...]
+    failing: tuple[Hit, ...]
+    others: tuple[Hit, ...]
+    unsure: tuple[Hit, ...]
+
+
+def judge(
+    result: CheckResult,
+    *,
+    rules: Collection[int] = (),
+    fail_on: Collection[str] = (),
+    allow_unreadable: bool = False,
+    allow_unmatched: bool = False,
+) -> Judgement:
+    """Judges a whole check.
+
+    Args:
+        result: the check.
+        rules: ids of watchpoints that somebody wrote down: each has to look at a tensor, or it may hold a typo.
+        fail_on: ids of the conditions whose findings count; none given: all.
+        allow_unreadable: tensors that cannot be read or compared are no doubt, as long as some could be.
+        allow_unmatched: nor is a rule that looks at no tensor, as long as something was looked at.
+    """
+    hits = [hit for hit in result.hits if hit.verdict is Verdict.FINDING]
+    failing = tuple(hit for hit in hits if not fail_on or _found(hit) & set(fail_on))
+    others = tuple(hit for hit in hits if fail_on and not _found(hit) & set(fail_on))
+    unsure = tuple(hit for hit in result.hits if hit.verdict is Verdict.CANNOT_JUDGE)
+    tallies = _tallies(result)
+    doubts: tuple[Doubt, ...] = ()
+    if not result.cancelled:  # what was not looked at yet is no doubt about what was
+        doubts = (
+            *_nothing(result, tallies, fail_on),
+            *([] if allow_unmatched else _unmatched(tallies, rules)),
+            *([] if allow_unreadable else _unjudged(result)),
+        )
+    if result.cancelled:
+        outcome = Outcome.INTERRUPTED
+    elif failing:
+        outcome = Outcome.FINDING
+    else:
+        outcome = Outcome.CANNOT_JUDGE if doubts else Outcome.CLEAN
+    return Judgement(outcome, tallies, doubts, failing, others, unsure)
+
+
+def _found(hit: Hit) -> set[str]:
+    """Ids of the conditions with a finding on a tensor."""
+    return {result.condition for result in hit.results if result.verdict is Verdict.FINDING}
+
+
+def _tallies(result: CheckResult) -> tuple[Tally, ...]:
+    watched = dict(result.coverage.watched)
+    counts = Counter((each.watchpoint, each.verdict) for hit in result.hits for each in hit.results)
+    return tuple(
+        Tally(
+            watchpoint=watchpoint,
+            tensors=watched.get(watchpoint.id, 0),
+            findings=counts[watchpoint.id, Verdict.FINDING],
+            not_comparable=counts[watchpoint.id, Verdict.NOT_COMPARABLE],
+            cannot_judge=counts[watchpoint.id, Verdict.CANNOT_JUDGE],
+        )
+        for watchpoint in result.watchpoints
+    )
+
+
+def _nothing(result: CheckResult, tallies: tuple[Tally, ...], fail_on: Collection[str]) -> Iterator[Doubt]:
+    coverage = result.coverage
+    if not coverage.checked:
+        text = "no tensor could be read" if coverage.unreadable else "no tensor was looked at"
+        yield Doubt("nothing", text)
+    elif fail_on and not any(tally.tensors for tally in tallies if tally.watchpoint.condition in fail_on):
+        abbreviations = ", ".join(sorted(CONDITIONS[condition].abbr for condition in fail_on))
+        yield Doubt("nothing", f"no watchpoint that can fail this check ({abbreviations}) looked at any tensor")
+
+
+def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int]) -> Iterator[Doubt]:
+    for tally in tallies:
+        if tally.watchpoint.id in rules and not tally.tensors:
+            condition = CONDITIONS[tally.watchpoint.condition]
+            why = ""
+            if condition.wire == WIRE_OPERATOR_OVERFLOW:
+                why = ": the values of a dump do not tell what the device recorded"
+            elif condition.initial_only:
+                why = ": initial values are judged at the first dumped step only"
+            yield Doubt("unmatched", f"{format_watch(tally.watchpoint)} looked at no tensor{why}")
+
+
+def _unjudged(result: CheckResult) -> Iterator[Doubt]:
+    unreadable = result.coverage.unreadable
+    if unreadable:
+        yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")
+    left = Counter[str]()
+    for hit in result.hits:
+        errors = [each.error for each in hit.results if each.verdict is Verdict.CANNOT_JUDGE]
+        if errors and hit.stats is not None:  # without statistics it is unreadable itself, and counted
+            left[_why(errors)] += 1
+    for why, count in left.items():
+        yield Doubt("uncomparable", f"{plural(count, 'tensor')} could not be compared: {why}")
+
+
+def _why(errors: list[ErrorBits]) -> str:
+    bits = ErrorBits.NONE
+    for error in errors:
+        bits |= error
+    texts = ["the previous step is unreadable" if text == "unreadable" else text for text in reasons(bits)]
+    return ", ".join(texts)
