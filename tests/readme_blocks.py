@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import re
+import tempfile
 from pathlib import Path
 
 from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
-from tui_debugger.cli.main import build_parser
+from tui_debugger.cli.main import build_parser, main
+from tui_debugger.demo import DEMO, unpack
 from tui_debugger.tui.actions import ACTIONS
 from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
 
@@ -49,7 +53,7 @@ def commands() -> str:
     lines = ["| every headless command | |", "|---|---|"]
     lines += [text for text in rows(parsers["stat"]) if text in shared]
     for name, parser in parsers.items():
-        lines += ["", f"**`tdbg {name}`**: {sentence(parser.description or '')}", ""]
+        lines += ["", *described(name, parser), ""]
         own = [text for text in rows(parser) if text not in shared]
         lines += ["| argument | |", "|---|---|", *own] if own else []
     return "\n".join(lines)
@@ -59,6 +63,15 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of every command by name."""
     (found,) = [action for action in build_parser()._actions if isinstance(action.choices, dict)]
     return dict(found.choices)
+
+
+def described(name: str, parser: argparse.ArgumentParser) -> list[str]:
+    """The description of a command; one that is laid out in lines keeps them."""
+    text = (parser.description or "").strip()
+    if parser.formatter_class is not argparse.RawDescriptionHelpFormatter:
+        return [f"**`tdbg {name}`**: {sentence(text)}"]
+    first, _, rest = text.partition("\n")
+    return [f"**`tdbg {name}`**: {first}", "", "```text", rest.strip("\n"), "```"]
 
 
 def rows(parser: argparse.ArgumentParser) -> list[str]:
@@ -87,7 +100,15 @@ def block(text: str, name: str) -> str:
     return found[1].strip()
 
 
-BLOCKS = {"commands": commands, "keys": keys, "conditions": conditions}
+def origin() -> str:
+    """What ``tdbg origin`` says about the demo dump."""
+    out = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(out):
+        main(["origin", str(unpack(DEMO, Path(folder))), "--spread", "3"])
+    return f"```console\n$ tdbg origin $(tdbg demo --unpack) --spread 3\n{out.getvalue().rstrip()}\n```"
+
+
+BLOCKS = {"commands": commands, "origin": origin, "keys": keys, "conditions": conditions}
 """What stands between the markers of each block."""
 
 

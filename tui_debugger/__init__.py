@@ -59,15 +59,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Loads the Python API when one of its names is first asked for: the program itself starts without NumPy."""
-    if name not in __all__:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    from tui_debugger import api
+if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
-    value = globals()[name] = getattr(api, name)
-    return value
+    def __getattr__(name: str) -> object:
+        """Loads the Python API when one of its names is first asked for: the program itself starts without NumPy."""
+        if name not in __all__:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        from tui_debugger import api
+
+        value = globals()[name] = getattr(api, name)
+        return value
 
 
 def __dir__() -> list[str]:

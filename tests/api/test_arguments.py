@@ -36,12 +36,15 @@ WRONG_TYPES: dict[str, Call] = {
     "node of output": lambda run: run.get_output_nodes(None),
     "tensor": lambda run: run.list_affected_nodes(run.select_nodes("Log")[0]),
     "watchpoints": lambda run: run.check_watchpoints([TensorOverflowCondition()]),
+    "watchpoints: one alone": lambda run: run.check_watchpoints(Watchpoint([], TensorOverflowCondition())),
+    "watchpoints: none": lambda run: run.check_watchpoints(None),
     "tensors": lambda run: Watchpoint(tuple(run.select_tensors("Log")), TensorOverflowCondition()),
     "tensors in a list": lambda run: Watchpoint(run.select_nodes("Log"), TensorOverflowCondition()),
     "condition": lambda run: Watchpoint(run.select_tensors("Log"), "overflow"),
 }
 WRONG_VALUES: dict[str, Call] = {
     "select_by": lambda run: run.select_nodes("a", select_by="op_type"),
+    "select_by a list": lambda run: run.select_nodes("a", select_by=["node_name"]),
     "ranks": lambda run: run.select_nodes("a", ranks=1),
     "ranks of iterations": lambda run: run.get_iterations([0, 7]),
     "iterations": lambda run: run.select_tensors("a", iterations=[0, 6]),
@@ -55,7 +58,7 @@ WRONG_VALUES: dict[str, Call] = {
 def test_a_wrong_type_is_a_type_error(name: str, nan: DumpAnalyzer) -> None:
     with pytest.raises(DebuggerParamTypeError) as caught:
         WRONG_TYPES[name](nan)
-    assert name.split(maxsplit=1)[0] in caught.value.what
+    assert name.partition(":")[0].split(maxsplit=1)[0] in caught.value.what
     assert isinstance(caught.value, TypeError)
     assert caught.value.error_code == "5054B080"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tui_debugger import (
@@ -119,3 +120,12 @@ def test_the_old_conditions_take_numbers_of_any_size() -> None:
 def test_the_new_one_knows_its_ranges() -> None:
     with pytest.raises(DebuggerParamValueError, match="zero_percentage_ge must be 0 to 100"):
         TensorInitializationCondition(zero_percentage_ge=101)
+
+
+@pytest.mark.parametrize("value", [float("nan"), np.float32("nan"), 10**400])
+def test_a_threshold_that_nothing_compares_with_is_refused(value: float) -> None:
+    for make in (TensorTooLargeCondition, TensorAllZeroCondition, TensorUnchangedCondition):
+        with pytest.raises(DebuggerParamValueError) as caught:
+            make(value)
+        assert caught.value.hint
+    assert TensorTooLargeCondition(max_gt=float("inf")).param_dict == {"max_gt": float("inf")}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
 
 PROGRAM = """
 {imports}
@@ -76,3 +79,46 @@ def expected(dump: Path, operators: list[str]) -> dict[tuple[int, str], int]:
                 if hits:
                     found[step, name] = hits
     return found
+
+
+POOL = """
+import sys
+import tui_debugger.compat
+tui_debugger.compat.install()
+import mindinsight.debugger as md
+import multiprocessing
+
+def count(step):
+    run = md.DumpAnalyzer(dump_dir=sys.argv[1])
+    tensors = run.select_tensors("", iterations=[step])
+    return len(list(run.check_watchpoints([md.Watchpoint(tensors, md.TensorOverflowCondition())])))
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(count, [2, 3]))
+"""
+
+
+def test_in_other_processes(dumps: Callable[[str], Path], tmp_path: Path) -> None:
+    program = tmp_path / "pool.py"
+    program.write_text(POOL)
+    dump = dumps("mindspore-2.0-nan")
+    done = subprocess.run([sys.executable, str(program), str(dump)], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{[broken_outputs(dump, step) for step in (2, 3)]}\n"
+
+
+def test_in_threads(nan: DumpAnalyzer, dumps: Callable[[str], Path]) -> None:
+    def count(step: int) -> int:
+        tensors = nan.select_tensors("", iterations=step)
+        return len(nan.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())]))
+
+    steps = [2, 3, 3, 2, 3]
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(count, steps))
+    assert found == [broken_outputs(dumps("mindspore-2.0-nan"), step) for step in steps]
+
+
+def broken_outputs(dump: Path, step: int) -> int:
+    """Outputs with NaN or Inf, by plain NumPy."""
+    arrays = map(np.load, dump.glob(f"rank_0/*/0/{step}/*.output.*.npy"))
+    return sum(array.dtype.kind == "f" and not np.isfinite(array).all() for array in arrays)

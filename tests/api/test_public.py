@@ -39,3 +39,13 @@ def test_type_checkers_see_the_same_names() -> None:
 def test_other_names_are_not_there() -> None:
     with pytest.raises(AttributeError, match="DumpAnalyser"):
         _ = tui_debugger.DumpAnalyser
+
+
+def test_type_checkers_know_a_wrong_name() -> None:
+    """A ``__getattr__`` that they see would make every name an attribute."""
+    tree = ast.parse(Path(tui_debugger.__file__).read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    (hidden,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING")
+    assert ast.unparse(hidden.test) == "not TYPE_CHECKING"
+    assert "__getattr__" not in functions
+    assert [node.name for node in hidden.body if isinstance(node, ast.FunctionDef)] == ["__getattr__"]

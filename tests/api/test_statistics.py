@@ -15,6 +15,7 @@ import pytest
 
 from tests.session.opened import opened
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
+from tui_debugger import DumpAnalyzer
 from tui_debugger.api.statistic import (
     COLUMNS,
     SUMMARY_FILE,
@@ -311,3 +312,14 @@ def test_a_summary_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(TdbgError, match="never written"):
         summary_statistics(rows, out_path=tmp_path / "dump" / "x", dump=tmp_path / "dump")
     assert not (tmp_path / "dump").exists()
+
+
+def test_a_summary_is_never_written_into_the_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = write_dump(tmp_path / "dump", Generation.V2_0)
+    run = DumpAnalyzer(writer.root)
+    monkeypatch.chdir(writer.root)
+    with pytest.raises(TdbgError, match="never written to"):
+        run.summary_statistics(run.select_tensor_statistics())
+    assert not list(writer.root.rglob("statistics_summary.csv"))
+    run.summary_statistics(run.select_tensor_statistics(), out_path=tmp_path / "out")
+    assert (tmp_path / "out" / "statistics_summary.csv").exists()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+import pickle
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +14,16 @@ import numpy as np
 import pytest
 
 from tests.api.analyzers import short, tensor_id
-from tui_debugger import DebuggerTensor, DumpAnalyzer, Node, TensorOverflowCondition, Watchpoint
+from tui_debugger import (
+    DebuggerTensor,
+    DumpAnalyzer,
+    Node,
+    TensorOverflowCondition,
+    TensorTooLargeCondition,
+    Watchpoint,
+)
 from tui_debugger.api.tensors import Columns, Tensors
-from tui_debugger.errors import DebuggerParamValueError
+from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
 
 
 @pytest.fixture
@@ -160,3 +169,72 @@ def test_a_million_tensors_are_a_few_arrays(nan: DumpAnalyzer, monkeypatch: pyte
     assert len(hits) == 910
     assert len(made) == len(hits) + 1
     assert peak < 300 * 2**20
+
+
+def backwards(tensor: DebuggerTensor) -> int:
+    return -tensor.iteration
+
+
+EDITS: dict[str, Callable[[Any, Any], object]] = {
+    "append": lambda tensors, more: tensors.append(more[0]),
+    "extend by its own kind": lambda tensors, more: tensors.extend(more),
+    "extend by a generator": lambda tensors, more: tensors.extend(each for each in more),
+    "extend by itself": lambda tensors, _: tensors.extend(tensors),
+    "add in place": operator.iadd,
+    "insert": lambda tensors, more: tensors.insert(-2, more[1]),
+    "replace one": lambda tensors, more: operator.setitem(tensors, -3, more[0]),
+    "replace some": lambda tensors, more: operator.setitem(tensors, slice(1, 4), more),
+    "replace every other": lambda tensors, more: operator.setitem(tensors, slice(0, 4, 2), more[:2]),
+    "delete one": lambda tensors, _: operator.delitem(tensors, -1),
+    "delete some": lambda tensors, _: operator.delitem(tensors, slice(1, None, 3)),
+    "pop": lambda tensors, _: tensors.pop(2),
+    "remove": lambda tensors, _: tensors.remove(tensors[4]),
+    "reverse": lambda tensors, _: tensors.reverse(),
+    "sort": lambda tensors, _: tensors.sort(key=backwards),
+    "sort, reverse": lambda tensors, _: tensors.sort(key=backwards, reverse=True),
+    "clear": lambda tensors, _: tensors.clear(),
+    "copy": lambda tensors, more: tensors.copy().extend(more),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_it_changes_as_a_list_does(name: str, nan: DumpAnalyzer, tensors: Tensors) -> None:
+    more, part, other = nan.select_tensors("Log-op381"), tensors[2:5], tensors.copy()
+    as_list = list(tensors)
+    EDITS[name](tensors, more)
+    EDITS[name](as_list, list(more))
+    assert list(tensors) == as_list
+    assert list(part) == list(other)[2:5], "a slice is a list of its own"
+    assert len(other) == 12
+
+
+def test_what_cannot_be_put_in(tensors: Tensors, mlp: DumpAnalyzer) -> None:
+    before = list(tensors)
+    with pytest.raises(DebuggerParamValueError, match="another analyzer"):
+        tensors.extend(mlp.select_tensors("MatMul"))
+    with pytest.raises(DebuggerParamTypeError):
+        tensors.append("LayerNorm-op386")  # type: ignore[arg-type]  # that is what is tested
+    with pytest.raises(IndexError):
+        tensors[12] = before[0]
+    with pytest.raises(IndexError):
+        del tensors[12]
+    with pytest.raises(ValueError, match="slice"):
+        tensors[0:4:2] = before[:3]
+    assert list(tensors) == before
+
+
+def test_copies_speak_of_the_same_dump(nan: DumpAnalyzer) -> None:
+    tensors = nan.select_tensors("Log-op381")
+    (hit,) = nan.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())])
+    assert copy.deepcopy(tensors) == tensors
+    assert copy.deepcopy(hit).tensor == hit.tensor == copy.copy(hit.tensor)
+
+
+def test_what_is_bound_to_an_open_dump_cannot_be_pickled_and_says_what_to_do(nan: DumpAnalyzer) -> None:
+    tensors = nan.select_tensors("Log-op381")
+    hits = nan.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())])
+    for each in (tensors, tensors[0], tensors[0].node, hits):
+        with pytest.raises(TypeError, match="make a DumpAnalyzer in each process"):
+            pickle.dumps(each)
+    condition = pickle.loads(pickle.dumps(TensorTooLargeCondition(max_gt=2)))  # noqa: S301 - our own
+    assert (condition.name, condition.param_dict) == ("TensorTooLarge", {"max_gt": 2.0})

@@ -38,7 +38,7 @@ def test_the_recommended_watchpoints_find_the_frozen_weights_and_the_dead_relu(c
     assert answer.code == 1
     assert "no watchpoint was given: these are the recommended ones" in answer.lines
     frozen = [row.split()[-1] for row in answer.rows if re.search(r"\bWNC\b", row)]
-    assert frozen == ["fc2.weight:0", "fc3.weight:0"] * 5
+    assert frozen == ["fc2.weight:out:0", "fc3.weight:out:0"] * 5
     dead = [row for row in answer.rows if re.search(r"\bAR\b", row)]
     assert len(dead) == 6
     assert all("act3-ReLU/MatMulBiasAddReluFusion" in row for row in dead)
@@ -50,7 +50,7 @@ def test_the_first_finding_is_the_logarithm_at_step_3(capsys: Capsys, dumps: Dum
     answer = check(capsys, dumps(dump), "--watch", "TO")
     assert answer.code == 1
     first, *rest = answer.rows
-    assert re.fullmatch(r"   3  TO     ◆  -Inf 1 of 4 +out  Default/.*/Log-op\d+:0", first)
+    assert re.fullmatch(r"   3  TO     ◆  -Inf 1 of 4 +Default/.*/Log-op\d+:out:0", first)
     assert len(rest) == 19 + 1
     assert re.fullmatch(r"… [\d,]+ more \(--limit 0 prints all\)", rest[-1])
     assert sum("◆" in row for row in rest) == 1
@@ -80,7 +80,7 @@ def test_a_hit_says_the_set_and_the_actual_value(capsys: Capsys, healthy: Path) 
     answer = check(capsys, healthy, "--watch", f"TL max_gt=-9 @ node={RELU}", "--rank", "1", "--step", "2")
     assert answer.code == 1
     (row,) = answer.rows
-    assert row == f"   2  TL       max > -9 → {values.max():.5g}  out  {RELU}:0"
+    assert row == f"   2  TL       max > -9 → {values.max():.5g}  {RELU}:out:0"
 
 
 # -- coverage --------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_rank_and_step_choose_and_are_covered(capsys: Capsys, healthy: Path) -> 
 
 def test_filter_and_graph_choose_nodes(capsys: Capsys, healthy: Path) -> None:
     answer = check(capsys, healthy, "--watch", "TL max_gt=-9", "--filter", "ReLU$|ReLU-op", "--graph", "0")
-    assert {row.split()[-1] for row in answer.rows} == {f"{RELU}:0"}
+    assert {row.split()[-1] for row in answer.rows} == {f"{RELU}:in:0", f"{RELU}:out:0"}
     assert answer.code == 1
     assert check(capsys, healthy, "--watch", "TL max_gt=-9", "--filter", "^x$").last == (
         "FINDINGS: 6 tensors at steps 0-2 of ranks 0,1"
@@ -136,16 +136,19 @@ def test_filter_and_graph_choose_nodes(capsys: Capsys, healthy: Path) -> None:
 # -- not comparable --------------------------------------------------------------------------------
 
 
-def test_nothing_to_compare_with_is_clean_but_loud(capsys: Capsys, healthy: Path) -> None:
+def test_nothing_to_compare_with_is_never_clean(capsys: Capsys, healthy: Path) -> None:
     answer = check(capsys, healthy, "--watch", "WNC", "--step", "0")
-    assert answer.code == 0
+    assert answer.code == 2
     assert answer.rows == []
     assert "2 not comparable" in answer.out
     assert (
         "NOT COMPARED: WNC rtol=1e-05 compared none of its 2 tensors: there is no step before the first dumped one"
         in answer.lines
     )
-    assert answer.last == "clean: NOTHING WAS COMPARED"
+    why = "compared any tensor: there is no step before the first dumped one"
+    assert answer.last == f"cannot judge: no watchpoint {why}"
+    named = check(capsys, healthy, "--watch", "WNC", "--watch", "TO", "--step", "0", "--fail-on", "WNC")
+    assert (named.code, named.last) == (2, f"cannot judge: no watchpoint that can fail this check (WNC) {why}")
     both = check(capsys, healthy, "--watch", "WNC", "--watch", "TO", "--step", "0")
     assert "NOT COMPARED" in both.out
     assert both.last == "clean"
@@ -161,7 +164,7 @@ def test_an_unreadable_tensor_under_a_watchpoint_is_not_clean(capsys: Capsys, he
     assert answer.code == 2
     assert answer.last == "cannot judge: 1 tensor cannot be read (--allow-unreadable accepts that)"
     (row,) = answer.rows
-    assert re.fullmatch(rf" +2 +1 +TO\? +unreadable, .+  out  {re.escape(RELU)}:0", row)
+    assert re.fullmatch(rf" +2 +1 +TO\? +unreadable, .+  {re.escape(RELU)}:out:0", row)
     assert "35 tensors checked, 1 unreadable" in answer.out
     allowed = check(capsys, healthy, "--watch", "TO", "--allow-unreadable")
     assert (allowed.code, allowed.last) == (0, "clean: tensors that could not be judged are allowed")
@@ -228,7 +231,7 @@ def test_initial_weights_are_judged_at_the_first_step(capsys: Capsys, healthy: P
     answer = check(capsys, healthy, "--watch", "WI max_gt=-9", "--rank", "0")
     assert answer.code == 1
     (row,) = answer.rows
-    assert row.endswith(f"in  {MATMUL}:1")
+    assert row.endswith(f"  {MATMUL}:in:1")
 
 
 def test_a_recommended_watchpoint_without_nodes_is_normal(capsys: Capsys, healthy: Path) -> None:
@@ -251,7 +254,9 @@ def test_only_the_named_conditions_fail_the_check(capsys: Capsys, healthy: Path)
     assert answer.code == 1
     assert answer.last == "FINDINGS of TS: 6 tensors at steps 0-2 of ranks 0,1"
     assert "30 tensors with findings that --fail-on does not name" in answer.lines
-    assert all(row.endswith(f"{RELU}:0") for row in answer.rows[:6]), "those that count come first"
+    assert all(row.endswith((f"{RELU}:in:0", f"{RELU}:out:0")) for row in answer.rows[:6]), (
+        "those that count come first"
+    )
     twice = check(capsys, healthy, *both, "--fail-on", "TS", "--fail-on", "TL")
     assert twice.last == "FINDINGS of TL, TS: 36 tensors at steps 0-2 of ranks 0,1"
 
@@ -281,7 +286,7 @@ def test_names_from_the_dump_cannot_command_the_terminal(capsys: Capsys, tmp_pat
     np.save(step / "Add.Default--a\x1b[2J\nb[bold]-op1.0.0.5.output.0.DefaultFormat.npy", np.array([np.nan, 1]))
     answer = check(capsys, tmp_path / "dump", "--watch", "TO @ \x1b")
     assert answer.code == 1
-    assert answer.rows[0].endswith("Default/a␛[2J␊b[bold]-op1:0")
+    assert answer.rows[0].endswith("Default/a␛[2J␊b[bold]-op1:out:0")
     assert "\x1b" not in answer.out + answer.err
 
 
@@ -291,7 +296,7 @@ def test_nodes_of_several_graphs_name_their_graph(capsys: Capsys, tmp_path: Path
     writer.graph(other)
     write_step(writer, 0, other)
     answer = check(capsys, tmp_path, "--watch", f"TL max_gt=-9 @ node={RELU}")
-    assert [re.search(r"kernel_graph\d", row)[0] for row in answer.rows] == ["kernel_graph0", "kernel_graph1"]  # type: ignore[index]
+    assert [row.split()[-1] for row in answer.rows] == [f"kernel_graph{number}/{RELU}:out:0" for number in (0, 1)]
 
 
 # -- where words go --------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_a_check_that_does_not_begin_has_a_document_too(
 ) -> None:
     answer = check(capsys, healthy, "--json", *arguments)
     found = answer.json
-    assert list(found) == ["command", "path", "exit_code", "verdict", "reasons", "version"]
+    assert list(found) == ["command", "path", "exit_code", "verdict", "reasons", "error", "version"]
     assert (answer.code, found["exit_code"], found["verdict"]) == (2, 2, "cannot_judge")
     (reason,) = found["reasons"]
     assert reason["kind"] == "error"

@@ -143,7 +143,7 @@ def test_a_broken_file_names_the_entry(capsys: Capsys, healthy: Path, tmp_path: 
 
 @pytest.mark.parametrize(
     ("entries", "what"),
-    [([], "the watchpoint file is empty"), (["watch = 'TO'\nenabled = false"], "every given watchpoint is disabled")],
+    [([], "the file holds no watchpoint"), (["watch = 'TO'\nenabled = false"], "every given watchpoint is disabled")],
 )
 def test_files_without_a_watchpoint_are_a_mistake_not_a_clean_check(
     capsys: Capsys, healthy: Path, tmp_path: Path, entries: list[str], what: str
@@ -152,7 +152,8 @@ def test_files_without_a_watchpoint_are_a_mistake_not_a_clean_check(
     answer = check(capsys, healthy, "--watch-file", file)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"tdbg: {what}")
-    assert check(capsys, healthy, "--watch-file", file, "--recommended", "--fail-on", "TO").code == 0
+    beside = check(capsys, healthy, "--watch-file", file, "--recommended", "--fail-on", "TO")
+    assert beside.code == (0 if entries else 2), "a file that lost its rules is noticed, a disabled rule is a wish"
 
 
 @pytest.mark.parametrize("make", ["nothing", "a directory", "a file"])

@@ -62,7 +62,7 @@ def test_a_file_of_one_tensor_takes_exactly_one(capsys: Capsys, dump: Path, tmp_
     assert code == 2
     what, where, do = err.splitlines()
     assert what == f"tdbg: 22 tensors are chosen, but {name[1:]} holds one"
-    assert where == f"  where: the first one: rank 0 step 1 {MATMUL} in:0"
+    assert where == f"  where: the first one: rank 0 step 1 {MATMUL}:in:0"
     assert "--slot" in do
     assert not (tmp_path / name).exists()
     code, err = export(capsys, dump, "tensors", "--slot", 9, "-o", tmp_path / name)
@@ -116,7 +116,7 @@ def test_unreadable_tensors_are_left_out_said_and_exit_code_2(capsys: Capsys, du
     assert code == 2
     assert err.splitlines() == [
         f"tdbg: 11 tensors (264 B) written to {tmp_path / 'x.npz'}",
-        f"tdbg: left out: rank 1 step 2 {RELU} out:0 is empty",
+        f"tdbg: left out: rank 1 step 2 {RELU}:out:0: is empty",
     ]
     code, err = export(capsys, dump, "tensors", *RELU_OUT, "-o", tmp_path / "x.npy")
     assert (code, err.splitlines()[0]) == (2, "tdbg: is empty")
@@ -162,7 +162,9 @@ def test_hits_of_the_recommended_watchpoints_of_a_file_and_of_a_part(
     document = json.loads((tmp_path / "r.json").read_text())
     assert {row["step"] for row in document["hits"]} == {1, 2}
     assert {"fc2.weight", "fc3.weight"} <= {row["node"] for row in document["hits"]}
-    (tmp_path / "w.toml").write_text('[[watchpoint]]\nwatch = "TZ zero_percentage_ge=100 @ type=relu"\n')
+    (tmp_path / "w.toml").write_text(
+        '[[watchpoint]]\nwatch = "TZ zero_percentage_ge=100 @ type=MatMulBiasAddReluFusion"\n'
+    )
     assert export(capsys, path, "hits", "-o", tmp_path / "w.json", "--watch-file", tmp_path / "w.toml")[0] == 0
     assert [row["abbr"] for row in json.loads((tmp_path / "w.json").read_text())["watchpoints"]] == ["TZ"]
 

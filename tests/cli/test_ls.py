@@ -227,7 +227,7 @@ def test_statistics_without_values_have_no_file(capsys: Capsys, tmp_path: Path) 
         (("--step", "9"), "step 9 is not in this dump", "there is step 0-5"),
         (("--rank", "3"), "rank 3 is not in this dump", "there is rank 0"),
         (("--line", "train.py"), "not FILE:LINE", ""),
-        (("--category", "wieght"), "invalid choice: 'wieght'", "weight"),
+        (("--category", "wieght"), "no category is called 'wieght'", "weight"),
     ],
 )
 def test_nothing_matches(capsys: Capsys, dumps: Dumps, arguments: tuple[str, ...], what: str, hint: str) -> None:

@@ -171,13 +171,13 @@ def test_a_slice_that_fits_only_some_tensors(capsys: Capsys, dumps: Dumps) -> No
 def test_several_steps_are_a_history(capsys: Capsys, dumps: Dumps) -> None:
     answer = run(capsys, "show", dumps(NAN), "head.weight", "--step", "0-5")
     assert answer.code == 0
-    assert answer.lines[:3] == ["head.weight", "Parameter, weight, kernel_graph_0, out:0", "step"]
-    assert [line.split()[0] for line in answer.lines[3:]] == ["0", "1", "2", "3", "4", "5"]
-    for step, line in enumerate(answer.lines[3:]):
+    about = "Parameter, weight, kernel_graph_0, out:0"
+    assert answer.lines[:4] == ["head.weight", about, "float32 4×16 n=64", "step"]
+    assert [line.split()[0] for line in answer.lines[4:]] == ["0", "1", "2", "3", "4", "5"]
+    for step, line in enumerate(answer.lines[4:]):
         values = on_disk(dumps(NAN), f"{step}/Parameter.head.weight.*")
         bad = int(np.isnan(values).sum())
         assert line.endswith(f"NaN! {bad}") if bad else f"μ={values.astype(float).mean():.4g}" in line
-        assert "4×16 n=64" in line
     assert max(map(len, answer.lines)) <= 80
 
 
@@ -205,7 +205,8 @@ def test_ranks_stand_side_by_side(capsys: Capsys, tmp_path: Path) -> None:
         "step 2 rank 1",
     ]
     history = run(capsys, "show", root, "fc1.weight", "--step", "0-1").lines
-    assert [line.split()[:2] for line in history[2:]] == [
+    assert history[2] == "float32 2×3 n=6"
+    assert [line.split()[:2] for line in history[3:]] == [
         *(["step", "rank"], ["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"])
     ]
     one = run(capsys, "show", root, "fc1.weight", "--rank", "1", "--json").json

@@ -10,7 +10,7 @@ import pytest
 
 from tests.plants.planting import Answer, Array, File, Ground, check, spoiled, watches
 
-SEEDS = range(4)
+SEEDS = range(3)
 TEXTS = (
     "TO", "TO @ category=gradient", "GE", "WO", "TO @ category=parameter", "TO @ MatMul", "TO @ Adam|SGD",
     "TZ", "TZ zero_percentage_ge=50 @ category=activation", "TZ @ category=tensor, -category=parameter",
@@ -31,9 +31,10 @@ def fault(ground: Ground, file: File, chance: np.random.Generator) -> Array:
     if kind == 1:
         return np.zeros_like(values)
     if kind == 2:
-        return values * np.float32(1e6)
+        larger: Array = values * np.float32(1e6)
+        return larger
     if kind == 3:
-        return values[None]
+        return np.expand_dims(values, 0)
     return spoiled(values, chance, float(chance.choice([np.nan, np.inf, -np.inf])))
 
 
@@ -94,5 +95,5 @@ def test_also_where_hundreds_of_tensors_are_bad(grounds: Callable[[str], Ground]
     ground, chance = grounds(name), np.random.default_rng([seed, 31])
     texts = [str(text) for text in chance.choice(TEXTS, 4, replace=False)]
     where = ("--step", str(chance.choice([3, 4])), "--rank", "0")
-    filters = [(), ("--filter", "MatMul"), ("--filter", "Default/"), ("--filter", "blocks")]
+    filters = [(), ("--filter", "MatMul"), ("--filter", "blocks")]
     compare_with_each_alone(ground, texts, *where, *filters[seed])

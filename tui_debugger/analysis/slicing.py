@@ -83,7 +83,7 @@ def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
 
 def _words(text: str) -> list[str]:
     body = text.strip()
-    if body.startswith("[") != body.endswith("]") or len(body) == 1:
+    if body.startswith("[") != body.endswith("]"):
         msg = "the brackets do not match"
         raise BadSliceError(msg, where=text, hint="write it like [0, :, 3:9, :]")
     if body.startswith("["):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from numbers import Integral, Real
 from typing import TypeVar
@@ -9,6 +10,8 @@ from typing import TypeVar
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
 
 T = TypeVar("T")
+
+LEAST_MB, MOST_MB = 2 * 1024, 2**31 - 1
 
 Numbers = int | list[int] | set[int] | None
 """What names iterations or ranks: one, several, or (None) all."""
@@ -35,10 +38,17 @@ def number(value: object, name: str) -> float:
 
     Raises:
         DebuggerParamTypeError: it is neither.
+        DebuggerParamValueError: nothing compares with it: NaN, or an int beyond every float.
     """
-    if isinstance(value, Real):  # NumPy's numbers are registered as such; so is bool, a kind of int
-        return float(value)
-    raise wrong_type(value, name, "a number")
+    if not isinstance(value, Real):  # NumPy's numbers are registered as such; so is bool, a kind of int
+        raise wrong_type(value, name, "a number")
+    try:
+        converted = float(value)
+    except OverflowError:
+        raise DebuggerParamValueError(f"{name} is too large for a float", hint="pass a smaller number") from None
+    if math.isnan(converted):
+        raise DebuggerParamValueError(f"{name} is NaN: no comparison with it ever holds", hint="pass a number")
+    return converted
 
 
 def numbers(value: Numbers, name: str, there: Collection[int], *, strict: bool = True) -> list[int]:
@@ -83,3 +93,18 @@ def slot_numbers(value: list[int] | None) -> list[int] | None:
         if not isinstance(each, Integral):
             raise wrong_type(each, "slots", "a list of ints or None")
     return value
+
+
+def memory_limit(value: object) -> int | None:
+    """A limit in MB that MindInsight takes, or None; 0 means none there.
+
+    Raises:
+        DebuggerParamTypeError: no int.
+        DebuggerParamValueError: outside the range.
+    """
+    if value is None:
+        return None
+    limit = checked(value, "mem_limit", int, "an int or None")
+    if limit and not LEAST_MB <= limit <= MOST_MB:
+        raise DebuggerParamValueError(f"mem_limit is {limit} MB", hint=f"it may be None, or {LEAST_MB} to {MOST_MB}")
+    return limit

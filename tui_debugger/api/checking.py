@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tui_debugger.api.arguments import checked
+from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
+from tui_debugger.api.arguments import checked, wrong_type
 from tui_debugger.api.condition_base import ConditionBase, TableCondition
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.hits import Hits, WatchpointHit
@@ -16,19 +18,25 @@ from tui_debugger.api.run import Run
 from tui_debugger.api.tensors import Columns, columns_of
 from tui_debugger.api.watchpoint import Watchpoint
 from tui_debugger.errors import DebuggerParamTypeError
-from tui_debugger.model import ErrorBits, Hit, ProgressFn, Verdict, WatchResult, no_progress
+from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint
 from tui_debugger.session.judging import Answer, OutputTensors, Question
+from tui_debugger.session.results import combined
+
+_log = logging.getLogger("tui_debugger")
 
 
 def check(
     run: Run, watchpoints: Iterable[Watchpoint], error_on_no_value: bool, progress: ProgressFn = no_progress
 ) -> Hits:
     """See ``DumpAnalyzer.check_watchpoints``."""
+    if not isinstance(watchpoints, Iterable):
+        raise wrong_type(watchpoints, "watchpoints", "a list of Watchpoint")
     given = [checked(watchpoint, "watchpoints", Watchpoint, "a list of Watchpoint") for watchpoint in watchpoints]
     conditions = [watchpoint.condition for watchpoint in given]
     cores = [_core(number, condition) for number, condition in enumerate(conditions)]
-    hits = Hits()
+    hits: list[WatchpointHit] = []
+    covers = [Coverage(watched=tuple((core.id, 0) for core in cores))]
     for step, ranks in _by_step([columns_of(watchpoint.tensors, run) for watchpoint in given]).items():
         found: list[tuple[tuple[int, int], int, WatchpointHit]] = []
         missing: list[tuple[int, WatchpointHit]] = []
@@ -36,6 +44,8 @@ def check(
             outputs = run.outputs(rank)
             questions = [Question(cores[number], part.row, part.slot) for number, part in parts]
             answer = outputs.judge(step, questions, progress)
+            covers.append(answer.coverage)
+            run.warn_of_unknown(rank, step, outputs.unknown(step))
             numbers = [number for number, _ in parts]
             for number, hit in _comparable(answer, numbers, error_on_no_value):
                 found.append((hit.order, number, _hit(run, conditions[number], hit)))
@@ -46,7 +56,17 @@ def check(
         missing.sort(key=lambda each: each[0])
         hits += [hit for _, _, hit in found]
         hits += [hit for _, hit in missing]
-    return hits
+    result = Hits(hits, combined(covers))
+    _warn(conditions, result)
+    return result
+
+
+def _warn(conditions: Sequence[ConditionBase], hits: Hits) -> None:
+    """Says what an empty list of hits does not."""
+    if any(condition.condition_id == WIRE_OPERATOR_OVERFLOW for condition in conditions):
+        _log.warning("OperatorOverflowCondition cannot be judged: a dump of values does not tell whether it holds")
+    elif conditions and not hits and not hits.coverage.checked:
+        _log.warning("nothing was checked: no tensor under the watchpoints that they could judge was dumped")
 
 
 def _core(number: int, condition: ConditionBase) -> CoreWatchpoint:

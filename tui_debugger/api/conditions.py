@@ -156,7 +156,7 @@ class TensorOverflowCondition(TableCondition):
 class OperatorOverflowCondition(TableCondition):
     """Operators that overflowed while they computed, as the device recorded it (asynchronous Ascend dumps).
 
-    Values do not tell, so that it never hits in a dump of values.
+    Values do not tell, so that it never hits in a dump of values; ``check_watchpoints`` logs a warning that says so.
 
     Examples:
         >>> from tui_debugger import OperatorOverflowCondition

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui_debugger.api.arguments import Numbers, checked, numbers, slot_numbers
+from tui_debugger.api.arguments import Numbers, checked, memory_limit, numbers, slot_numbers
 from tui_debugger.api.checking import check
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.hits import Hits
 from tui_debugger.api.node import Node
-from tui_debugger.api.run import Run
+from tui_debugger.api.query import Query
+from tui_debugger.api.run import Int64, Run
 from tui_debugger.api.tensors import Tensors, joined, row_in, spread
 from tui_debugger.api.watchpoint import Watchpoint
-from tui_debugger.errors import BadQueryError, DebuggerParamTypeError, DebuggerParamValueError
-from tui_debugger.graph.search import compile_pattern
+from tui_debugger.errors import DebuggerParamTypeError
 from tui_debugger.session import Session
 from tui_debugger.session.selections import Mask
 from tui_debugger.sources.open import open_source
 
-__all__ = ["DumpAnalyzer"]
+if TYPE_CHECKING:
+    from tui_debugger.api.statistic import StatisticRows, Statistics
 
-_LEAST_MB, _MOST_MB = 2 * 1024, 2**31 - 1
+__all__ = ["DumpAnalyzer"]
 
 
 class DumpAnalyzer:
@@ -60,7 +61,7 @@ class DumpAnalyzer:
         """See the class."""
         if not isinstance(dump_dir, str | os.PathLike):
             raise DebuggerParamTypeError(f"dump_dir should be a path, not {type(dump_dir).__name__}")
-        _check_limit(mem_limit)
+        memory_limit(mem_limit)
         self._run = Run(Session(open_source(Path(dump_dir).expanduser())))
 
     def __enter__(self) -> DumpAnalyzer:  # noqa: PYI034 - typing.Self needs Python 3.11
@@ -121,6 +122,9 @@ class DumpAnalyzer:
     ) -> list[Node]:
         r"""The nodes that match: of every rank the constants, then the parameters, then the operators.
 
+        They are those of the graph. Without one, they are what has files in any step, and nothing is known of their
+        stacks and neighbours.
+
         Args:
             query_string: what to look for; an empty text is in everything.
             use_regex: it is a regular expression, searched anywhere; otherwise a part of the text.
@@ -142,7 +146,7 @@ class DumpAnalyzer:
             >>> [node.name.rpartition("/")[2] for node in run.select_nodes("train_nan.py:31", select_by="code_stack")]
             ['Abs-op379', 'ReduceSum-op384', 'Div-op385']
         """
-        query = _Query(query_string, use_regex, select_by, case_sensitive)
+        query = Query(query_string, use_regex, select_by, case_sensitive)
         return [
             Node(self._run, rank, row)
             for rank in numbers(ranks, "ranks", self.get_ranks())
@@ -185,7 +189,7 @@ class DumpAnalyzer:
             >>> [tensor.iteration for tensor in run.select_tensors("Log-op381", iterations=[2, 3], slots=[0])]
             [2, 3]
         """
-        query = _Query(query_string, use_regex, select_by, case_sensitive)
+        query = Query(query_string, use_regex, select_by, case_sensitive)
         slots = slot_numbers(slots)
         chosen = numbers(ranks, "ranks", self.get_ranks())
         steps = numbers(iterations, "iterations", self.get_iterations(chosen))
@@ -201,7 +205,7 @@ class DumpAnalyzer:
             parts.append(spread(self._run, rank, owner, slot, steps))
         return Tensors(self._run, joined(parts))
 
-    def _matching(self, rank: int, query: _Query) -> Any:
+    def _matching(self, rank: int, query: Query) -> Int64:
         """Node rows that a query matches, in order."""
         view, nodes = self._run.view(rank), self._run.nodes(rank)
         if query.by_stack:
@@ -287,6 +291,8 @@ class DumpAnalyzer:
 
         Returns:
             The hits by iteration, execution order, rank and watchpoint; those without a value last in their iteration.
+            Their ``coverage`` says how many tensors were looked at: no hit on nothing checked is not clean. A warning
+            is logged when nothing was, and when dumped tensors are of no node of the graph.
 
         Raises:
             DebuggerParamTypeError: an argument of a wrong type.
@@ -315,25 +321,44 @@ class DumpAnalyzer:
             output_dir: where to; None means the current directory.
 
         Returns:
-            Path of what was written.
+            Path of the workbook, or of the csv file with the operators.
+
+        Raises:
+            TdbgError: the directory lies inside the dump, or cannot be written.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> import os
+            >>> path = DumpAnalyzer(demo_dump()).export_graphs("graphs")
+            >>> os.listdir("graphs") == [os.path.basename(path)]  # dump_20260101_120000.xlsx
+            True
         """
         from tui_debugger.api.graphs_export import export_graphs
 
         return export_graphs(self._run.session, None if output_dir is None else os.fspath(output_dir))
 
-    def select_tensor_statistics(self, iterations: Numbers = None, ranks: Numbers = None) -> dict[int, Any]:
-        """The statistics that the dump itself recorded (statistic.csv).
+    def select_tensor_statistics(self, iterations: Numbers = None, ranks: Numbers = None) -> Statistics:
+        """The statistics that the dump recorded (statistic.csv); where it did not, they are computed from the values.
 
         Args:
             iterations: which iterations; None means all.
             ranks: of which ranks; None means all.
 
         Returns:
-            ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict as in the file.
+            ``{rank: {iteration: {"op:io:slot": [row, ...]}}}``, each row a dict of text, by the titles of the file's
+            columns. A dict per tensor: for many tensors choose iterations.
 
         Raises:
             DebuggerParamTypeError: an argument of a wrong type.
             DebuggerParamValueError: an iteration or rank that was not dumped.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> (row,) = DumpAnalyzer(demo_dump()).select_tensor_statistics(3, 0)[0][3]["Log-op381:output:0"]
+            >>> row["Op Type"], row["Shape"], row["Negative Inf Count"]
+            ('Log', '(4)', '1')
         """
         from tui_debugger.api.statistic import select_tensor_statistics
 
@@ -343,7 +368,7 @@ class DumpAnalyzer:
 
     def summary_statistics(
         self,
-        statistics: Mapping[int, Any],
+        statistics: StatisticRows,
         overflow_value: float = 65500,
         out_path: str | os.PathLike[str] = "./",
     ) -> None:
@@ -352,47 +377,23 @@ class DumpAnalyzer:
         Args:
             statistics: what ``select_tensor_statistics`` gave.
             overflow_value: a magnitude above this counts as out of range.
-            out_path: directory to write to.
+            out_path: directory to write to; made when it does not exist. A file of that name is replaced.
+
+        Raises:
+            TdbgError: the directory lies inside the dump, or cannot be written.
+
+        Examples:
+            >>> from tui_debugger import DumpAnalyzer
+            >>> from tui_debugger.demo import demo_dump
+            >>> run = DumpAnalyzer(demo_dump())
+            >>> run.summary_statistics(run.select_tensor_statistics(iterations=[2, 3]), out_path="summary")
+            >>> import csv
+            >>> with open("summary/statistics_summary.csv") as file:
+            ...     rows = {row["tensor_name"]: row for row in csv.DictReader(file)}
+            >>> rows["Log-op381:output:0"]["inf_number"], rows["Log-op381:output:0"]["total_number"]
+            ('1', '2')
         """
         from tui_debugger.api.statistic import summary_statistics
 
-        summary_statistics(statistics, overflow_value, os.fspath(out_path))
-
-
-class _Query:
-    """A checked query: ``matches`` tells whether a text does."""
-
-    def __init__(self, text: str, use_regex: bool, select_by: str, case_sensitive: bool) -> None:
-        self.text = checked(text, "query_string", str, "a str")
-        regex = checked(use_regex, "use_regex", bool, "a bool")
-        case = checked(case_sensitive, "case_sensitive", bool, "a bool")
-        if select_by not in {"node_name", "code_stack"}:
-            raise DebuggerParamValueError(
-                f"select_by is {select_by!r}", hint='select_by takes "node_name" or "code_stack"'
-            )
-        self.by_stack = select_by == "code_stack"
-        self.matches = _searched(text, case) if regex else _contained(text, case)
-
-
-def _searched(text: str, case: bool) -> Callable[[str], bool]:
-    try:
-        search = compile_pattern(text, case_sensitive=case).search
-    except BadQueryError as error:
-        raise DebuggerParamValueError(error.what, where=error.where, hint=error.hint) from error
-    return lambda each: search(each) is not None
-
-
-def _contained(text: str, case: bool) -> Callable[[str], bool]:
-    lower = text.lower()
-    return (lambda each: text in each) if case else (lambda each: lower in each.lower())
-
-
-def _check_limit(mem_limit: int | None) -> None:
-    if mem_limit is None:
-        return
-    if not isinstance(mem_limit, int):
-        raise DebuggerParamTypeError(f"mem_limit should be an int or None, not {type(mem_limit).__name__}")
-    if mem_limit and not _LEAST_MB <= mem_limit <= _MOST_MB:
-        raise DebuggerParamValueError(
-            f"mem_limit is {mem_limit} MB", hint=f"it may be None, or {_LEAST_MB} to {_MOST_MB}"
-        )
+        dump = Path(self._run.session.info.path)
+        summary_statistics(statistics, overflow_value, os.fspath(out_path), dump=dump)

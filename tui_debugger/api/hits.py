@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
 from tui_debugger.api.condition_base import ConditionBase
 from tui_debugger.api.debugger_tensor import DebuggerTensor
-from tui_debugger.model import ErrorBits, Hit, ParamResult, Verdict
+from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
 from tui_debugger.session.tables import Row, flat_hit_rows
 
 __all__ = ["HitDetail", "HitParam", "Hits", "WatchpointHit"]
@@ -179,7 +179,12 @@ class WatchpointHit:
 
 
 class Hits(list[WatchpointHit]):
-    """The hits of a check: a list, also as a table.
+    """The hits of a check: a list, also as a table, with what was looked at.
+
+    Attributes:
+        coverage: numbers of tensors: ``checked``, ``unreadable``, ``not_comparable`` (no step before the first one)
+            and ``skipped`` (named, but not dumped, constant, or passed over by its condition); ``watched`` has
+            (position of the watchpoint, tensors it looked at). No hit on nothing checked means nothing.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer, TensorOverflowCondition, Watchpoint
@@ -189,7 +194,14 @@ class Hits(list[WatchpointHit]):
         >>> row = hits.table()[0]
         >>> row["step"], row["node"], row["verdict"]
         (3, 'Default/network-WithLossCell/_backbone-Net/Log-op381', 'finding')
+        >>> hits.coverage.checked, hits.coverage.unreadable, hits.coverage.skipped
+        (18, 0, 6)
     """
+
+    def __init__(self, hits: Iterable[WatchpointHit] = (), coverage: Coverage | None = None) -> None:
+        """See the class."""
+        super().__init__(hits)
+        self.coverage = coverage or Coverage()
 
     def table(self) -> list[Row]:
         """One flat dict per parameter of each hit (a condition without parameters gives one), for pandas and CSV.

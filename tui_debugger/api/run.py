@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 Int64 = npt.NDArray[np.int64]
 
+_log = logging.getLogger("tui_debugger")
+
 _OMITS_TARGET = "Assign"
 """MindInsight leaves the parameter that such a node writes to out of its inputs."""
 
@@ -29,6 +33,7 @@ class Run:
         self._session: Session | None = session
         self._steps: dict[int, dict[int, list[int]]] = {}
         self._listed: set[int] = set()
+        self._warned: set[int] = set()
 
     @property
     def session(self) -> Session:
@@ -46,6 +51,21 @@ class Run:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Run:
+        """Itself: copies of nodes, tensors and hits speak of the same open dump."""
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        """Open files do not travel to other processes.
+
+        Raises:
+            TypeError: always.
+        """
+        msg = (
+            "nodes, tensors and hits cannot be pickled: make a DumpAnalyzer in each process and pass names and numbers"
+        )
+        raise TypeError(msg)
 
     def nodes(self, rank: int) -> NodeTable:
         """The node table of a rank."""
@@ -80,6 +100,15 @@ class Run:
         """The output tensors of a rank, as they are now."""
         return self.session.outputs(rank)
 
+    def warn_of_unknown(self, rank: int, step: int, count: int) -> None:
+        """Says, once for a rank, that files were passed over that no node of its graph has."""
+        if count and rank not in self._warned:
+            self._warned.add(rank)
+            _log.warning(
+                "rank %d step %d: %d dumped tensors are of no node of the graph: they cannot be selected here",
+                *(rank, step, count),
+            )
+
     def find(self, rank: int, graph: str, name: str) -> int:
         """Row of a node by its names, or -1."""
         return self.nodes(rank).find(name, graph) if rank in self.session.ranks() else -1
@@ -89,8 +118,8 @@ class NodeView:
     """The node rows of one rank in MindInsight's order: constants, parameters, operators, each as in the graph.
 
     Attributes:
-        rows: node rows in that order. Files of constants that the graph does not name are left out.
-        texts: the textual form of every entry of every stack, by stack number.
+        rows: node rows in that order. Where there is a graph, these are its nodes: which others have files is known
+            only of steps that were listed, and answers must not depend on what was read before.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -99,14 +128,15 @@ class NodeView:
         kind = kinds[nodes.type_id]
         order = np.lexsort((np.arange(len(nodes)), kind))
         if _has_graph(nodes):
-            stray = (kind == 0) & (nodes.flags & int(NodeFlag.FILE_ONLY)).astype(np.bool_)
-            order = order[~stray[order]]
+            order = order[nodes.flags[order] & int(NodeFlag.FILE_ONLY) == 0]
         self._nodes = nodes
         self.rows: Int64 = order.astype(np.int64)
-        self.texts: list[tuple[str, ...]] = [
-            tuple(str(entry) for entry in stack_entries(stack)) for stack in nodes.stacks
-        ]
         self._readers: tuple[Int32, Int32] | None = None
+
+    @cached_property
+    def texts(self) -> list[tuple[str, ...]]:
+        """The textual form of every entry of every stack, by stack number."""
+        return [tuple(str(entry) for entry in stack_entries(stack)) for stack in self._nodes.stacks]
 
     def inputs(self, row: int) -> list[int]:
         """The nodes that a node is fed by, in input order; nodes that only route or order are among them."""

@@ -65,6 +65,10 @@ class TensorStatistic:
     zero_count: int = 0
 
 
+StatisticRows = Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any] | TensorStatistic]]]]
+"""The same as input: rows may be ``TensorStatistic`` objects, too."""
+
+
 @dataclass
 class SummaryStatistic:
     """One tensor over all steps and ranks: in how many of its rows something is wrong.
@@ -123,7 +127,7 @@ def select_tensor_statistics(
 
 
 def summary_statistics(
-    statistics: Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any] | TensorStatistic]]]],
+    statistics: StatisticRows,
     overflow_value: float = 65500,
     out_path: str | os.PathLike[str] = "./",
     *,
@@ -238,7 +242,7 @@ def _numbers(stats: TensorStats) -> tuple[object, ...]:
 
 
 def _summarised(
-    statistics: Mapping[int, Mapping[int, Mapping[str, Iterable[Mapping[str, Any] | TensorStatistic]]]],
+    statistics: StatisticRows,
     overflow_value: float,
 ) -> dict[str, SummaryStatistic]:
     summary: dict[str, SummaryStatistic] = {}

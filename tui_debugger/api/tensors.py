@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.node import Node
 from tui_debugger.api.run import Run
-from tui_debugger.errors import DebuggerParamValueError
+from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
 from tui_debugger.session.tables import Row, key_row, meta_row, stats_row
 
 Ints = npt.NDArray[np.integer[Any]]
@@ -65,10 +65,11 @@ def joined(parts: Sequence[Columns]) -> Columns:
     return Columns(*columns)
 
 
-class Tensors(Sequence[DebuggerTensor]):
-    """The selected tensors, in order: an immutable sequence that makes a ``DebuggerTensor`` when one is asked for.
+class Tensors(MutableSequence[DebuggerTensor]):
+    """The selected tensors, in order: a sequence that makes a ``DebuggerTensor`` when one is asked for.
 
-    It does what a list of tensors does: length, index, slice, iteration, ``in``, ``+`` and ``==`` with lists too.
+    It does what a list of tensors does (with lists, too): length, index, slice, iteration, ``in``, ``+``, ``==``,
+    ``append``, ``extend``, ``sort`` and so on. It holds tensors of one analyzer; for several, make a list of it.
 
     Examples:
         >>> from tui_debugger import DumpAnalyzer
@@ -108,6 +109,67 @@ class Tensors(Sequence[DebuggerTensor]):
             msg = "tensor index out of range"
             raise IndexError(msg) from None
         return DebuggerTensor(Node(self.run, rank, row), int(columns.slot[index]), int(columns.step[index]))
+
+    @overload
+    def __setitem__(self, index: int, value: DebuggerTensor) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[DebuggerTensor]) -> None: ...
+    def __setitem__(self, index: int | slice, value: DebuggerTensor | Iterable[DebuggerTensor]) -> None:
+        """Puts one tensor, or several, in the place of others, as a list does.
+
+        Raises:
+            DebuggerParamTypeError: no tensor.
+            DebuggerParamValueError: a tensor of another analyzer.
+        """
+        given = self._own([value] if isinstance(value, DebuggerTensor) else value)
+        places = list(range(len(self)))
+        before = len(places)
+        fresh: Any = list(range(before, before + len(given)))
+        places[index] = fresh if isinstance(index, slice) else fresh[0]
+        self.columns = joined([self.columns, given]).take(np.array(places, np.int64))
+
+    def __delitem__(self, index: int | slice) -> None:
+        """Takes one tensor, or several, out."""
+        places = np.arange(len(self))
+        self.columns = self.columns.take(np.delete(places, index))
+
+    def insert(self, index: int, value: DebuggerTensor) -> None:
+        """Puts a tensor before the one at an index."""
+        self[index:index] = [value]
+
+    def append(self, value: DebuggerTensor) -> None:
+        """Puts a tensor at the end."""
+        self.extend([value])
+
+    def extend(self, values: Iterable[DebuggerTensor]) -> None:
+        """Puts tensors at the end."""
+        self.columns = joined([self.columns, self._own(values)])
+
+    def clear(self) -> None:
+        """Takes all out."""
+        del self[:]
+
+    def reverse(self) -> None:
+        """Turns the order round."""
+        self.columns = self.columns.take(slice(None, None, -1))
+
+    def sort(self, *, key: Callable[[DebuggerTensor], Any], reverse: bool = False) -> None:
+        """Sorts by what ``key`` gives for each tensor."""
+        order = sorted(range(len(self)), key=[key(tensor) for tensor in self].__getitem__, reverse=reverse)
+        self.columns = self.columns.take(np.array(order, np.int64))
+
+    def copy(self) -> Tensors:
+        """The same tensors as another sequence."""
+        return Tensors(self.run, self.columns)
+
+    def _own(self, tensors: Iterable[DebuggerTensor]) -> Columns:
+        """Tensors that may come among these, as columns."""
+        given = tensors if isinstance(tensors, Tensors) else list(tensors)
+        if any(run is not self.run for run in _runs(given)):
+            if all(isinstance(tensor, DebuggerTensor) for tensor in given):
+                raise DebuggerParamValueError("a tensor of another analyzer", hint="make a list of each: list(...)")
+            raise DebuggerParamTypeError("only tensors can come among tensors")
+        return columns_of(given, self.run)
 
     def __iter__(self) -> Iterator[DebuggerTensor]:
         """The tensors, made while iterating."""

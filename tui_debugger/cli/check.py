@@ -7,8 +7,8 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_where, open_session, pairs_of
-from tui_debugger.cli.output import interruptible, print_json, progress_bar
+from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs
+from tui_debugger.cli.output import documented, interruptible, progress_bar
 from tui_debugger.errors import BadWatchpointError, CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ and ends with an exit code for CI. Without --watch, --watch-file and
 """
 EPILOG = """\
 exit codes:
-  0    clean: every watchpoint was judged and found nothing
+  0    clean: nothing was found in what was judged, and something was
   1    a finding; it outranks "cannot judge"
-  2    cannot judge: no dump at the path, nothing looked at, a watchpoint of
-       --watch or --watch-file that looked at no tensor, or tensors that could
-       not be read or compared; a wrong argument
+  2    cannot judge: no dump at the path, nothing looked at or compared, a
+       watchpoint of --watch or --watch-file that looked at no tensor, tensors
+       that could not be read or compared; a wrong argument
   130  interrupted: what was finished is printed
 
 examples:
@@ -101,12 +101,8 @@ def _limit(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from tui_debugger.cli.check_report import failure, print_report
 
-    try:
+    with documented("check", arguments, failure):
         report = _check(arguments)
-    except TdbgError as error:
-        if arguments.json:
-            print_json(failure(arguments.path, error))
-        raise
     return print_report(report, arguments)
 
 
@@ -142,6 +138,7 @@ def _check(arguments: argparse.Namespace) -> Report:
         fail_on=tuple(sorted(fail_on, key=lambda condition: CONDITIONS[condition].abbr)),
         disabled=sum(not watchpoint.enabled for watchpoint in given),
         notices=session.info.notices,
+        graphs=several_graphs(session),
     )
 
 
@@ -179,9 +176,7 @@ def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommende
                 hint="`tdbg ls` lists the nodes",
             )
         raise TdbgError(
-            "every given watchpoint is disabled" if given else "the watchpoint file is empty",
-            where="--watch-file",
-            hint="enable one, or give one with --watch",
+            "every given watchpoint is disabled", where="--watch-file", hint="enable one, or give one with --watch"
         )
     return rules
 

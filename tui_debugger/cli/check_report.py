@@ -10,9 +10,11 @@ from typing import Any
 from tui_debugger import __version__
 from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.cli.options import brief
+from tui_debugger.cli.output import failure as error_document
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, Verdict
+from tui_debugger.session.naming import place_text
 from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
@@ -27,6 +29,10 @@ _ALLOW = {
     "unreadable": " (--allow-unreadable accepts that)",
     "uncomparable": " (--allow-unreadable accepts that)",
 }
+_NEAR = 5
+"""So many hits can be read at a glance: of more, those to begin with are repeated next to the verdict."""
+_FIRST = 3
+"""So many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,7 @@ class Report:
         fail_on: ids of the conditions that count; empty: all.
         disabled: watchpoints of files that were left out.
         notices: what is missing or odd in the dump.
+        graphs: whether there are several, so that a name alone may mean two nodes.
     """
 
     path: Path
@@ -54,6 +61,7 @@ class Report:
     fail_on: tuple[str, ...]
     disabled: int
     notices: tuple[str, ...]
+    graphs: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -75,6 +83,8 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
     print()
     print(coverage_line(report.result))
     for line in _remarks(report):
+        print(clean(line))
+    for line in _beginnings(report):
         print(clean(line))
     print(verdict_line(report))
     return report.exit_code
@@ -104,17 +114,19 @@ def document(report: Report) -> dict[str, Any]:
     }
 
 
-def failure(path: Path, error: TdbgError) -> dict[str, Any]:
-    """The JSON document of a check that did not begin."""
+def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
+    """The JSON document of a check that did not begin: that of every command, and what those of checks share."""
     outcome = Outcome.INTERRUPTED if isinstance(error, CancelledError) else Outcome.CANNOT_JUDGE
+    said = error_document(command, path, error)
     return {
         **_head(path, EXIT_CODES[outcome], outcome),
         "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
+        "error": said["error"],
         "version": __version__,
     }
 
 
-def _head(path: Path, exit_code: int, outcome: Outcome) -> dict[str, Any]:
+def _head(path: object, exit_code: int, outcome: Outcome) -> dict[str, Any]:
     return {"command": "check", "path": str(path), "exit_code": exit_code, "verdict": outcome.value}
 
 
@@ -138,16 +150,15 @@ def _print_hits(report: Report, limit: int) -> None:
         return
     shown = hits[:limit] if limit else hits
     ranks = len({hit.key.rank for hit in hits}) > 1 or len({rank for rank, _ in report.result.pairs}) > 1
-    graphs = len({hit.key.graph for hit in hits}) > 1
-    titles = ["step", *(["rank"] if ranks else []), "watch", "", "found", *(["graph"] if graphs else []), "", "tensor"]
-    print_table(titles, [_row(hit, ranks=ranks, graphs=graphs) for hit in shown], right=("step", "rank"))
+    titles = ["step", *(["rank"] if ranks else []), "watch", "", "found", "tensor"]
+    print_table(titles, [_row(hit, ranks=ranks, graphs=report.graphs) for hit in shown], right=("step", "rank"))
     if len(shown) < len(hits):
         print(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
     print()
 
 
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
-    """The name comes last: it is the longest, and stays whole for those who copy it."""
+    """The name comes last: it is the longest, and stays whole for those who copy it into ``tdbg show``."""
     key = hit.key
     said = [
         abbr if verdict is Verdict.FINDING else f"{abbr}?"
@@ -160,9 +171,7 @@ def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
         " ".join(said),
         "◆" if hit.origin else "",
         ", ".join(map(str, hit_parts(hit))),
-        *([key.graph] if graphs else []),
-        key.side.label,
-        f"{key.node}:{key.slot}",
+        place_text(key, with_graph=graphs),
     ]
 
 
@@ -209,6 +218,24 @@ def _remarks(report: Report) -> list[str]:
     return lines
 
 
+def _beginnings(report: Report) -> list[str]:
+    """Where to look first, when the top of the table is out of sight: the origins, else the first finding."""
+    failing = report.judgement.failing
+    if len(failing) <= _NEAR:
+        return []
+    origins = [hit for hit in failing if hit.origin]
+    word, hits = ("origin ◆", origins) if origins else ("first finding", failing[:1])
+    ranks = len({rank for rank, _ in report.result.pairs}) > 1
+    lines = []
+    for hit in hits[:_FIRST]:
+        rank = f" rank {hit.key.rank}" if ranks else ""
+        lines.append(f"{word} at step {hit.key.step}{rank}: {', '.join(map(str, hit_parts(hit)))}")
+        lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
+    if len(hits) > _FIRST:
+        lines.append(f"… {plural(len(hits) - _FIRST, 'more origin')} ◆")
+    return lines
+
+
 def _idle(tally: Tally) -> str:
     if tally.cannot_judge:
         return f"could judge none of its {plural(tally.tensors, 'tensor')}"
@@ -238,7 +265,6 @@ def _clean_line(report: Report) -> str:
     words = [f"no finding of {_counted(report)}"] if report.fail_on else []
     unsure = report.result.coverage.unreadable or report.judgement.unsure
     words += ["tensors that could not be judged are allowed"] if unsure else []
-    words += [] if any(tally.judged for tally in report.judgement.tallies) else ["NOTHING WAS COMPARED"]
     return "clean" + (f": {'; '.join(words)}" if words else "")
 
 

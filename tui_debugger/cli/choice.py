@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import Span, spans
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
+    from tui_debugger.model import Category
     from tui_debugger.session.sweep import TensorChoice
 
 MAX_SLOT = 32767
@@ -25,8 +26,10 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--slot", type=spans, metavar="N", help="inputs or outputs by number, for example 0,2-3")
     group.add_argument(
         "--category",
+        action="append",
+        default=[],
         metavar="WORD",
-        help="only nodes of these categories, for example weight,gradient; " + CONSTANTS,
+        help="only nodes of these categories, for example weight,gradient (may be repeated); " + CONSTANTS,
     )
 
 
@@ -39,19 +42,31 @@ def choice_of(arguments: argparse.Namespace) -> TensorChoice:
     from tui_debugger.model import CATEGORY_WORDS, Side
     from tui_debugger.session.sweep import TensorChoice
 
-    words = [word.strip().lower() for word in (arguments.category or "tensor").split(",")]
+    categories = categories_of(arguments.category)
+    return TensorChoice(
+        side={"in": Side.INPUT, "out": Side.OUTPUT}.get(arguments.side),
+        slots=None if arguments.slot is None else _slots(arguments.slot),
+        categories=categories or CATEGORY_WORDS["tensor"],
+    )
+
+
+def categories_of(texts: Sequence[str]) -> frozenset[Category]:
+    """The categories in texts like ``weight,gradient``; none for no text.
+
+    Raises:
+        TdbgError: no category is called so.
+    """
+    from tui_debugger.model import CATEGORY_WORDS
+
+    words = [word.strip().lower() for text in texts for word in text.split(",")]
     for word in words:
         if word not in CATEGORY_WORDS:
             raise TdbgError(
                 f"no category is called {word!r}",
-                where=f"--category {arguments.category}",
+                where=f"--category {','.join(texts)}",
                 hint="one of " + ", ".join(CATEGORY_WORDS),
             )
-    return TensorChoice(
-        side={"in": Side.INPUT, "out": Side.OUTPUT}.get(arguments.side),
-        slots=None if arguments.slot is None else _slots(arguments.slot),
-        categories=frozenset(category for word in words for category in CATEGORY_WORDS[word]),
-    )
+    return frozenset(category for word in words for category in CATEGORY_WORDS[word])
 
 
 def _slots(wanted: Sequence[Span]) -> frozenset[int]:
@@ -63,10 +78,3 @@ def nothing_chosen(path: Path) -> TdbgError:
     return TdbgError(
         "no tensor matches", where=str(path), hint=f"`tdbg ls` lists the nodes and what they have; {CONSTANTS}"
     )
-
-
-def failure(command: str, path: Path, error: TdbgError) -> dict[str, Any]:
-    """The JSON document of a command that could not do its work."""
-    code = error.exit_code if isinstance(error, CancelledError) else 2
-    reason = {"what": error.what, "where": error.where, "hint": error.hint}
-    return {"command": command, "path": str(path), "exit_code": code, "error": reason}

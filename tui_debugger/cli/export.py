@@ -9,9 +9,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import add_choice, choice_of, failure, nothing_chosen
-from tui_debugger.cli.options import add_where, chosen, open_session, pairs_of
-from tui_debugger.cli.output import interruptible, note, print_json, progress_bar
+from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
+from tui_debugger.cli.options import add_where, chosen, open_session, pairs_of, several_graphs
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -91,21 +91,19 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    try:
+    with documented("export", arguments):
         _check_options(arguments)
         target = _target(arguments)
         with progress_bar() as bar, interruptible(bar) as progress:
             session = open_session(arguments.path, arguments, progress)
             writer = {"tensors": _tensors, "hits": _hits, "graph": _graph}[arguments.what]
             report = writer(session, target, arguments, progress)
-    except TdbgError as error:
-        if arguments.json:
-            print_json(failure("export", arguments.path, error))
-        raise
-    for line in report.pop("notes"):
-        note(line)
+    notes = report.pop("notes")
     if arguments.json:
         print_json({"command": "export", "path": str(arguments.path), **report})
+    else:
+        for line in notes:
+            note(line)
     return int(report["exit_code"])
 
 
@@ -178,9 +176,9 @@ def _write_tensors(
     dump, force = Path(session.info.path), arguments.force
     kind = "" if target.is_dir() else target.suffix.lower()
     if arguments.output.endswith(("/", os.sep)) or kind not in FORMATS["tensors"]:
-        return write_directory(sweep.listed(progress), target, dump, with_graph=_several_graphs(session), force=force)
+        return write_directory(sweep.listed(progress), target, dump, with_graph=several_graphs(session), force=force)
     if kind == ".npz":
-        return write_npz(sweep.listed(progress), target, dump, with_graph=_several_graphs(session), force=force)
+        return write_npz(sweep.listed(progress), target, dump, with_graph=several_graphs(session), force=force)
     tensor = _only(sweep, number, target, progress)
     if kind == ".csv":
         return write_csv(tensor, target, dump, window=arguments.slice or "", force=force)
@@ -194,28 +192,27 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
     Raises:
         TdbgError: there are several.
     """
+    from tui_debugger.session.naming import place_text
+
     tensor = next(sweep.listed(progress))
     if number > 1:
         key = tensor.key
         raise TdbgError(
             f"{number:,} tensors are chosen, but {target.suffix} holds one",
-            where=f"the first one: rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
+            where=f"the first one: rank {key.rank} step {key.step} {place_text(key)}",
             hint="narrow it with --rank, --step, --filter, --side and --slot, or write x.npz or DIR/",
         )
     return tensor
 
 
-def _several_graphs(session: Session) -> bool:
-    return any(len(session.nodes(rank).graphs) > 1 for rank in session.ranks())
-
-
 def _tensor_report(written: Written) -> dict[str, Any]:
+    from tui_debugger.session.naming import place_text
     from tui_debugger.session.tables import key_row
     from tui_debugger.words.numbers import plural, size
 
     notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
     for key, reason in written.failures[:_SHOWN]:
-        notes.append(f"left out: rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot} {reason}")
+        notes.append(f"left out: rank {key.rank} step {key.step} {place_text(key)}: {reason}")
     if len(written.failures) > _SHOWN:
         notes.append(f"left out: {len(written.failures) - _SHOWN:,} more")
     return {
@@ -232,6 +229,7 @@ def _tensor_report(written: Written) -> dict[str, Any]:
 
 
 def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
+    from tui_debugger.analysis.watch_text import format_watch
     from tui_debugger.cli.check import add_watchpoints
     from tui_debugger.cli.check_report import coverage_line
     from tui_debugger.session.tables import coverage_row
@@ -244,6 +242,13 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
     result = session.check(pairs, progress)
     if result.cancelled:
         raise CancelledError("interrupted: nothing is written")
+    if not result.coverage.checked:
+        unreadable = result.coverage.unreadable
+        raise TdbgError(
+            "no tensor could be read" if unreadable else "no tensor was looked at: there can be no hit",
+            where=", ".join(format_watch(each) for each in result.watchpoints),
+            hint="`tdbg check` says more about the same watchpoints",
+        )
     _write_hits(session, result, target, arguments)
     return {
         "exit_code": 0,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tui_debugger.cli.choice import categories_of
 from tui_debugger.cli.options import add_where, brief, chosen, open_session
-from tui_debugger.cli.output import interruptible, print_json, print_table, progress_bar
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 
@@ -43,9 +44,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--category",
         action="append",
         default=[],
-        choices=tuple(CATEGORY_WORDS),
         metavar="WORD",
-        help=f"only nodes of this category: {', '.join(CATEGORY_WORDS)} (may be repeated)",
+        help=f"only nodes of these categories: {', '.join(CATEGORY_WORDS)}; for example weight,gradient (may be "
+        "repeated)",
     )
     which.add_argument(
         "--type", action="append", default=[], metavar="T", help="only operators of this type, such as MatMul or "
@@ -125,6 +126,12 @@ class _Entry:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    with documented("ls", arguments):
+        return _listed(arguments)
+
+
+def _listed(arguments: argparse.Namespace) -> int:
+    categories_of(arguments.category)  # a typo is told before a large graph is read
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -133,9 +140,11 @@ def _run(arguments: argparse.Namespace) -> int:
         entries, places = _merge(listings)
     if not entries:
         raise _nothing(arguments, listings)
+    for notice in session.info.notices:  # such as a graph that cannot be read: names look different then
+        note(notice)
     if arguments.json:
         nodes = [_json(entry, places, arguments) for entry in entries]
-        print_json({"command": "ls", "path": str(arguments.path), "nodes": nodes})
+        print_json({"command": "ls", "path": str(arguments.path), "exit_code": 0, "nodes": nodes})
     else:
         _print(entries, places, arguments)
     return 0
@@ -158,7 +167,7 @@ def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progr
         flow.table(step)
     nodes = flow.nodes  # after the tables: files of unknown nodes make it longer
     wanted = NodeQuery(
-        categories=frozenset(c for word in arguments.category for c in CATEGORY_WORDS[word]),
+        categories=categories_of(arguments.category),
         types=frozenset(word.lower() for word in arguments.type),
     )
     mask = match(nodes, wanted) & session.in_scope(rank)

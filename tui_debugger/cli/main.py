@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tui_debugger import __version__
 from tui_debugger.cli import check, demo, export, ls, open_, origin, show, stat, steps
+from tui_debugger.cli.parser import Parser
 from tui_debugger.errors import TdbgError
 
 EPILOG = """\
@@ -24,7 +25,7 @@ BROKEN_PIPE = 141
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser with every command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tdbg",
         description="A terminal debugger for the values of deep-learning training.",
         epilog=EPILOG,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui_debugger.cli.output import note
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> li
         if not any(first <= number <= last for number in numbers):
             asked = f"{first}" if first == last else f"{first}-{last}"
             raise TdbgError(
-                f"{word} {asked} is not in this dump", hint=f"there is {word} {brief(numbers)}" if numbers else ""
+                f"{word} {asked} is not in this dump",
+                where=f"--{word} {asked}",
+                hint=f"there is {word} {brief(numbers)}" if numbers else f"no {word} has data",
             )
     return [number for number in numbers if any(first <= number <= last for first, last in wanted)]
 
@@ -90,7 +93,11 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     names = sorted({info.name for rank in ranks for info in session.nodes(rank).graphs})
     graphs = [name for name in names if arguments.graph in (None, name, re.sub(r".*\D", "", name))]
     if not graphs:
-        raise TdbgError(f"no graph is called {arguments.graph!r}", where=str(path), hint=f"there is {', '.join(names)}")
+        raise TdbgError(
+            f"no graph is called {arguments.graph!r}",
+            where=f"--graph {arguments.graph}",
+            hint=f"there is {', '.join(names)}",
+        )
     wanted = frozenset(graphs if arguments.graph is not None else ())
     session.restrict(NodeQuery(text=arguments.filter or "", regex=True, case_sensitive=True, graphs=wanted))
     if not any(session.in_scope(rank).any() for rank in ranks):
@@ -102,6 +109,11 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     return session
 
 
+def several_graphs(session: Session) -> bool:
+    """Whether any rank has several graphs: the name of a node may then be that of two."""
+    return any(len(session.nodes(rank).graphs) > 1 for rank in session.ranks())
+
+
 def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...]:
     """The (rank, step) pairs that --rank and --step choose, by step then rank.
 
@@ -110,4 +122,16 @@ def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...
     """
     ranks = chosen(arguments.rank, session.ranks(), "rank")
     steps = chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
+    _note_missing(arguments.rank, ranks, "rank")
+    _note_missing(arguments.step, steps, "step")
     return session.pairs(ranks, steps)
+
+
+def _note_missing(wanted: Sequence[Span] | None, found: Sequence[int], word: str) -> None:
+    """Says on stderr what a span names beyond both ends of what there is. Gaps are usual: not every step is dumped."""
+    for first, last in wanted or ():
+        inside = [number for number in found if first <= number <= last]
+        beyond = [(first, inside[0] - 1), (inside[-1] + 1, last)]
+        missing = ",".join(f"{low}" if low == high else f"{low}-{high}" for low, high in beyond if low <= high)
+        if missing:
+            note(f"{word} {missing} is not in this dump: looking at {word} {brief(inside)}")

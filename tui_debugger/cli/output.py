@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -11,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from tui_debugger.errors import CancelledError
+from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
+    import argparse
     from types import FrameType
 
     from tui_debugger.model import Progress, ProgressFn
@@ -26,6 +28,45 @@ def print_json(document: dict[str, Any]) -> None:
     """One document on stdout: valid JSON, readable, keys in their order. NaN and Inf must be text already."""
     json.dump(document, sys.stdout, indent=1, allow_nan=False)
     print()
+
+
+def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
+    """The JSON document of a command that could not do its work, the same for all: ``error`` has the three parts."""
+    reason = {"what": error.what, "where": error.where, "hint": error.hint}
+    return {
+        "command": command,
+        "path": None if path is None else str(path),
+        "exit_code": error.exit_code,
+        "error": reason,
+    }
+
+
+@contextmanager
+def documented(
+    command: str,
+    arguments: argparse.Namespace,
+    document: Callable[[str, object, TdbgError], dict[str, Any]] = failure,
+) -> Iterator[None]:
+    """Sees to it that with ``--json`` an error is a document on stdout too; it is raised all the same.
+
+    Args:
+        command: name of the command.
+        arguments: its arguments.
+        document: makes the document.
+
+    Raises:
+        CancelledError: Ctrl-C, also before or after the part of the work that can be interrupted in good order.
+    """
+    try:
+        yield
+        return
+    except (TdbgError, KeyboardInterrupt) as error:
+        told = error if isinstance(error, TdbgError) else CancelledError("interrupted")
+        if arguments.json:
+            print_json(document(command, arguments.path, told))
+        if told is error:
+            raise
+    raise told
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
@@ -74,9 +115,11 @@ def progress_bar() -> Iterator[ProgressFn]:
 
         yield no_progress
         return
-    yield _Bar(sys.stderr).tell
-    sys.stderr.write("\r\x1b[K")
-    sys.stderr.flush()
+    try:
+        yield _Bar(sys.stderr).tell
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 class _Bar:
@@ -93,8 +136,16 @@ class _Bar:
         width = 24
         filled = int(width * min(snapshot.done / snapshot.total, 1.0)) if snapshot.total else 0
         share = f"{100 * snapshot.done / snapshot.total:3.0f} %" if snapshot.total else "  …  "
-        self._stream.write(f"\r\x1b[K{'█' * filled}{'░' * (width - filled)} {share} {snapshot.text}")
+        line = f"{'█' * filled}{'░' * (width - filled)} {share} {snapshot.text}"
+        # What is broken over two lines cannot be taken back from the first one.
+        self._stream.write(f"\r\x1b[K{line[: self._columns() - 1]}")
         self._stream.flush()
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._stream.fileno()).columns or 80  # a terminal may not know its size
+        except (OSError, ValueError):
+            return 80
 
 
 @contextmanager

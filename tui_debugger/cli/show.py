@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_where, chosen, open_session
-from tui_debugger.cli.output import interruptible, note, print_json, progress_bar
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -78,6 +78,12 @@ def _any_order(parse: Parse) -> Parse:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    with documented("show", arguments):
+        return _shown(arguments)
+
+
+def _shown(arguments: argparse.Namespace) -> int:
+    _take_slot(arguments)
     if arguments.stat and arguments.slice is not None:
         raise TdbgError("--stat is about whole tensors", where=arguments.slice, hint="leave --stat or the slice out")
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -94,17 +100,25 @@ def _run(arguments: argparse.Namespace) -> int:
         values = not arguments.stat and (one or arguments.slice is not None)
         wish = Wish(values, not arguments.stat, arguments.slice, arguments.precision, arguments.json)
         shown = look(session, found, pairs, wish, progress)
+    code = 0 if any(each.answers for each in shown) else 2
     if arguments.json:
         document = show_print.document(session, found, shown)
-        print_json({"command": "show", "path": str(arguments.path), **document})
+        print_json({"command": "show", "path": str(arguments.path), "exit_code": code, **document})
     else:
         show_print.print_head(session, found, shown)
         layout = show_print.print_values if values else show_print.print_history
         (show_print.print_stats if arguments.stat else layout)(shown, several=len(found.rows) > 1)
-    if any(each.answers for each in shown):
-        return 0
-    note("nothing of what was asked for can be shown")
-    return 2
+    if code:
+        note("nothing of what was asked for can be shown")
+    return code
+
+
+def _take_slot(arguments: argparse.Namespace) -> None:
+    """``NODE in:0``, as ``tdbg origin`` prints it, is ``NODE:in:0``: no slice looks like a slot."""
+    from tui_debugger.session.naming import is_slot
+
+    if arguments.slice is not None and is_slot(arguments.slice):
+        arguments.node, arguments.slice = f"{arguments.node}:{arguments.slice.strip()}", None
 
 
 def _ranks(session: Session, arguments: argparse.Namespace) -> list[int]:

@@ -16,12 +16,14 @@ from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import NONE, number
 from tui_debugger.words.tensors import aligned, shape_text, tensor_line, tensor_parts
 
-_STATS = ("count", "nan", "pos_inf", "neg_inf", "negative", "zero", "positive", *STATS_COLUMNS[7:])
+_STATS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive", *STATS_COLUMNS[7:])
 _STAT_TITLES = (
-    *("dtype", "shape", "count", "NaN", "+Inf", "-Inf", "neg", "zero", "pos"),
+    *("dtype", "shape", "count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos"),
     *("min", "max", "mean", "mean |x|", "std", "norm"),
 )
 _RECORDED = "(recorded in the dump)"
+_ABOUT = 3
+"""The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
 
 
 def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
@@ -50,18 +52,26 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
 
 def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     """One line per tensor and step; the slot stands in each line when there are several."""
-    lines = []
     by_slot = len({_slot(each.row) for each in shown}) > 1
-    for each in shown:
-        row = each.row
-        if row.meta is None and row.stats is None:
-            parts: tuple[str, ...] = (_why(each),)
-        else:
-            parts = (*tensor_parts(row.meta, row.stats, each.histogram), _RECORDED if row.recorded else each.error)
-        lines.append([*([_slot(row)] if by_slot else []), *_where(each, several), *parts])
+    pieces = [_pieces(each) for each in shown]
+    shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
+    if not by_slot and len(shared) == 1:  # type, shape and count once: leaves room for NaN on a narrow screen
+        print(" ".join(filter(None, shared.pop())))
+        pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
+    lines = [
+        [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
+        for each, parts in zip(shown, pieces, strict=True)
+    ]
     titles = [*(["slot"] if by_slot else []), "step", *(["rank"] if several else [])]
     width = max(len(line) for line in lines)
     print("\n".join(aligned([[*titles, *[""] * (width - len(titles))], *lines])))
+
+
+def _pieces(each: Shown) -> list[str]:
+    row = each.row
+    if row.meta is None and row.stats is None:
+        return [_why(each)]
+    return [*tensor_parts(row.meta, row.stats, each.histogram), _RECORDED if row.recorded else each.error]
 
 
 def print_stats(shown: Sequence[Shown], *, several: bool) -> None:

@@ -8,15 +8,17 @@ import heapq
 import io
 import itertools
 import json
+import os
+import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import add_choice, choice_of, failure, nothing_chosen
-from tui_debugger.cli.options import add_where, open_session, pairs_of
-from tui_debugger.cli.output import interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
+from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs
+from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -36,10 +38,10 @@ COLUMNS = (
 )
 """Columns of a row, in JSON and CSV alike."""
 _TITLES = (
-    *("step", "rank", "side", "slot", "type", "shape", "count", "NaN", "+Inf", "-Inf", "zeros"),
-    *("min", "max", "mean", "|x| mean", "std", "norm", "node"),
+    *("step", "rank", "dtype", "shape", "count", "NaN", "+Inf", "-Inf", "zero"),
+    *("min", "max", "mean", "mean |x|", "std", "norm", "tensor"),
 )
-_LEFT = ("side", "type", "shape", "node")
+_LEFT = ("dtype", "shape", "tensor")
 EPILOG = """\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
 and norm are over finite elements. "recorded": the dump holds only statistics of
@@ -81,25 +83,21 @@ def _positive(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     seen = _Seen()
     held: list[dict[str, Any]] = []
-    try:
+    with documented("stat", arguments):
         if arguments.csv and arguments.json:
-            raise TdbgError("--csv and --json exclude each other", hint="choose one")
+            raise TdbgError("--csv and --json exclude each other", where="--csv --json", hint="choose one")
         if arguments.reverse and not arguments.sort:
-            raise TdbgError("--reverse needs --sort", hint="for example --sort max --reverse")
+            raise TdbgError("--reverse needs --sort", where="--reverse", hint="for example --sort max --reverse")
         with _progress(arguments) as progress:
             rows = _rows(arguments, seen, progress)
             first = list(itertools.islice(rows, 1))  # so that a mistake is told before anything is printed
             if not first and not seen.interrupted:
                 raise nothing_chosen(arguments.path)
             _show(itertools.chain(first, rows), arguments, seen, held)
-    except TdbgError as error:
-        if arguments.json:
-            print_json(failure("stat", arguments.path, error))
-        raise
-    if arguments.csv or arguments.json:
+    if arguments.csv:
         note(seen.line())
-    else:
-        _print(held)
+    elif not arguments.json:
+        _print(held, graphs=seen.graphs)
         print(f"\n{seen.line()}")
     if seen.failure is not None:
         raise seen.failure
@@ -122,12 +120,19 @@ def _show(
 
 @contextmanager
 def _progress(arguments: argparse.Namespace) -> Iterator[ProgressFn]:
-    """The progress bar, unless rows are streamed to the same terminal."""
+    """The progress bar, unless rows are streamed to the same terminal, or through a pipe to a pager on it."""
     from tui_debugger.model import no_progress
 
-    streaming = (arguments.csv or arguments.json) and sys.stdout.isatty()
+    streaming = (arguments.csv or arguments.json) and _seen_at_once()
     with progress_bar() as bar, interruptible(no_progress if streaming else bar) as progress:
         yield progress
+
+
+def _seen_at_once() -> bool:
+    try:
+        return sys.stdout.isatty() or stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode)
+    except (OSError, ValueError):  # no file at all
+        return False
 
 
 class _Seen:
@@ -138,6 +143,7 @@ class _Seen:
         self.unreadable = 0
         self.recorded = 0
         self.interrupted = False
+        self.graphs = False
         self.failure: TdbgError | None = None
 
     @contextmanager
@@ -189,6 +195,7 @@ def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) 
     try:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
+        seen.graphs = several_graphs(session)
         for tensor in session.sweep(pairs, choice_of(arguments)).measured(progress):
             seen.tensors += 1
             seen.unreadable += bool(tensor.error)
@@ -251,7 +258,9 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
     sys.stdout.write("\n ]," + tail.removeprefix("{") + "\n")
 
 
-def _print(rows: Iterable[dict[str, Any]]) -> None:
+def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
+    from tui_debugger.model import Side, TensorKey
+    from tui_debugger.session.naming import place_text
     from tui_debugger.words.numbers import NONE, number
     from tui_debugger.words.tensors import shape_text
 
@@ -261,15 +270,23 @@ def _print(rows: Iterable[dict[str, Any]]) -> None:
     def count(value: int | None) -> str:
         return NONE if value is None else str(value)
 
+    def place(row: dict[str, Any]) -> str:
+        side = Side[row["side"].upper()]
+        key = TensorKey(row["rank"], row["graph"], row["node"], side, row["slot"], row["step"])
+        return place_text(key, with_graph=graphs)
+
+    ranks = len({row["rank"] for row in rows}) > 1
+
     def cells(row: dict[str, Any]) -> list[str]:
         mark = f"  ! {row['error']}" if row["error"] else "  (recorded)" if row["recorded"] else ""
         return [
-            *(str(row["step"]), str(row["rank"]), row["side"].removesuffix("put"), str(row["slot"])),
+            *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
             *(count(row[name]) for name in ("count", "nan", "pos_inf", "neg_inf", "zero")),
             *(real(row[name]) for name in ("min", "max", "mean", "abs_mean", "std", "norm")),
-            row["node"] + mark,
+            place(row) + mark,
         ]
 
-    print_table(_TITLES, map(cells, rows), right=[title for title in _TITLES if title not in _LEFT])
+    titles = [title for title in _TITLES if ranks or title != "rank"]
+    print_table(titles, map(cells, rows), right=[title for title in titles if title not in _LEFT])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_where, brief, chosen, open_session
-from tui_debugger.cli.output import interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ class _Run:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    with documented("steps", arguments):
+        return _told(arguments)
+
+
+def _told(arguments: argparse.Namespace) -> int:
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -70,9 +75,8 @@ def _run(arguments: argparse.Namespace) -> int:
         summary = [{"rank": rank, "root_graph": root, "graph": name, "ran": ran, "dumped": dumped}
                    for (rank, root, name), (ran, dumped) in _summary(runs).items()]  # fmt: skip
         rows = [asdict(run) for run in runs]
-        print_json(
-            {"command": "steps", "path": str(arguments.path), "runs": rows, "graphs": summary, "notices": list(notices)}
-        )
+        head = {"command": "steps", "path": str(arguments.path), "exit_code": 0}
+        print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices)})
         return 0
     _print(runs, counted)
     for notice in notices:

@@ -19,6 +19,7 @@ from tui_debugger.analysis.slicing import apply, parse_slice
 from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.export import fresh_directory, fresh_file, fresh_text, storable, write_npy
+from tui_debugger.session.naming import place_text
 from tui_debugger.session.sweep import SweptTensor
 from tui_debugger.session.tables import key_row
 
@@ -180,9 +181,14 @@ def _readable(
 
 def _check_any(written: Written) -> None:
     if not written.tensors:
-        key, reason = written.failures[0] if written.failures else (None, "none was chosen")
-        where = f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}" if key else ""
-        raise TdbgError(f"no tensor can be exported: the first one {reason}" if key else reason, where=where)
+        if not written.failures:
+            raise TdbgError("no tensor was chosen", where=str(written.path), hint="choose other nodes, steps or ranks")
+        key, reason = written.failures[0]
+        raise TdbgError(
+            f"no tensor can be exported, the first one because: {reason}",
+            where=f"rank {key.rank} step {key.step} {place_text(key)}",
+            hint="`tdbg stat` lists what is known about them",
+        )
 
 
 def _element_rows(values: Array) -> Iterator[Sequence[object]]:

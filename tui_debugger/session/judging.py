@@ -6,6 +6,7 @@ named outputs are looked at, with exactly the named watchpoints, on the same rec
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +19,19 @@ from tui_debugger.analysis.conditions import evaluate, needs
 from tui_debugger.analysis.npy import TensorFile, open_array
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.table import PARAMETER, Int32
-from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, TensorMeta, Watchpoint, no_progress
+from tui_debugger.graph.table import PARAMETER, Int32, NodeFlag
+from tui_debugger.model import (
+    PARAMETERS,
+    Coverage,
+    Hit,
+    ProgressFn,
+    Side,
+    TensorKey,
+    TensorMeta,
+    Verdict,
+    Watchpoint,
+    no_progress,
+)
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.sources.base import TensorFlag
 
@@ -43,10 +55,12 @@ class Answer:
     Attributes:
         hits: (number of the question, hit with the one result), in execution order, then by question.
         valueless: (number of the question, output) of what could not be judged because no values were dumped.
+        coverage: what was looked at; an output that no watchpoint could look at counts as skipped.
     """
 
     hits: tuple[tuple[int, Hit], ...]
     valueless: tuple[tuple[int, Output], ...]
+    coverage: Coverage
 
 
 class OutputTensors:
@@ -121,7 +135,29 @@ class OutputTensors:
             if (hit := self._hit(step, index, output, questions[number].watchpoint)) is not None
         ]
         hits.sort(key=lambda each: (each[1].order, each[1].key.slot, each[0]))
-        return Answer(tuple(hits), tuple(valueless))
+        return Answer(tuple(hits), tuple(valueless), self._coverage(step, questions, asked, hits))
+
+    def _coverage(
+        self,
+        step: int,
+        questions: Sequence[Question],
+        asked: Sequence[tuple[int, int, Output]],
+        hits: Sequence[tuple[int, Hit]],
+    ) -> Coverage:
+        """What was looked at. An output counts once, however many watchpoints name it."""
+        named = [each.rows.astype(np.int64) << 32 | each.slots for each in questions]
+        looked_at = len({output for _, _, output in asked})
+        unreadable = len({hit.key for _, hit in hits if hit.detail})
+        watched = Counter({each.watchpoint.id: 0 for each in questions})
+        watched.update(questions[number].watchpoint.id for number, _, _ in asked)
+        return Coverage(
+            checked=looked_at - unreadable,
+            unreadable=unreadable,
+            not_comparable=len({hit.key for _, hit in hits if hit.verdict is Verdict.NOT_COMPARABLE}),
+            skipped=len(np.unique(np.concatenate(named))) - looked_at if named else 0,
+            steps=((self.flow.rank, step),),
+            watched=tuple(sorted(watched.items())),
+        )
 
     def _asked(
         self, step: int, questions: Sequence[Question]
@@ -161,6 +197,18 @@ class OutputTensors:
             return None
         order = int(self.flow.table(step).order[index])
         return Hit(self.key(step, output), row, (result,), (step, order), record.stats, detail=record.error)
+
+    def unknown(self, step: int) -> int:
+        """How many outputs on disk are none of the graph's: of nodes or slots that it does not have.
+
+        0 without a graph, where nodes are what has files.
+        """
+        table, nodes = self.flow.table(step), self.flow.nodes
+        stray = (nodes.flags & int(NodeFlag.FILE_ONLY)).astype(np.bool_)
+        if stray.all():
+            return 0
+        outputs = (table.side == int(Side.OUTPUT)) & (table.flags & int(TensorFlag.CONSTANT) == 0)
+        return int((outputs & (stray[table.node] | (table.slot >= nodes.outputs[table.node]))).sum())
 
     def key(self, step: int, output: Output) -> TensorKey:
         """The handle of an output."""

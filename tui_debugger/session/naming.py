@@ -11,10 +11,12 @@ import numpy as np
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.model import TensorKey
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
 
 _SLOT = re.compile(r"(.+?):(?:(in|input|out|output|param)(?::?(\d{1,5}))?|(\d{1,5}))", re.DOTALL)
+_ROLE = re.compile(r"(?:in|input|out|output|param)(?::?\d{1,5})?")
 _MOST = 10
 """Candidates that are named."""
 _LIKELY = 64
@@ -59,6 +61,17 @@ class Found:
     asked: Asked
 
 
+def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
+    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0``."""
+    graph = f"{key.graph}/" if with_graph else ""
+    return f"{graph}{key.node}:{key.side.label}:{key.slot}"
+
+
+def is_slot(text: str) -> bool:
+    """Whether a text says which tensor of a node: ``out:0``, ``in``, ``param:1``."""
+    return _ROLE.fullmatch(text.strip()) is not None
+
+
 def split_slot(text: str) -> tuple[str, Asked]:
     """Takes ``NODE[:slot]`` apart: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs.
 
@@ -76,9 +89,9 @@ def split_slot(text: str) -> tuple[str, Asked]:
 def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: str) -> Found:
     """The one node that a text means, in every rank that has it.
 
-    In this order: the exact id (or ``graph/id``, or the path in the tree); else the end of an id or path after a
-    slash; else any part of an id, then in any case; else any part of a path in any case. Nodes that only route
-    values are found by their exact id alone.
+    In this order: the exact id (or ``graph/id``, or the path in the tree); else the id as it is printed, with
+    pictures for control characters; else the end of an id or path after a slash; else any part of an id, then in any
+    case; else any part of a path in any case. Nodes that only route values are found by their exact id alone.
 
     Args:
         tables: node table by rank.
@@ -91,7 +104,7 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: 
     name, asked = split_slot(text)
     attempts = [
         (text, Asked(), _exact),
-        *((name, asked, way) for way in (_exact, _ending, _holding, _caseless, _below)),
+        *((name, asked, way) for way in (_exact, _printed, _ending, _holding, _caseless, _below)),
     ]
     for words, wanted, way in attempts:
         found: dict[tuple[str, str], dict[int, int]] = {}
@@ -111,6 +124,17 @@ def _exact(table: NodeTable, scope: Bool, text: str) -> list[int]:
     rows.add(table.find(rest, graph))
     rows = {row for row in rows if row >= 0 and (scope[row] or table.structural[row])}
     return sorted(rows) or _rows(table, scope, lambda _, path: path == text)
+
+
+def _printed(table: NodeTable, scope: Bool, text: str) -> list[int]:
+    if text.isascii() and "\\" not in text:  # holds nothing that clean() puts in the place of something else
+        return []
+    rows = _rows(table, scope, lambda name, _: text.endswith(clean(name)))
+    return [
+        row
+        for row in rows
+        if text in (clean(table.names[row]), clean(f"{table.graph_of(row).name}/{table.names[row]}"))
+    ]
 
 
 def _ending(table: NodeTable, scope: Bool, text: str) -> list[int]:

@@ -98,6 +98,21 @@ def scaled(progress: ProgressFn, number: int, count: int) -> ProgressFn:
     return tell
 
 
+def combined(covers: Sequence[Coverage]) -> Coverage:
+    """One coverage from those of several pairs."""
+    watched = Counter[int]()
+    for cover in covers:
+        watched.update(dict(cover.watched))
+    return Coverage(
+        checked=sum(c.checked for c in covers),
+        unreadable=sum(c.unreadable for c in covers),
+        not_comparable=sum(c.not_comparable for c in covers),
+        skipped=sum(c.skipped for c in covers),
+        steps=tuple(pair for c in covers for pair in c.steps),
+        watched=tuple(sorted(watched.items())),
+    )
+
+
 def merged(
     results: Sequence[tuple[Pair, PairResult]],
     watchpoints: tuple[Watchpoint, ...],
@@ -106,18 +121,7 @@ def merged(
     cancelled: bool,
 ) -> CheckResult:
     """One result from the results of several pairs."""
-    covers = [result.coverage for _, result in results]
-    watched = Counter[int]()
-    for cover in covers:
-        watched.update(dict(cover.watched))
-    coverage = Coverage(
-        checked=sum(c.checked for c in covers),
-        unreadable=sum(c.unreadable for c in covers),
-        not_comparable=sum(c.not_comparable for c in covers),
-        skipped=sum(c.skipped for c in covers),
-        steps=tuple(pair for pair, _ in results),
-        watched=tuple(sorted(watched.items())),
-    )
+    coverage = combined([result.coverage for _, result in results])
     hits = sorted((hit for _, result in results for hit in result.hits), key=lambda hit: (hit.order, hit.key.rank))
     return CheckResult(
         pairs=coverage.steps,

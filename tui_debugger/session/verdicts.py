@@ -50,8 +50,8 @@ class Doubt:
     """Why a check cannot say "clean".
 
     Attributes:
-        kind: ``nothing`` was looked at, a watchpoint is ``unmatched``, tensors are ``unreadable``, or others could
-            not be compared (``uncomparable``).
+        kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors are ``unreadable``, or
+            others could not be compared (``uncomparable``).
         text: one sentence for people.
     """
 
@@ -143,9 +143,20 @@ def _nothing(result: CheckResult, tallies: tuple[Tally, ...], fail_on: Collectio
     if not coverage.checked:
         text = "no tensor could be read" if coverage.unreadable else "no tensor was looked at"
         yield Doubt("nothing", text)
-    elif fail_on and not any(tally.tensors for tally in tallies if tally.watchpoint.condition in fail_on):
-        abbreviations = ", ".join(sorted(CONDITIONS[condition].abbr for condition in fail_on))
-        yield Doubt("nothing", f"no watchpoint that can fail this check ({abbreviations}) looked at any tensor")
+        return
+    failing = [tally for tally in tallies if not fail_on or tally.watchpoint.condition in fail_on]
+    if any(tally.judged for tally in failing):
+        return
+    if not any(tally.tensors for tally in failing):
+        done = "looked at any tensor"
+    elif any(tally.not_comparable for tally in failing):
+        done = "compared any tensor: there is no step before the first dumped one"
+    else:
+        done = "could judge any tensor"
+    that = (
+        f" that can fail this check ({', '.join(sorted(CONDITIONS[each].abbr for each in fail_on))})" if fail_on else ""
+    )
+    yield Doubt("nothing", f"no watchpoint{that} {done}")
 
 
 def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int]) -> Iterator[Doubt]:

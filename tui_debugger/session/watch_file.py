@@ -70,7 +70,12 @@ def watchpoints_from(texts: Iterable[str] = (), files: Iterable[Path] = ()) -> t
         except BadWatchpointError as error:
             raise _located(error, "--watch", text) from None
         found.append(Watchpoint(0, condition, params, selection))
-    return (*found, *(watchpoint for path in files for watchpoint in read_watch_file(path)))
+    for path in files:
+        of_file = read_watch_file(path)
+        if not of_file:  # beside other rules it would go unnoticed that these are gone
+            raise BadWatchpointError("the file holds no watchpoint", where=clean(str(path)), hint=_EXAMPLE)
+        found += of_file
+    return tuple(found)
 
 
 def read_watch_file(path: Path) -> tuple[Watchpoint, ...]:

@@ -1,0 +1,362 @@
+"""What holds for every headless command: documents, errors, names that can be copied, and nothing left of the bar."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.running import run
+from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
+
+Capsys = pytest.CaptureFixture[str]
+Dumps = Callable[[str], Path]
+
+NAN = "mindspore-2.0-nan"
+RELU = MLP.nodes[1].name
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "check": ("check", "PATH"),
+    "origin": ("origin", "PATH"),
+    "ls": ("ls", "PATH"),
+    "show": ("show", "PATH", "ReLU-op2"),
+    "stat": ("stat", "PATH"),
+    "export": ("export", "PATH", "hits", "-o", "OUT"),
+    "steps": ("steps", "PATH"),
+}
+OURS = [name for name in COMMANDS if name != "origin"]
+
+
+def words(command: str, path: Path, *more: str) -> list[str]:
+    """A command line about a dump; what it writes goes beside the dump."""
+    named = {"PATH": str(path), "OUT": str(path.with_name("out.csv"))}
+    return [*(named.get(word, word) for word in COMMANDS[command]), *more]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
+
+
+# -- documents -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_document_says_command_path_and_exit_code(capsys: Capsys, dump: Path, command: str) -> None:
+    answer = run(capsys, *words(command, dump, "--json"))
+    assert (answer.json["command"], answer.json["path"]) == (command, str(dump))
+    assert answer.json["exit_code"] == answer.code
+    assert answer.err == ""
+
+
+@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        (("--rank", "7"), "rank 7 is not in this dump"),
+        (("--graph", "nosuch"), "no graph is called 'nosuch'"),
+        (("--filter", "nosuch"), "no node matches"),
+        (("--filter", "("), "not a regular expression"),
+    ],
+)
+def test_a_mistake_is_a_document_too(
+    capsys: Capsys, dump: Path, command: str, more: tuple[str, ...], what: str
+) -> None:
+    answer = run(capsys, *words(command, dump, *more, "--json"))
+    found = answer.json
+    assert (found["command"], found["path"], found["exit_code"], answer.code) == (command, str(dump), 2, 2)
+    assert found["error"]["what"].startswith(what)
+    assert all(found["error"][part] for part in ("what", "where", "hint")), "what, where, what to do"
+    assert what in answer.err
+
+
+@pytest.mark.parametrize("command", OURS)
+def test_a_path_without_a_dump_is_a_document_too(capsys: Capsys, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty").mkdir()
+    answer = run(capsys, *words(command, tmp_path / "empty", "--json"))
+    assert (answer.code, answer.json["exit_code"]) == (2, 2)
+    assert "No MindSpore dump found" in answer.json["error"]["what"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("more", "what"), [(("--step", "x"), "'x' is not a list of numbers"), (("--nosuch",), "unrecognized arguments")]
+)
+def test_a_wrong_argument_is_a_document_too(
+    capsys: Capsys, dump: Path, command: str, more: tuple[str, ...], what: str
+) -> None:
+    answer = run(capsys, *words(command, dump, *more, "--json"))
+    assert (answer.code, answer.json["exit_code"], answer.json["command"]) == (2, 2, command)
+    assert what in answer.json["error"]["what"]
+    assert what in answer.err
+    plain = run(capsys, *words(command, dump, *more))
+    assert (plain.code, plain.out) == (2, "")
+
+
+@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, "signal"])
+def test_ctrl_c_while_opening_is_130_and_a_document(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path, command: str, kind: Any
+) -> None:
+    def pressed(_: object) -> None:
+        if kind != "signal":
+            raise kind
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("tui_debugger.sources.open.open_source", pressed)
+    answer = run(capsys, *words(command, dump, "--json"))
+    assert (answer.code, answer.json["exit_code"]) == (130, 130)
+    assert "Traceback" not in answer.err
+
+
+# -- names go from one command to the next ---------------------------------------------------------
+
+
+def test_a_hit_can_be_pasted_into_show(capsys: Capsys, dumps: Dumps) -> None:
+    rows = run(capsys, "check", dumps(NAN), "--watch", "TO", "--limit", "5").lines[1:6]
+    for row in rows:
+        found = re.search(r"(NaN|-Inf) (\d+) of (\d+) +(\S+)$", row)
+        assert found is not None
+        (tensor,) = run(capsys, "show", dumps(NAN), found[4], "--step", row.split()[0], "--json").json["tensors"]
+        bad = {"NaN": tensor["stats"]["nan"], "-Inf": tensor["stats"]["neg_inf"]}[found[1]]
+        assert (bad, tensor["stats"]["count"]) == (int(found[2]), int(found[3]))
+
+
+def test_the_side_of_a_hit_is_pasted_with_it(capsys: Capsys, dump: Path) -> None:
+    path = next(dump.glob("rank_1/Net/0/2/ReLU*input*"))
+    np.save(path, np.array([[np.nan, 7, 8]], np.float32))
+    (row,) = [line for line in run(capsys, "check", dump, "--watch", "TO").lines if "NaN" in line]
+    place = row.split()[-1]
+    assert place == f"{RELU}:in:0"
+    (tensor,) = run(capsys, "show", dump, place, "--rank", "1", "--json").json["tensors"]
+    assert (tensor["role"], tensor["stats"]["nan"], tensor["stats"]["max"]) == ("in", 1, 8)
+
+
+@pytest.mark.parametrize("slot", ["in:0", "out:0", "out", "in0"])
+def test_a_slot_may_stand_apart_from_the_name(capsys: Capsys, dump: Path, slot: str) -> None:
+    apart = run(capsys, "show", dump, RELU, slot, "--rank", "0")
+    assert apart.code == 0
+    assert apart.out == run(capsys, "show", dump, f"{RELU}:{slot}", "--rank", "0").out
+
+
+@pytest.mark.parametrize("slice_", ["0", "1:2", ":"])
+def test_a_slice_without_brackets_is_no_slot(capsys: Capsys, dumps: Dumps, slice_: str) -> None:
+    (values,) = dumps(NAN).glob("rank_0/*/0/3/Log.Log-op381.*.output.0.*")
+    (tensor,) = run(capsys, "show", dumps(NAN), "Log-op381:0", slice_, "--step", "3", "--json").json["tensors"]
+    start, stop = {"0": (0, 1), "1:2": (1, 2), ":": (0, 4)}[slice_]
+    expected = [float(each) if np.isfinite(each) else "-inf" for each in np.load(values)[start:stop]]
+    assert (tensor["values"] if isinstance(tensor["values"], list) else [tensor["values"]]) == expected
+
+
+def test_rows_of_stat_can_be_pasted_into_show(capsys: Capsys, dump: Path) -> None:
+    lines = run(capsys, "stat", dump, "--step", "1", "--rank", "0").lines
+    places = [line.split()[-1] for line in lines[1:-2]]
+    assert len(places) == 11
+    for place in places:
+        assert len(run(capsys, "show", dump, place, "--step", "1", "--rank", "0", "--json").json["tensors"]) == 1
+
+
+def test_with_several_graphs_a_name_says_which(capsys: Capsys, tmp_path: Path) -> None:
+    writer = write_dump(tmp_path, steps=[0])
+    other = Graph(nodes=(Node(RELU, "ReLU", (("x", 0),)),), parameters=("x",), id=1, root=1)
+    writer.graph(other)
+    write_step(writer, 1, other)
+    path = next(tmp_path.glob("rank_0/Net/1/1/ReLU*output*"))
+    np.save(path, np.array([np.inf], np.float32))
+    (row,) = [line for line in run(capsys, "check", tmp_path, "--watch", "TO").lines if "Inf 1" in line]
+    place = row.split()[-1]
+    assert place == f"kernel_graph1/{RELU}:out:0"
+    (tensor,) = run(capsys, "show", tmp_path, place, "--json").json["tensors"]
+    assert tensor["stats"]["pos_inf"] == 1
+    assert place in run(capsys, "stat", tmp_path, "--step", "1").out
+
+
+@pytest.mark.parametrize(
+    "name", ["a[0](x)|y", "esc\x1b[31mred", "new\nline", "x" * 180, "inv\udcff\udcfelid", "sp ace", "col:on", "é漢字"]
+)
+def test_a_name_as_it_is_printed_finds_its_node(capsys: Capsys, tmp_path: Path, name: str) -> None:
+    step = DumpWriter(tmp_path, Generation.V2_10).step(0)
+    file = os.fsencode(step / f"Add.{name}.0.0.100.output.0.DefaultFormat.Float32.npy")
+    with open(file, "wb") as out:  # noqa: PTH123 - a path of bytes
+        np.save(out, np.array([1, np.nan], np.float32))
+    (row,) = [line for line in run(capsys, "check", tmp_path, "--watch", "TO").lines if "NaN 1" in line]
+    place = row[row.index("of 2") + 4 :].strip()
+    assert place.isprintable()
+    for text in (place, place.removesuffix(":out:0")):
+        assert run(capsys, "show", tmp_path, text, "--json").json["node"] == name
+    listed = run(capsys, "ls", tmp_path).lines[1]
+    assert listed.endswith(place.removesuffix(":out:0"))
+
+
+# -- what is seen first ----------------------------------------------------------------------------
+
+
+def test_origins_stand_next_to_the_verdict_when_the_table_is_long(capsys: Capsys, dumps: Dumps) -> None:
+    lines = run(capsys, "check", dumps(NAN)).lines
+    assert lines[-5:-1] == [
+        "origin ◆ at step 3: -Inf 1 of 4",
+        "  Default/network-WithLossCell/_backbone-Net/Log-op381:out:0",
+        "origin ◆ at step 3: NaN 128 of 512",
+        "  Default/network-WithLossCell/_backbone-Net/norm-RowNorm/Div-op385:out:0",
+    ]
+
+
+def test_without_an_origin_it_is_the_first_finding(capsys: Capsys, dump: Path) -> None:
+    lines = run(capsys, "check", dump, "--watch", "TL max_gt=-9 @ type=ReLU", "--limit", "2").lines
+    assert re.fullmatch(r"first finding at step 0 rank 0: max > -9 → .*", lines[-3])
+    assert lines[-2] == f"  {RELU}:out:0"
+    few = run(capsys, "check", dump, "--watch", "TL max_gt=-9 @ type=ReLU", "--step", "0", "--rank", "0").lines
+    assert not any("first finding" in line for line in few), "a short table is read at a glance"
+
+
+def test_what_the_steps_share_leaves_room_for_nan_on_a_narrow_screen(capsys: Capsys, dumps: Dumps) -> None:
+    lines = run(capsys, "show", dumps(NAN), "Div-op385:0", "--step", "0-5").lines
+    assert lines[2] == "float32 4×8×16 n=512"
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line.endswith("NaN! 128")] == ["3"]
+
+
+def test_the_same_thing_has_the_same_title(capsys: Capsys, dump: Path) -> None:
+    of_show = run(capsys, "show", dump, RELU, "--stat").lines
+    (head,) = [line for line in of_show if line.startswith("slot")]
+    of_stat = run(capsys, "stat", dump).lines[0]
+    shared = [title for title in re.split(r" {2,}", head) if title not in ("slot", "step", "neg", "pos", "rank")]
+    assert shared == [title for title in re.split(r" {2,}", of_stat) if title not in ("step", "rank", "tensor")]
+
+
+@pytest.mark.parametrize("command", ["ls", "stat"])
+def test_categories_are_given_in_one_way(capsys: Capsys, dump: Path, command: str) -> None:
+    once = run(capsys, command, dump, "--category", "weight,activation")
+    assert once.code == 0
+    assert once.out == run(capsys, command, dump, "--category", "activation", "--category", "weight").out
+    wrong = run(capsys, command, dump, "--category", "weight,wieght")
+    assert (wrong.code, wrong.err.splitlines()[0]) == (2, "tdbg: no category is called 'wieght'")
+
+
+# -- nothing is clean that was not judged ----------------------------------------------------------
+
+
+def test_hits_of_a_watchpoint_that_looked_at_nothing_are_not_exported(capsys: Capsys, dump: Path) -> None:
+    answer = run(capsys, *words("export", dump, "--watch", "TO @ nosuch"))
+    assert answer.code == 2
+    assert answer.err.startswith("tdbg: no tensor was looked at")
+    assert not dump.with_name("out.csv").exists()
+
+
+def test_an_empty_file_beside_a_good_one_is_noticed(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "good.toml").write_text("[[watchpoint]]\nwatch = 'TO'\n")
+    (tmp_path / "empty.toml").touch()
+    both = ["--watch-file", str(tmp_path / "good.toml"), "--watch-file", str(tmp_path / "empty.toml")]
+    answer = run(capsys, "check", dump, *both)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.splitlines()[:2] == [
+        "tdbg: the file holds no watchpoint",
+        f"  where: {tmp_path / 'empty.toml'}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "said"),
+    [
+        ("check", ("--watch", "TO", "--step", "1-99"), "step 3-99 is not in this dump: looking at step 1,2"),
+        ("stat", ("--rank", "0-7"), "rank 2-7 is not in this dump: looking at rank 0,1"),
+        ("check", ("--watch", "TO", "--step", "0-2", "--rank", "0,1"), ""),
+    ],
+)
+def test_a_span_that_is_partly_there_is_said(
+    capsys: Capsys, dump: Path, command: str, more: tuple[str, ...], said: str
+) -> None:
+    answer = run(capsys, *words(command, dump, *more, "--json"))
+    assert answer.code == 0
+    assert answer.err == (f"tdbg: {said}\n" if said else "")
+    assert answer.json["exit_code"] == 0
+
+
+def test_nodes_known_from_file_names_alone_are_said_to_be_so(capsys: Capsys, dump: Path) -> None:
+    for path in dump.rglob("*.pb"):
+        path.unlink()
+    answer = run(capsys, "ls", dump)
+    assert answer.code == 0
+    assert "has no graph: nodes come from file names" in answer.err
+
+
+# -- on a terminal ---------------------------------------------------------------------------------
+
+
+class Terminal:
+    """A command whose stderr is a terminal of some width, and whose stdout is a pipe or a file."""
+
+    def __init__(self, columns: int, *arguments: object, stdout: Any = subprocess.PIPE) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        command = [sys.executable, "-m", "tui_debugger", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdout=stdout, stderr=slave)
+        os.close(slave)
+        self.err = ""
+
+    def until(self, text: str) -> None:
+        while text not in self.err:
+            self.err += os.read(self.master, 4096).decode()
+
+    def end(self) -> int:
+        """Waits for the end; everything the terminal got is in ``err``."""
+        self.process.communicate(timeout=30)
+        try:
+            while data := os.read(self.master, 4096):
+                self.err += data.decode()
+        except OSError:  # the other end is closed: Linux says EIO
+            pass
+        os.close(self.master)
+        return self.process.returncode
+
+
+def huge(dump: Path) -> Path:
+    """Makes one tensor so big that nobody waits for it; its file has a hole where the values would be."""
+    path = next(dump.glob("rank_0/Net/0/1/ReLU*output*"))
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
+        file.truncate(file.tell() + (4 << 38))
+    return dump
+
+
+@pytest.mark.parametrize("arguments", [("show", "PATH", RELU, "--step", "1"), ("export", "PATH", "hits", "-o", "OUT")])
+def test_ctrl_c_leaves_nothing_of_the_bar(dump: Path, arguments: tuple[str, ...]) -> None:
+    named = {"PATH": str(huge(dump)), "OUT": str(dump.with_name("out.csv"))}
+    terminal = Terminal(80, *(named.get(word, word) for word in arguments))
+    terminal.until("█")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    last = terminal.err.rpartition("\r\x1b[K")[2]
+    assert re.fullmatch(r"tdbg: interrupted(: nothing is written)?\r\n", last)
+
+
+def test_the_bar_never_breaks_over_two_lines(dump: Path) -> None:
+    terminal = Terminal(32, "check", huge(dump), "--watch", "TO")
+    terminal.until("█")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    drawn = [part.partition("\r")[0] for part in terminal.err.split("\x1b[K") if "░" in part]
+    assert drawn
+    assert max(map(len, drawn)) == 31
+
+
+def test_rows_that_stream_into_a_pager_are_alone_on_the_terminal(dumps: Dumps, tmp_path: Path) -> None:
+    piped = Terminal(80, "stat", dumps(NAN), "--csv", "--step", "3")
+    assert piped.end() == 0
+    assert "░" not in piped.err
+    assert piped.err.endswith("tdbg: 950 tensors, 0 unreadable\r\n")
+    with (tmp_path / "stat.json").open("w") as file:
+        assert Terminal(80, "stat", dumps(NAN), "--json", "--step", "3", stdout=file).end() == 0
+    assert len(json.loads((tmp_path / "stat.json").read_text())["tensors"]) == 950
