@@ -2,6 +2,6 @@
 
 import sys
 
-from tui_debugger.cli.main import main
+from tui_debugger.cli.start import start
 
-sys.exit(main())
+sys.exit(start())

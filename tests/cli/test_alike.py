@@ -1,17 +1,10 @@
-"""What holds for every headless command: documents, errors, names that can be copied, and nothing left of the bar."""
+"""What holds for every headless command: documents, errors, names that can be copied, what is seen first."""
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import pty
 import re
 import signal
-import struct
-import subprocess
-import sys
-import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cli.every import COMMANDS, OURS, words
 from tests.cli.running import run
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 
@@ -27,22 +21,6 @@ Dumps = Callable[[str], Path]
 
 NAN = "mindspore-2.0-nan"
 RELU = MLP.nodes[1].name
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "check": ("check", "PATH"),
-    "origin": ("origin", "PATH"),
-    "ls": ("ls", "PATH"),
-    "show": ("show", "PATH", "ReLU-op2"),
-    "stat": ("stat", "PATH"),
-    "export": ("export", "PATH", "hits", "-o", "OUT"),
-    "steps": ("steps", "PATH"),
-}
-OURS = [name for name in COMMANDS if name != "origin"]
-
-
-def words(command: str, path: Path, *more: str) -> list[str]:
-    """A command line about a dump; what it writes goes beside the dump."""
-    named = {"PATH": str(path), "OUT": str(path.with_name("out.csv"))}
-    return [*(named.get(word, word) for word in COMMANDS[command]), *more]
 
 
 @pytest.fixture
@@ -119,6 +97,14 @@ def test_ctrl_c_while_opening_is_130_and_a_document(
     answer = run(capsys, *words(command, dump, "--json"))
     assert (answer.code, answer.json["exit_code"]) == (130, 130)
     assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_path_cannot_command_the_terminal(capsys: Capsys, tmp_path: Path, command: str) -> None:
+    answer = run(capsys, *words(command, tmp_path / "a\x1b[31m"))
+    assert answer.code == 2
+    assert "\x1b" not in answer.err
+    assert "a␛[31m" in answer.err
 
 
 # -- names go from one command to the next ---------------------------------------------------------
@@ -290,73 +276,3 @@ def test_nodes_known_from_file_names_alone_are_said_to_be_so(capsys: Capsys, dum
     answer = run(capsys, "ls", dump)
     assert answer.code == 0
     assert "has no graph: nodes come from file names" in answer.err
-
-
-# -- on a terminal ---------------------------------------------------------------------------------
-
-
-class Terminal:
-    """A command whose stderr is a terminal of some width, and whose stdout is a pipe or a file."""
-
-    def __init__(self, columns: int, *arguments: object, stdout: Any = subprocess.PIPE) -> None:
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        command = [sys.executable, "-m", "tui_debugger", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=stdout, stderr=slave)
-        os.close(slave)
-        self.err = ""
-
-    def until(self, text: str) -> None:
-        while text not in self.err:
-            self.err += os.read(self.master, 4096).decode()
-
-    def end(self) -> int:
-        """Waits for the end; everything the terminal got is in ``err``."""
-        self.process.communicate(timeout=30)
-        try:
-            while data := os.read(self.master, 4096):
-                self.err += data.decode()
-        except OSError:  # the other end is closed: Linux says EIO
-            pass
-        os.close(self.master)
-        return self.process.returncode
-
-
-def huge(dump: Path) -> Path:
-    """Makes one tensor so big that nobody waits for it; its file has a hole where the values would be."""
-    path = next(dump.glob("rank_0/Net/0/1/ReLU*output*"))
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
-        file.truncate(file.tell() + (4 << 38))
-    return dump
-
-
-@pytest.mark.parametrize("arguments", [("show", "PATH", RELU, "--step", "1"), ("export", "PATH", "hits", "-o", "OUT")])
-def test_ctrl_c_leaves_nothing_of_the_bar(dump: Path, arguments: tuple[str, ...]) -> None:
-    named = {"PATH": str(huge(dump)), "OUT": str(dump.with_name("out.csv"))}
-    terminal = Terminal(80, *(named.get(word, word) for word in arguments))
-    terminal.until("█")
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 130
-    last = terminal.err.rpartition("\r\x1b[K")[2]
-    assert re.fullmatch(r"tdbg: interrupted(: nothing is written)?\r\n", last)
-
-
-def test_the_bar_never_breaks_over_two_lines(dump: Path) -> None:
-    terminal = Terminal(32, "check", huge(dump), "--watch", "TO")
-    terminal.until("█")
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 130
-    drawn = [part.partition("\r")[0] for part in terminal.err.split("\x1b[K") if "░" in part]
-    assert drawn
-    assert max(map(len, drawn)) == 31
-
-
-def test_rows_that_stream_into_a_pager_are_alone_on_the_terminal(dumps: Dumps, tmp_path: Path) -> None:
-    piped = Terminal(80, "stat", dumps(NAN), "--csv", "--step", "3")
-    assert piped.end() == 0
-    assert "░" not in piped.err
-    assert piped.err.endswith("tdbg: 950 tensors, 0 unreadable\r\n")
-    with (tmp_path / "stat.json").open("w") as file:
-        assert Terminal(80, "stat", dumps(NAN), "--json", "--step", "3", stdout=file).end() == 0
-    assert len(json.loads((tmp_path / "stat.json").read_text())["tensors"]) == 950

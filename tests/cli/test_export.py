@@ -320,7 +320,8 @@ def test_an_interrupt_leaves_nothing_half(
     capsys: Capsys, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     """A real Ctrl-C while the second half is being read."""
-    from tui_debugger.session import export_tensors, measuring
+    from tui_debugger.session import measuring
+    from tui_debugger.session.exporting import tensors as export_tensors
 
     calls: list[Any] = []
 

@@ -66,7 +66,7 @@ def test_the_text_names_both_origins_their_lines_and_the_coverage(
     assert lines[0] == "origin: rank 0, step 3  (Log)"
     assert lines[1].startswith("  Default/network-WithLossCell/_backbone-Net/Log-op")
     assert lines[2] == "  out:0: -Inf 1 of 4; its inputs are clean"
-    assert lines[3].split() == ["NaN", "Inf", "min", "max", "mean", "zeros", "type,", "shape"]
+    assert lines[3].split() == ["NaN", "Inf", "min", "max", "mean", "zeros", "dtype,", "shape"]
     assert lines[4].split() == ["in:0", "0", "0", "0", "99.55", "71.08", "25.0%", "float32", "4"]
     assert lines[5].split() == ["out:0", "0", "1", "4.476", "4.601", "4.55", "0%", "float32", "4"]
     assert lines[6].startswith("  > ")
@@ -78,7 +78,8 @@ def test_the_text_names_both_origins_their_lines_and_the_coverage(
     end = " ".join(lines)
     assert " tensors checked, 0 unreadable, " in end
     assert "0 not comparable steps 0-3; rank 0 steps 4,5 not looked at: the search ends with the first step" in end
-    assert lines[-1] == "FOUND: 2 independent origins at step 3"
+    log, div = (lines[at + 1].rpartition("/")[2] for at in (0, independent))
+    assert lines[-1] == f"FOUND: 2 independent origins at step 3: {log}, {div}"
 
 
 @pytest.mark.parametrize("dump", NAN_DUMPS)
@@ -208,7 +209,7 @@ def test_it_says_which_rank_was_first(tmp_path: Path, run: Run) -> None:
     assert code == 1
     assert out.startswith("origin: rank 1, step 1  (ReLU)\n")
     assert f"rank 1 was first: step 1, {RELU}\n  ranks 0,2: nothing bad in steps 0,1\n" in out
-    assert out.splitlines()[-1] == "FOUND: 1 origin at step 1 of rank 1"
+    assert out.splitlines()[-1] == f"FOUND: 1 origin at step 1 of rank 1: {RELU.rpartition('/')[2]}"
     assert [row["rank"] for row in document(run, tmp_path)["first_by_rank"]] == [1]
 
 
@@ -227,7 +228,7 @@ def test_no_rank_is_first_when_all_begin_with_the_same_tensor(tmp_path: Path, ru
         np.save(one(writer.step(0, rank=rank), "ReLU.*.output.*"), NAN)
     _, out, _ = run(tmp_path)
     assert f"ranks 0,1 begin together: step 0, {RELU}\n" in out
-    assert out.splitlines()[-1] == "FOUND: 1 origin at step 0 of ranks 0,1"
+    assert out.splitlines()[-1] == f"FOUND: 1 origin at step 0 of ranks 0,1: {RELU.rpartition('/')[2]}"
     assert run(tmp_path, "--rank", "1")[1].startswith("origin: rank 1, step 0")
 
 

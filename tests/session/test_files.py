@@ -11,7 +11,7 @@ import pytest
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Frame
 from tui_debugger.session.excerpt import mapped_paths, read_excerpt
-from tui_debugger.session.export import save_npy
+from tui_debugger.session.exporting.files import save_npy
 
 
 def test_an_excerpt_shows_the_lines_around_a_frame(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Progress, Side, Watchpoint
 from tui_debugger.session import Session
-from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.search import End, Origin, OriginReport
 
 Array = npt.NDArray[Any]

@@ -15,7 +15,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.session import Session
-from tui_debugger.session.export import checked_target, fresh_text
+from tui_debugger.session.exporting.files import checked_target, fresh_text
 from tui_debugger.session.sweep import SweptTensor
 from tui_debugger.sources.mindspore.names import parse_name
 

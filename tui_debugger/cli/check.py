@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs
-from tui_debugger.cli.output import documented, interruptible, progress_bar
+from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import BadWatchpointError, CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -99,10 +99,10 @@ def _limit(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tui_debugger.cli.check_report import failure, print_report
-
-    with documented("check", arguments, failure):
+    with documented("check", arguments, undecided):
         report = _check(arguments)
+    from tui_debugger.cli.check_report import print_report
+
     return print_report(report, arguments)
 
 

@@ -10,9 +10,7 @@ from typing import Any
 from tui_debugger import __version__
 from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.cli.options import brief
-from tui_debugger.cli.output import failure as error_document
 from tui_debugger.cli.output import note, print_json, print_table
-from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
@@ -110,18 +108,6 @@ def document(report: Report) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "cancelled": result.cancelled,
         "notices": list(report.notices),
-        "version": __version__,
-    }
-
-
-def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
-    """The JSON document of a check that did not begin: that of every command, and what those of checks share."""
-    outcome = Outcome.INTERRUPTED if isinstance(error, CancelledError) else Outcome.CANNOT_JUDGE
-    said = error_document(command, path, error)
-    return {
-        **_head(path, EXIT_CODES[outcome], outcome),
-        "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
-        "error": said["error"],
         "version": __version__,
     }
 

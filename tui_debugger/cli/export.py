@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 from pathlib import Path
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.export_tensors import Written
+    from tui_debugger.session.exporting.tensors import Written
     from tui_debugger.session.sweep import Sweep, SweptTensor
 
 FORMATS = {
@@ -170,8 +169,8 @@ def _tensors(session: Session, target: Path, arguments: argparse.Namespace, prog
 def _write_tensors(
     session: Session, sweep: Sweep, number: int, target: Path, arguments: argparse.Namespace, *, progress: ProgressFn
 ) -> Written:
-    from tui_debugger.session.export import save_npy
-    from tui_debugger.session.export_tensors import Written, write_csv, write_directory, write_npz
+    from tui_debugger.session.exporting.files import save_npy
+    from tui_debugger.session.exporting.tensors import Written, write_csv, write_directory, write_npz
 
     dump, force = Path(session.info.path), arguments.force
     kind = "" if target.is_dir() else target.suffix.lower()
@@ -260,7 +259,9 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
 
 
 def _write_hits(session: Session, result: CheckResult, target: Path, arguments: argparse.Namespace) -> None:
-    from tui_debugger.session.export import fresh_text
+    import csv
+
+    from tui_debugger.session.exporting.files import fresh_text
     from tui_debugger.session.tables import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
 
     watched = dict(result.coverage.watched)
@@ -287,8 +288,8 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
 
 def _graph(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
     from tui_debugger.model import Progress
-    from tui_debugger.session.export_graph import write_nodes_csv, write_nodes_json, write_workbook
-    from tui_debugger.session.graph_table import rank_graphs
+    from tui_debugger.session.exporting.graph import write_nodes_csv, write_nodes_json, write_workbook
+    from tui_debugger.session.exporting.graph_table import rank_graphs
     from tui_debugger.words.numbers import plural
 
     progress(Progress(0, 0, "reading the graph"))

@@ -13,6 +13,7 @@ from tui_debugger import __version__
 from tui_debugger.cli import check, demo, export, ls, open_, origin, show, stat, steps
 from tui_debugger.cli.parser import Parser
 from tui_debugger.errors import TdbgError
+from tui_debugger.words.clean import clean
 
 EPILOG = """\
 exit codes: 0 done or clean, 1 a finding (check, origin), 2 cannot judge: nothing recognisable at the path, a wrong
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code; errors are printed on stderr as what, where, what to do.
     """
+    if sys.stdout is None:  # closed by who started us: the exit code is still wanted
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123,SIM115 - lives as long as the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign shows its number instead
             stream.reconfigure(errors="backslashreplace")
@@ -53,18 +56,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit finds a reader
+        _drop_output()
         return BROKEN_PIPE
     except TdbgError as error:
-        print(f"tdbg: {error}", file=sys.stderr)
+        _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
         print("tdbg: interrupted", file=sys.stderr)
         return 130
-    except Exception:  # noqa: BLE001 - our own mistake, whatever it is, must not leave with Python's 1: that is a finding
+    except Exception as error:  # noqa: BLE001 - our own mistake, whatever it is, must not leave with Python's 1: that is a finding
+        if isinstance(error, OSError) and error.filename is None:  # no file of ours: stdout, such as on a full disk
+            _drop_output()
+            what = f"the output could not be written: {error.strerror}"
+            _tell(TdbgError(what, where="stdout", hint="make room, or send it somewhere else"))
+            return TdbgError.exit_code
         traceback.print_exc()
         print("tdbg: internal error: nothing was judged. Please report the lines above.", file=sys.stderr)
         return TdbgError.exit_code
+
+
+def _tell(error: TdbgError) -> None:
+    """The parts of an error, line by line: paths and names in them may hold what commands a terminal."""
+    print("\n".join(map(clean, f"tdbg: {error}".split("\n"))), file=sys.stderr)
+
+
+def _drop_output() -> None:
+    """Lets stdout lead nowhere, so that the flush at exit finds a reader."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

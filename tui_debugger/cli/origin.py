@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_where, open_session, pairs_of
-from tui_debugger.cli.output import interruptible, print_json, progress_bar
+from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from tui_debugger.cli.origin_report import Answer
 
+DESCRIPTION = """\
+Finds the first node, in step and execution order, whose inputs are clean and
+whose output has NaN or Inf (or, with --watch, a finding), and how it spread.
+"""
 EPILOG = """\
 The search goes step by step over all ranks and ends with the first step that has
 an origin. It also ends with a bad step that has none but leaves bad parameters
@@ -41,8 +45,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "origin",
         help="find where a NaN or Inf starts",
-        description="Finds the first node, in step and execution order, whose inputs are clean and whose output has "
-        "NaN or Inf (or, with --watch, a finding), and how it spread.",
+        description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -77,14 +80,10 @@ def _count(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tui_debugger.cli.origin_report import failure, print_answer
-
-    try:
+    with documented("origin", arguments, undecided):
         answer = _search(arguments)
-    except TdbgError as error:
-        if arguments.json:
-            print_json(failure(arguments.path, error))
-        raise
+    from tui_debugger.cli.origin_report import print_answer
+
     return print_answer(answer, as_json=arguments.json)
 
 

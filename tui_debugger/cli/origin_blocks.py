@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
-from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.search import Fed, Origin
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
@@ -109,7 +109,7 @@ def _table(origin: Origin) -> Iterator[str]:
     rows = [(_row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
     cells = [[label, *_numbers(row)] for label, row, _ in rows]
     lines = _aligned([list(_TITLES), *cells])
-    kinds = ["type, shape", *(_kind(row, remark) for _, row, remark in rows)]
+    kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
     if max(map(len, wide)) <= WIDTH:
         yield from wide

@@ -15,7 +15,7 @@ from tui_debugger.cli.check_report import EXIT_CODES, coverage_line
 from tui_debugger.cli.options import brief
 from tui_debugger.cli.origin_blocks import WIDTH, origin_lines, said
 from tui_debugger.cli.output import note, print_json
-from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.rows import report_rows
 from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
 from tui_debugger.session.tables import coverage_row, key_row, watch_row
@@ -27,6 +27,8 @@ _BLOCKS = 5
 """Origins that are shown with everything; of the others only the names."""
 _NAMES = 20
 """Further origins, and ranks, that are named."""
+_LAST = 3
+"""Origins whose short names stand in the last line, for those who see nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +86,6 @@ def document(answer: Answer) -> dict[str, Any]:
         "notices": list(answer.notices),
         "seconds": round(check.seconds, 3),
         "cancelled": check.cancelled,
-        "version": __version__,
-    }
-
-
-def failure(path: Path, error: TdbgError) -> dict[str, Any]:
-    """The JSON document of a search that did not begin."""
-    outcome = Outcome.INTERRUPTED if isinstance(error, CancelledError) else Outcome.CANNOT_JUDGE
-    return {
-        **_head(path, EXIT_CODES[outcome], outcome),
-        "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
         "version": __version__,
     }
 
@@ -180,7 +172,7 @@ def _spread(answer: Answer, look: Look) -> Iterator[str]:
     yield "  next along the graph:" if look.by_graph else "  next in execution order (no graph tells what follows):"
     width = max(len(said(hit)) for hit in look.spread)
     for hit in look.spread:
-        yield f"    {said(hit).ljust(width)}  {clean(hit.key.node)} {hit.key.side.label}:{hit.key.slot}"
+        yield f"    {said(hit).ljust(width)}  {place_text(hit.key)}"
 
 
 def _ranks(answer: Answer) -> Iterator[str]:
@@ -254,7 +246,9 @@ def _found(report: OriginReport) -> str:
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})
     where = f" of rank{_s(ranks)} {brief(ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
-    return f"{origins} at step {report.origins[0].step}{where}"
+    names = list(dict.fromkeys(clean(origin.node.rpartition("/")[2]) for origin in report.origins))
+    shown = ", ".join([*names[:_LAST], *(["…"] if len(names) > _LAST else [])])
+    return f"{origins} at step {report.origins[0].step}{where}: {shown}"
 
 
 def _any(texts: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
+from tui_debugger import __version__
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -41,6 +42,21 @@ def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
     }
 
 
+def undecided(command: str, path: object, error: TdbgError) -> dict[str, Any]:
+    """The JSON document of a command that judges and could not begin: ``failure``, and what its other documents share.
+
+    Nothing is imported for it: Ctrl-C may have hit the import of numpy, which cannot be had again then.
+    """
+    said = failure(command, path, error)
+    return {
+        **{key: said[key] for key in ("command", "path", "exit_code")},
+        "verdict": "interrupted" if isinstance(error, CancelledError) else "cannot_judge",
+        "reasons": [{"kind": "error", "text": error.what, "where": error.where, "hint": error.hint}],
+        "error": said["error"],
+        "version": __version__,
+    }
+
+
 @contextmanager
 def documented(
     command: str,
@@ -57,15 +73,27 @@ def documented(
     Raises:
         CancelledError: Ctrl-C, also before or after the part of the work that can be interrupted in good order.
     """
+    pressed = threading.Event()
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    told: TdbgError
     try:
-        yield
+        with _handler(stop):
+            yield
         return
-    except (TdbgError, KeyboardInterrupt) as error:
-        told = error if isinstance(error, TdbgError) else CancelledError("interrupted")
-        if arguments.json:
-            print_json(document(command, arguments.path, told))
-        if told is error:
+    except TdbgError as error:
+        told = error
+    except KeyboardInterrupt:
+        told = CancelledError("interrupted")
+    except Exception:
+        if not pressed.is_set():
             raise
+        told = CancelledError("interrupted")  # which an import of numpy makes an ImportError
+    if arguments.json:
+        print_json(document(command, arguments.path, told))
     raise told
 
 
@@ -167,7 +195,14 @@ def interruptible(progress: ProgressFn) -> Iterator[ProgressFn]:
         progress(snapshot)
 
     with _handler(stop):
-        yield tell
+        try:
+            yield tell
+        except CancelledError:
+            raise
+        except Exception:
+            if pressed.is_set():  # what it interrupted, such as an import of numpy, made something else of it
+                raise CancelledError("interrupted") from None
+            raise
 
 
 @contextmanager
@@ -179,5 +214,5 @@ def _handler(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(CancelledError):
+        with suppress(CancelledError, KeyboardInterrupt):
             signal.signal(signal.SIGINT, before)

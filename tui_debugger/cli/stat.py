@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import heapq
 import io
 import itertools
@@ -226,6 +225,8 @@ def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smalle
 
 
 def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
+    import csv
+
     from tui_debugger.words.clean import clean
 
     line = io.StringIO()

@@ -267,7 +267,7 @@ class Session:
             UnreadableTensorError: the tensor cannot be read.
             TdbgError: the file exists, lies inside the dump, or cannot be written.
         """
-        from tui_debugger.session.export import save_npy
+        from tui_debugger.session.exporting.files import save_npy
 
         return save_npy(self.read(key), path, Path(self.info.path))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.session.export import fresh_file, fresh_text
-from tui_debugger.session.graph_table import (
+from tui_debugger.session.exporting.files import fresh_file, fresh_text
+from tui_debugger.session.exporting.graph_table import (
     NODE_COLUMNS,
     OPERATOR,
     SHEETS,

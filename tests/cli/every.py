@@ -1,0 +1,22 @@
+"""Every headless command, with what it needs to be run on a dump."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "check": ("check", "PATH"),
+    "origin": ("origin", "PATH"),
+    "ls": ("ls", "PATH"),
+    "show": ("show", "PATH", "ReLU-op2"),
+    "stat": ("stat", "PATH"),
+    "export": ("export", "PATH", "hits", "-o", "OUT"),
+    "steps": ("steps", "PATH"),
+}
+OURS = [name for name in COMMANDS if name != "origin"]
+
+
+def words(command: str, path: Path, *more: str) -> list[str]:
+    """A command line about a dump; what it writes goes beside the dump."""
+    named = {"PATH": str(path), "OUT": str(path.with_name("out.csv"))}
+    return [*(named.get(word, word) for word in COMMANDS[command]), *more]

@@ -1,0 +1,168 @@
+"""Headless commands as processes: the bar on a terminal, pagers, full disks, Ctrl-C at any time."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.every import OURS, words
+from tests.cli.running import run
+from tests.sources.writer import MLP, write_dump
+from tui_debugger.errors import CancelledError
+
+Capsys = pytest.CaptureFixture[str]
+Dumps = Callable[[str], Path]
+
+NAN = "mindspore-2.0-nan"
+RELU = MLP.nodes[1].name
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
+
+
+class Terminal:
+    """A command whose stderr is a terminal of some width, and whose stdout is a pipe or a file."""
+
+    def __init__(self, columns: int, *arguments: object, stdout: Any = subprocess.PIPE) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        command = [sys.executable, "-m", "tui_debugger", *map(str, arguments)]
+        self.process = subprocess.Popen(command, stdout=stdout, stderr=slave)
+        os.close(slave)
+        self.err = ""
+
+    def until(self, text: str) -> None:
+        while text not in self.err:
+            self.err += os.read(self.master, 4096).decode()
+
+    def end(self) -> int:
+        """Waits for the end; everything the terminal got is in ``err``."""
+        self.process.communicate(timeout=30)
+        try:
+            while data := os.read(self.master, 4096):
+                self.err += data.decode()
+        except OSError:  # the other end is closed: Linux says EIO
+            pass
+        os.close(self.master)
+        return self.process.returncode
+
+
+def test_output_that_cannot_be_written_is_no_internal_error(dump: Path) -> None:
+    for command in ("ls", "check", "stat"):
+        with Path("/dev/full").open("w") as full:
+            terminal = Terminal(80, *words(command, dump, "--json"), stdout=full)
+        assert terminal.end() == 2
+        assert terminal.err.replace("\r\n", "\n").endswith(
+            "tdbg: the output could not be written: No space left on device\n"
+            "  where: stdout\n  do:    make room, or send it somewhere else\n"
+        )
+        assert "Traceback" not in terminal.err
+
+
+def test_without_any_output_the_exit_code_is_still_right(dump: Path) -> None:
+    command = f"'{sys.executable}' -m tui_debugger check '{dump}' --watch 'TL max_gt=-9' >&-"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)  # noqa: S602 - a closed stdout
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_ctrl_c_that_became_another_error_on_its_way_is_still_ctrl_c(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path
+) -> None:
+    def pressed(_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except CancelledError as error:  # as numpy does when Ctrl-C hits its import
+            msg = "numpy could not be imported"
+            raise ImportError(msg) from error
+
+    monkeypatch.setattr("tui_debugger.sources.open.open_source", pressed)
+    answer = run(capsys, "ls", dump, "--json")
+    assert (answer.code, answer.json["exit_code"], answer.err) == (130, 130, "tdbg: interrupted\n")
+
+
+CTRL_C_IN = """
+import builtins, os, signal, sys
+real = builtins.__import__
+def spy(name, *more, **named):
+    if name == {module!r}:
+        builtins.__import__ = real
+        os.kill(os.getpid(), signal.SIGINT)
+    return real(name, *more, **named)
+builtins.__import__ = spy
+from tui_debugger.cli.start import start
+sys.exit(start())
+"""
+"""Presses Ctrl-C when a module is first asked for."""
+
+
+@pytest.mark.parametrize("module", ["argparse", "tui_debugger.cli.main", "csv"])
+def test_ctrl_c_while_the_program_is_still_being_read(dump: Path, module: str) -> None:
+    command = [sys.executable, "-c", CTRL_C_IN.format(module=module), *words("check", dump)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tdbg: interrupted\n")
+
+
+@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("module", ["numpy", "datetime", "_multiarray_umath"])
+def test_ctrl_c_while_numpy_is_being_read(dump: Path, command: str, module: str) -> None:
+    line = [sys.executable, "-c", CTRL_C_IN.format(module=module), *words(command, dump, "--json")]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr in ("tdbg: interrupted\n", ""), "stat has begun its document: it ends by saying so"
+    assert json.loads(done.stdout)["exit_code"] == 130
+
+
+def huge(dump: Path) -> Path:
+    """Makes one tensor so big that nobody waits for it; its file has a hole where the values would be."""
+    path = next(dump.glob("rank_0/Net/0/1/ReLU*output*"))
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
+        file.truncate(file.tell() + (4 << 38))
+    return dump
+
+
+@pytest.mark.parametrize("arguments", [("show", "PATH", RELU, "--step", "1"), ("export", "PATH", "hits", "-o", "OUT")])
+def test_ctrl_c_leaves_nothing_of_the_bar(dump: Path, arguments: tuple[str, ...]) -> None:
+    named = {"PATH": str(huge(dump)), "OUT": str(dump.with_name("out.csv"))}
+    terminal = Terminal(80, *(named.get(word, word) for word in arguments))
+    terminal.until("█")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    last = terminal.err.rpartition("\r\x1b[K")[2]
+    assert re.fullmatch(r"tdbg: interrupted(: nothing is written)?\r\n", last)
+
+
+def test_the_bar_never_breaks_over_two_lines(dump: Path) -> None:
+    terminal = Terminal(32, "check", huge(dump), "--watch", "TO")
+    terminal.until("█")
+    terminal.process.send_signal(signal.SIGINT)
+    assert terminal.end() == 130
+    drawn = [part.partition("\r")[0] for part in terminal.err.split("\x1b[K") if "░" in part]
+    assert drawn
+    assert max(map(len, drawn)) == 31
+
+
+def test_rows_that_stream_into_a_pager_are_alone_on_the_terminal(dumps: Dumps, tmp_path: Path) -> None:
+    piped = Terminal(80, "stat", dumps(NAN), "--csv", "--step", "3")
+    assert piped.end() == 0
+    assert "░" not in piped.err
+    assert piped.err.endswith("tdbg: 950 tensors, 0 unreadable\r\n")
+    with (tmp_path / "stat.json").open("w") as file:
+        assert Terminal(80, "stat", dumps(NAN), "--json", "--step", "3", stdout=file).end() == 0
+    assert len(json.loads((tmp_path / "stat.json").read_text())["tensors"]) == 950

@@ -1,0 +1,18 @@
+"""Where the program begins, with nothing imported yet: Ctrl-C while Python still reads files is no traceback."""
+
+import sys
+
+
+def start() -> int:
+    """``tdbg``, with the arguments of the process.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        from tui_debugger.cli.main import main
+
+        return main()
+    except KeyboardInterrupt:
+        print("tdbg: interrupted", file=sys.stderr)
+        return 130
