@@ -13,7 +13,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("export", "PATH", "hits", "-o", "OUT"),
     "steps": ("steps", "PATH"),
 }
-OURS = [name for name in COMMANDS if name != "origin"]
 
 
 def words(command: str, path: Path, *more: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,3 +43,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> Answer:
         code = int(left.code or 0)
     out, err = capsys.readouterr()
     return Answer(code, out, err)
+
+
+def file_of(root: Path, pattern: str) -> Path:
+    """The one file below a directory that a pattern names."""
+    (path,) = root.rglob(pattern) if "/" not in pattern else root.glob(pattern)
+    return path

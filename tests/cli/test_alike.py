@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.every import COMMANDS, OURS, words
+from tests.cli.every import COMMANDS, words
 from tests.cli.running import run
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 
@@ -21,11 +21,6 @@ Dumps = Callable[[str], Path]
 
 NAN = "mindspore-2.0-nan"
 RELU = MLP.nodes[1].name
-
-
-@pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
 
 
 # -- documents -------------------------------------------------------------------------------------
@@ -39,7 +34,7 @@ def test_a_document_says_command_path_and_exit_code(capsys: Capsys, dump: Path, 
     assert answer.err == ""
 
 
-@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(
     ("more", "what"),
     [
@@ -60,7 +55,7 @@ def test_a_mistake_is_a_document_too(
     assert what in answer.err
 
 
-@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_path_without_a_dump_is_a_document_too(capsys: Capsys, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty").mkdir()
     answer = run(capsys, *words(command, tmp_path / "empty", "--json"))
@@ -83,7 +78,7 @@ def test_a_wrong_argument_is_a_document_too(
     assert (plain.code, plain.out) == (2, "")
 
 
-@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, "signal"])
 def test_ctrl_c_while_opening_is_130_and_a_document(
     capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path, command: str, kind: Any

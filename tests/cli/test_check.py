@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.cli.checking import check
+from tests.cli.running import file_of
 from tests.session.opened import writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 
@@ -17,17 +18,6 @@ Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
-
-
-@pytest.fixture
-def healthy(tmp_path: Path) -> Path:
-    """Two ranks, three steps, six tensors each; every input file is a copy of another file."""
-    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
-
-
-def file_of(root: Path, pattern: str) -> Path:
-    (path,) = root.glob(pattern)
-    return path
 
 
 # -- real dumps ------------------------------------------------------------------------------------
@@ -75,9 +65,9 @@ def test_what_is_healthy_is_clean(capsys: Capsys, dumps: Dumps, dump: str, argum
     assert answer.rows == []
 
 
-def test_a_hit_says_the_set_and_the_actual_value(capsys: Capsys, healthy: Path) -> None:
-    values = np.load(file_of(healthy, "rank_1/Net/0/2/ReLU*output*"))
-    answer = check(capsys, healthy, "--watch", f"TL max_gt=-9 @ node={RELU}", "--rank", "1", "--step", "2")
+def test_a_hit_says_the_set_and_the_actual_value(capsys: Capsys, dump: Path) -> None:
+    values = np.load(file_of(dump, "rank_1/Net/0/2/ReLU*output*"))
+    answer = check(capsys, dump, "--watch", f"TL max_gt=-9 @ node={RELU}", "--rank", "1", "--step", "2")
     assert answer.code == 1
     (row,) = answer.rows
     assert row == f"   2  TL       max > -9 → {values.max():.5g}  {RELU}:out:0"
@@ -86,10 +76,10 @@ def test_a_hit_says_the_set_and_the_actual_value(capsys: Capsys, healthy: Path) 
 # -- coverage --------------------------------------------------------------------------------------
 
 
-def test_the_coverage_counts_every_file_once(capsys: Capsys, healthy: Path) -> None:
-    files = list(healthy.rglob("*.npy"))
+def test_the_coverage_counts_every_file_once(capsys: Capsys, dump: Path) -> None:
+    files = list(dump.rglob("*.npy"))
     outputs = [path for path in files if ".output." in path.name]
-    answer = check(capsys, healthy, "--watch", "TO")
+    answer = check(capsys, dump, "--watch", "TO")
     assert (
         f"{len(outputs)} tensors checked, 0 unreadable, {len(files) - len(outputs)} skipped, 0 not comparable; "
         "steps 0-2; ranks 0,1"
@@ -118,17 +108,17 @@ def test_steps_and_ranks_that_do_not_fill_the_grid_are_counted(capsys: Capsys, t
     assert line.endswith("; steps 0,1; ranks 0,3; 3 of these pairs")
 
 
-def test_rank_and_step_choose_and_are_covered(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--watch", "TO", "--rank", "1", "--step", "0,2")
+def test_rank_and_step_choose_and_are_covered(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--watch", "TO", "--rank", "1", "--step", "0,2")
     assert "6 tensors" not in answer.out
     assert "12 tensors checked, 0 unreadable, 10 skipped, 0 not comparable; steps 0,2; rank 1" in answer.lines
 
 
-def test_filter_and_graph_choose_nodes(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--watch", "TL max_gt=-9", "--filter", "ReLU$|ReLU-op", "--graph", "0")
+def test_filter_and_graph_choose_nodes(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--watch", "TL max_gt=-9", "--filter", "ReLU$|ReLU-op", "--graph", "0")
     assert {row.split()[-1] for row in answer.rows} == {f"{RELU}:in:0", f"{RELU}:out:0"}
     assert answer.code == 1
-    assert check(capsys, healthy, "--watch", "TL max_gt=-9", "--filter", "^x$").last == (
+    assert check(capsys, dump, "--watch", "TL max_gt=-9", "--filter", "^x$").last == (
         "FINDINGS: 6 tensors at steps 0-2 of ranks 0,1"
     )
 
@@ -136,8 +126,8 @@ def test_filter_and_graph_choose_nodes(capsys: Capsys, healthy: Path) -> None:
 # -- not comparable --------------------------------------------------------------------------------
 
 
-def test_nothing_to_compare_with_is_never_clean(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--watch", "WNC", "--step", "0")
+def test_nothing_to_compare_with_is_never_clean(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--watch", "WNC", "--step", "0")
     assert answer.code == 2
     assert answer.rows == []
     assert "2 not comparable" in answer.out
@@ -147,35 +137,35 @@ def test_nothing_to_compare_with_is_never_clean(capsys: Capsys, healthy: Path) -
     )
     why = "compared any tensor: there is no step before the first dumped one"
     assert answer.last == f"cannot judge: no watchpoint {why}"
-    named = check(capsys, healthy, "--watch", "WNC", "--watch", "TO", "--step", "0", "--fail-on", "WNC")
+    named = check(capsys, dump, "--watch", "WNC", "--watch", "TO", "--step", "0", "--fail-on", "WNC")
     assert (named.code, named.last) == (2, f"cannot judge: no watchpoint that can fail this check (WNC) {why}")
-    both = check(capsys, healthy, "--watch", "WNC", "--watch", "TO", "--step", "0")
+    both = check(capsys, dump, "--watch", "WNC", "--watch", "TO", "--step", "0")
     assert "NOT COMPARED" in both.out
     assert both.last == "clean"
-    assert "NOT COMPARED" not in check(capsys, healthy, "--watch", "WNC").out
+    assert "NOT COMPARED" not in check(capsys, dump, "--watch", "WNC").out
 
 
 # -- cannot judge ----------------------------------------------------------------------------------
 
 
-def test_an_unreadable_tensor_under_a_watchpoint_is_not_clean(capsys: Capsys, healthy: Path) -> None:
-    file_of(healthy, "rank_1/Net/0/2/ReLU*output*").write_bytes(b"\x93NUMPY")
-    answer = check(capsys, healthy, "--watch", "TO")
+def test_an_unreadable_tensor_under_a_watchpoint_is_not_clean(capsys: Capsys, dump: Path) -> None:
+    file_of(dump, "rank_1/Net/0/2/ReLU*output*").write_bytes(b"\x93NUMPY")
+    answer = check(capsys, dump, "--watch", "TO")
     assert answer.code == 2
     assert answer.last == "cannot judge: 1 tensor cannot be read (--allow-unreadable accepts that)"
     (row,) = answer.rows
     assert re.fullmatch(rf" +2 +1 +TO\? +unreadable, .+  {re.escape(RELU)}:out:0", row)
     assert "35 tensors checked, 1 unreadable" in answer.out
-    allowed = check(capsys, healthy, "--watch", "TO", "--allow-unreadable")
+    allowed = check(capsys, dump, "--watch", "TO", "--allow-unreadable")
     assert (allowed.code, allowed.last) == (0, "clean: tensors that could not be judged are allowed")
-    elsewhere = check(capsys, healthy, "--watch", f"TO @ node={MATMUL}")
+    elsewhere = check(capsys, dump, "--watch", f"TO @ node={MATMUL}")
     assert (elsewhere.code, elsewhere.last) == (0, "clean")
 
 
-def test_a_finding_outranks_what_cannot_be_judged(capsys: Capsys, healthy: Path) -> None:
-    file_of(healthy, "rank_0/Net/0/0/ReLU*output*").write_bytes(b"")
-    np.save(file_of(healthy, "rank_1/Net/0/1/ApplyMomentum*output*"), np.array([np.nan, 1, np.inf]))
-    answer = check(capsys, healthy, "--watch", "TO")
+def test_a_finding_outranks_what_cannot_be_judged(capsys: Capsys, dump: Path) -> None:
+    file_of(dump, "rank_0/Net/0/0/ReLU*output*").write_bytes(b"")
+    np.save(file_of(dump, "rank_1/Net/0/1/ApplyMomentum*output*"), np.array([np.nan, 1, np.inf]))
+    answer = check(capsys, dump, "--watch", "TO")
     assert answer.code == 1
     finding, unsure = answer.rows
     assert "NaN 1 +Inf 1 of 3" in finding
@@ -184,27 +174,27 @@ def test_a_finding_outranks_what_cannot_be_judged(capsys: Capsys, healthy: Path)
     assert answer.last == "FINDINGS: 1 tensor at step 1 of rank 1, 1 origin ◆"
 
 
-def test_a_missing_previous_step_cannot_be_judged(capsys: Capsys, healthy: Path) -> None:
-    file_of(healthy, "rank_0/Net/0/1/Parameter.fc1*").unlink()
-    answer = check(capsys, healthy, "--watch", "WNC @ node=fc1.weight", "--rank", "0")
+def test_a_missing_previous_step_cannot_be_judged(capsys: Capsys, dump: Path) -> None:
+    file_of(dump, "rank_0/Net/0/1/Parameter.fc1*").unlink()
+    answer = check(capsys, dump, "--watch", "WNC @ node=fc1.weight", "--rank", "0")
     assert answer.code == 2
     assert answer.last == (
         "cannot judge: 1 tensor could not be compared: no previous step (--allow-unreadable accepts that)"
     )
-    assert check(capsys, healthy, "--watch", "WNC", "--rank", "0", "--allow-unreadable").code == 0
+    assert check(capsys, dump, "--watch", "WNC", "--rank", "0", "--allow-unreadable").code == 0
 
 
-def test_an_unreadable_previous_step_is_named(capsys: Capsys, healthy: Path) -> None:
-    file_of(healthy, "rank_0/Net/0/1/Parameter.fc1*").write_bytes(b"")
-    answer = check(capsys, healthy, "--watch", "WNC @ node=fc1.weight", "--rank", "0", "--step", "2")
+def test_an_unreadable_previous_step_is_named(capsys: Capsys, dump: Path) -> None:
+    file_of(dump, "rank_0/Net/0/1/Parameter.fc1*").write_bytes(b"")
+    answer = check(capsys, dump, "--watch", "WNC @ node=fc1.weight", "--rank", "0", "--step", "2")
     assert answer.code == 2
     assert "1 tensor could not be compared: the previous step is unreadable" in answer.last
 
 
-def test_nothing_readable_at_all_is_never_clean(capsys: Capsys, healthy: Path) -> None:
-    for path in healthy.rglob("*.npy"):
+def test_nothing_readable_at_all_is_never_clean(capsys: Capsys, dump: Path) -> None:
+    for path in dump.rglob("*.npy"):
         path.write_bytes(b"")
-    answer = check(capsys, healthy, "--watch", "TO", "--allow-unreadable")
+    answer = check(capsys, dump, "--watch", "TO", "--allow-unreadable")
     assert (answer.code, answer.last) == (2, "cannot judge: no tensor could be read")
 
 
@@ -217,25 +207,25 @@ def test_nothing_readable_at_all_is_never_clean(capsys: Capsys, healthy: Path) -
         ("WI", ": initial values are judged at the first dumped step only"),
     ],
 )
-def test_a_watchpoint_that_looked_at_nothing_is_not_clean(capsys: Capsys, healthy: Path, watch: str, why: str) -> None:
-    answer = check(capsys, healthy, "--watch", watch, "--watch", "TO", "--step", "1-2")
+def test_a_watchpoint_that_looked_at_nothing_is_not_clean(capsys: Capsys, dump: Path, watch: str, why: str) -> None:
+    answer = check(capsys, dump, "--watch", watch, "--watch", "TO", "--step", "1-2")
     assert answer.code == 2
     assert answer.last.endswith(f" looked at no tensor{why} (--allow-unmatched accepts that)")
-    allowed = check(capsys, healthy, "--watch", watch, "--watch", "TO", "--step", "1-2", "--allow-unmatched")
+    allowed = check(capsys, dump, "--watch", watch, "--watch", "TO", "--step", "1-2", "--allow-unmatched")
     assert (allowed.code, allowed.last) == (0, "clean")
-    alone = check(capsys, healthy, "--watch", watch, "--step", "1-2", "--allow-unmatched")
+    alone = check(capsys, dump, "--watch", watch, "--step", "1-2", "--allow-unmatched")
     assert (alone.code, alone.last) == (2, "cannot judge: no tensor was looked at")
 
 
-def test_initial_weights_are_judged_at_the_first_step(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--watch", "WI max_gt=-9", "--rank", "0")
+def test_initial_weights_are_judged_at_the_first_step(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--watch", "WI max_gt=-9", "--rank", "0")
     assert answer.code == 1
     (row,) = answer.rows
     assert row.endswith(f"  {MATMUL}:in:1")
 
 
-def test_a_recommended_watchpoint_without_nodes_is_normal(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--filter", "ReLU", "--fail-on", "TO")
+def test_a_recommended_watchpoint_without_nodes_is_normal(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--filter", "ReLU", "--fail-on", "TO")
     assert (answer.code, answer.last) == (0, "clean: no finding of TO")
     assert "      0         0  WI " in answer.out
 
@@ -243,26 +233,26 @@ def test_a_recommended_watchpoint_without_nodes_is_normal(capsys: Capsys, health
 # -- which findings count --------------------------------------------------------------------------
 
 
-def test_only_the_named_conditions_fail_the_check(capsys: Capsys, healthy: Path) -> None:
+def test_only_the_named_conditions_fail_the_check(capsys: Capsys, dump: Path) -> None:
     both = ["--watch", "TL max_gt=-9", "--watch", f"TS max_lt=9 @ node={RELU}"]
-    answer = check(capsys, healthy, *both, "--fail-on", "wnc,TO", "--watch", "WNC", "--watch", "TO")
+    answer = check(capsys, dump, *both, "--fail-on", "wnc,TO", "--watch", "WNC", "--watch", "TO")
     assert answer.code == 0
     assert answer.last == "clean: no finding of TO, WNC"
     assert "36 tensors with findings that --fail-on does not name" in answer.lines
     assert len(answer.rows) == 21
-    answer = check(capsys, healthy, *both, "--fail-on", "tensor_too_small")
+    answer = check(capsys, dump, *both, "--fail-on", "tensor_too_small")
     assert answer.code == 1
     assert answer.last == "FINDINGS of TS: 6 tensors at steps 0-2 of ranks 0,1"
     assert "30 tensors with findings that --fail-on does not name" in answer.lines
     assert all(row.endswith((f"{RELU}:in:0", f"{RELU}:out:0")) for row in answer.rows[:6]), (
         "those that count come first"
     )
-    twice = check(capsys, healthy, *both, "--fail-on", "TS", "--fail-on", "TL")
+    twice = check(capsys, dump, *both, "--fail-on", "TS", "--fail-on", "TL")
     assert twice.last == "FINDINGS of TL, TS: 36 tensors at steps 0-2 of ranks 0,1"
 
 
-def test_what_can_fail_the_check_has_to_look_at_something(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--filter", "ReLU", "--fail-on", "WNC", "--recommended")
+def test_what_can_fail_the_check_has_to_look_at_something(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--filter", "ReLU", "--fail-on", "WNC", "--recommended")
     assert (answer.code, answer.last) == (
         2,
         "cannot judge: no watchpoint that can fail this check (WNC) looked at any tensor",
@@ -273,8 +263,8 @@ def test_what_can_fail_the_check_has_to_look_at_something(capsys: Capsys, health
 
 
 @pytest.mark.parametrize(("limit", "rows", "more"), [("5", 5, 31), ("36", 36, 0), ("100", 36, 0), ("0", 36, 0)])
-def test_the_table_is_as_long_as_asked(capsys: Capsys, healthy: Path, limit: str, rows: int, more: int) -> None:
-    answer = check(capsys, healthy, "--watch", "TL max_gt=-9", "--limit", limit)
+def test_the_table_is_as_long_as_asked(capsys: Capsys, dump: Path, limit: str, rows: int, more: int) -> None:
+    answer = check(capsys, dump, "--watch", "TL max_gt=-9", "--limit", limit)
     tail = [f"… {more} more (--limit 0 prints all)"] if more else []
     assert len(answer.rows) == rows + len(tail)
     assert answer.rows[rows:] == tail
@@ -312,8 +302,8 @@ def test_notices_of_the_dump_go_to_stderr(capsys: Capsys, tmp_path: Path) -> Non
     assert "tdbg: " not in answer.out
 
 
-def test_a_terminal_is_not_assumed(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy)
+def test_a_terminal_is_not_assumed(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump)
     assert "\x1b" not in answer.out + answer.err
     assert answer.err == ""
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli.checking import check
+from tests.cli.running import file_of
 from tests.sources.writer import MLP, write_dump
 from tui_debugger import __version__
 
@@ -22,16 +23,6 @@ KEYS = [
     *("command", "path", "exit_code", "verdict", "reasons", "recommended", "fail_on", "watchpoints", "coverage"),
     *("findings", "failing", "origins", "hits", "seconds", "cancelled", "notices", "version"),
 ]
-
-
-@pytest.fixture
-def healthy(tmp_path: Path) -> Path:
-    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
-
-
-def file_of(root: Path, pattern: str) -> Path:
-    (path,) = root.glob(pattern)
-    return path
 
 
 def test_the_document_of_a_finding(capsys: Capsys, dumps: Dumps) -> None:
@@ -65,17 +56,17 @@ def test_the_document_of_a_finding(capsys: Capsys, dumps: Dumps) -> None:
     assert found["seconds"] >= 0
 
 
-def test_values_that_json_cannot_spell_are_text(capsys: Capsys, healthy: Path) -> None:
+def test_values_that_json_cannot_spell_are_text(capsys: Capsys, dump: Path) -> None:
     values = np.array([np.nan, np.inf, 1], np.float32)
-    np.save(file_of(healthy, "rank_0/Net/0/1/ReLU*output*"), values)
-    found = check(capsys, healthy, "--json").json  # refuses NaN literals
+    np.save(file_of(dump, "rank_0/Net/0/1/ReLU*output*"), values)
+    found = check(capsys, dump, "--json").json  # refuses NaN literals
     (hit,) = [hit for hit in found["hits"] if hit["node"] == RELU and hit["verdict"] == "finding"]
     assert (hit["stats"]["nan"], hit["stats"]["pos_inf"], hit["stats"]["max"]) == (1, 1, 1.0)
     assert found["recommended"] is True
 
 
-def test_the_document_of_a_clean_check(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--json", "--watch", "TO", "--watch", "WNC")
+def test_the_document_of_a_clean_check(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--json", "--watch", "TO", "--watch", "WNC")
     found = answer.json
     assert (answer.code, found["exit_code"], found["verdict"], found["findings"]) == (0, 0, "clean", 0)
     assert [hit["verdict"] for hit in found["hits"]] == ["not_comparable"] * 2
@@ -87,11 +78,11 @@ def test_the_document_of_a_clean_check(capsys: Capsys, healthy: Path) -> None:
     assert counts == {"checked": 36, "unreadable": 0, "not_comparable": 2, "skipped": 30, "pairs_asked": 6}
 
 
-def test_the_document_of_what_cannot_be_judged(capsys: Capsys, healthy: Path) -> None:
-    file_of(healthy, "rank_1/Net/0/2/ReLU*output*").write_bytes(b"")
-    file_of(healthy, "rank_0/Net/0/1/Parameter.fc1*").unlink()
+def test_the_document_of_what_cannot_be_judged(capsys: Capsys, dump: Path) -> None:
+    file_of(dump, "rank_1/Net/0/2/ReLU*output*").write_bytes(b"")
+    file_of(dump, "rank_0/Net/0/1/Parameter.fc1*").unlink()
     answer = check(
-        capsys, healthy, "--json", "--watch", "TO", "--watch", "WNC @ node=fc1.weight", "--watch", "TO @ node=nosuch"
+        capsys, dump, "--json", "--watch", "TO", "--watch", "WNC @ node=fc1.weight", "--watch", "TO @ node=nosuch"
     )
     found = answer.json
     assert (answer.code, found["exit_code"], found["verdict"]) == (2, 2, "cannot_judge")
@@ -104,8 +95,8 @@ def test_the_document_of_what_cannot_be_judged(capsys: Capsys, healthy: Path) ->
     assert found["coverage"]["unreadable"] == 1
 
 
-def test_findings_that_do_not_count_are_in_the_document(capsys: Capsys, healthy: Path) -> None:
-    answer = check(capsys, healthy, "--json", "--watch", "TL max_gt=-9", "--watch", "TO", "--fail-on", "TO")
+def test_findings_that_do_not_count_are_in_the_document(capsys: Capsys, dump: Path) -> None:
+    answer = check(capsys, dump, "--json", "--watch", "TL max_gt=-9", "--watch", "TO", "--fail-on", "TO")
     found = answer.json
     assert (answer.code, found["verdict"], found["fail_on"]) == (0, "clean", ["TO"])
     assert (found["findings"], found["failing"]) == (36, 0)
@@ -122,9 +113,9 @@ def test_findings_that_do_not_count_are_in_the_document(capsys: Capsys, healthy:
     ],
 )
 def test_a_check_that_does_not_begin_has_a_document_too(
-    capsys: Capsys, healthy: Path, arguments: list[str], what: str
+    capsys: Capsys, dump: Path, arguments: list[str], what: str
 ) -> None:
-    answer = check(capsys, healthy, "--json", *arguments)
+    answer = check(capsys, dump, "--json", *arguments)
     found = answer.json
     assert list(found) == ["command", "path", "exit_code", "verdict", "reasons", "error", "version"]
     assert (answer.code, found["exit_code"], found["verdict"]) == (2, 2, "cannot_judge")
@@ -151,10 +142,10 @@ def test_names_that_are_no_text_survive_as_json(capsys: Capsys, tmp_path: Path) 
     assert answer.out.isascii()
 
 
-def test_notices_are_in_the_document_and_on_stderr(capsys: Capsys, healthy: Path) -> None:
-    for path in healthy.rglob("*.pb"):
+def test_notices_are_in_the_document_and_on_stderr(capsys: Capsys, dump: Path) -> None:
+    for path in dump.rglob("*.pb"):
         path.unlink()
-    answer = check(capsys, healthy, "--json", "--watch", "TO")
+    answer = check(capsys, dump, "--json", "--watch", "TO")
     notices: list[Any] = answer.json["notices"]
     assert notices
     assert all(notice in answer.err for notice in notices)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.checking import check
-from tests.sources.writer import MLP, write_dump
+from tests.sources.writer import MLP
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.session.watch_file import watchpoints_from, write_watch_file
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
@@ -19,11 +19,6 @@ Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
 
 RELU = MLP.nodes[1].name
-
-
-@pytest.fixture
-def healthy(tmp_path: Path) -> Path:
-    return write_dump(tmp_path / "dump").root
 
 
 def watch_file(tmp_path: Path, *entries: str) -> str:
@@ -40,48 +35,48 @@ def texts(capsys: Capsys, path: Path, *arguments: str) -> list[str]:
 # -- where watchpoints come from -------------------------------------------------------------------
 
 
-def test_texts_and_files_add_up_and_a_rule_is_used_once(capsys: Capsys, healthy: Path, tmp_path: Path) -> None:
+def test_texts_and_files_add_up_and_a_rule_is_used_once(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
     file = watch_file(tmp_path, "watch = 'TZ'", "watch = 'TO'")
-    assert texts(capsys, healthy, "--watch", "TO", "--watch-file", file, "--watch", "WO") == [
+    assert texts(capsys, dump, "--watch", "TO", "--watch-file", file, "--watch", "WO") == [
         "TO",
         "WO",
         "TZ zero_percentage_ge=100",
     ]
 
 
-def test_recommended_adds_to_what_was_given(capsys: Capsys, healthy: Path) -> None:
-    alone = texts(capsys, healthy, "--recommended")
-    assert texts(capsys, healthy) == alone
-    assert texts(capsys, healthy, "--recommended", "--watch", "TL max_gt=9") == ["TL max_gt=9", *alone]
-    assert "recommended ones" not in check(capsys, healthy, "--recommended").out
+def test_recommended_adds_to_what_was_given(capsys: Capsys, dump: Path) -> None:
+    alone = texts(capsys, dump, "--recommended")
+    assert texts(capsys, dump) == alone
+    assert texts(capsys, dump, "--recommended", "--watch", "TL max_gt=9") == ["TL max_gt=9", *alone]
+    assert "recommended ones" not in check(capsys, dump, "--recommended").out
 
 
-def test_a_given_watchpoint_must_match_also_beside_the_recommended_ones(capsys: Capsys, healthy: Path) -> None:
-    recommended = check(capsys, healthy, "--recommended", "--fail-on", "TO")
-    given = check(capsys, healthy, "--recommended", "--fail-on", "TO", "--watch", "GE")
+def test_a_given_watchpoint_must_match_also_beside_the_recommended_ones(capsys: Capsys, dump: Path) -> None:
+    recommended = check(capsys, dump, "--recommended", "--fail-on", "TO")
+    given = check(capsys, dump, "--recommended", "--fail-on", "TO", "--watch", "GE")
     assert (recommended.code, given.code) == (0, 2)
     assert given.last == "cannot judge: GE looked at no tensor (--allow-unmatched accepts that)"
 
 
-def test_disabled_entries_are_left_out_and_said_so(capsys: Capsys, healthy: Path, tmp_path: Path) -> None:
+def test_disabled_entries_are_left_out_and_said_so(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
     file = watch_file(tmp_path, "watch = 'TL max_gt=-9'\nenabled = false", "watch = 'TO'\nname = 'all'")
-    answer = check(capsys, healthy, "--watch-file", file)
+    answer = check(capsys, dump, "--watch-file", file)
     assert (answer.code, answer.last) == (0, "clean")
     assert answer.err == "tdbg: 1 disabled watchpoint left out\n"
-    both = check(capsys, healthy, "--watch-file", file, "--watch", "TL max_gt=-9")
+    both = check(capsys, dump, "--watch-file", file, "--watch", "TL max_gt=-9")
     assert both.code == 1, "what is disabled in a file does not disable the same rule elsewhere"
 
 
-def test_a_file_the_screen_wrote_runs_in_ci(capsys: Capsys, healthy: Path, tmp_path: Path) -> None:
-    file = write_watch_file(watchpoints_from([f"TL max_gt=-9 @ node={RELU}", "TO"]), tmp_path / "ci.toml", healthy)
-    answer = check(capsys, healthy, "--watch-file", str(file))
-    assert answer.last == "FINDINGS: 3 tensors at steps 0-2"
+def test_a_file_the_screen_wrote_runs_in_ci(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+    file = write_watch_file(watchpoints_from([f"TL max_gt=-9 @ node={RELU}", "TO"]), tmp_path / "ci.toml", dump)
+    answer = check(capsys, dump, "--watch-file", str(file))
+    assert answer.last == "FINDINGS: 6 tensors at steps 0-2 of ranks 0,1"
 
 
-def test_the_state_that_the_screen_keeps_is_a_watchpoint_file(capsys: Capsys, healthy: Path, tmp_path: Path) -> None:
-    store = WatchpointStore(str(healthy), tmp_path / "state")
+def test_the_state_that_the_screen_keeps_is_a_watchpoint_file(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
+    store = WatchpointStore(str(dump), tmp_path / "state")
     WatchpointList(store).add_missing(watchpoints_from(["TO"]))
-    answer = check(capsys, healthy, "--watch-file", str(store.path))
+    answer = check(capsys, dump, "--watch-file", str(store.path))
     assert (answer.code, answer.last) == (0, "clean")
 
 
@@ -106,9 +101,9 @@ def test_the_state_that_the_screen_keeps_is_a_watchpoint_file(capsys: Capsys, he
     ],
 )
 def test_a_mistake_says_what_where_and_what_to_do(
-    capsys: Capsys, healthy: Path, arguments: list[str], what: str, where: str
+    capsys: Capsys, dump: Path, arguments: list[str], what: str, where: str
 ) -> None:
-    answer = check(capsys, healthy, *arguments)
+    answer = check(capsys, dump, *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"tdbg: {what}")
     assert f"  where: {where}" in answer.err or not where
@@ -127,16 +122,16 @@ def test_a_mistake_says_what_where_and_what_to_do(
         (["--watch"], "--watch"),
     ],
 )
-def test_a_wrong_argument_exits_2_with_usage(capsys: Capsys, healthy: Path, arguments: list[str], what: str) -> None:
-    answer = check(capsys, healthy, *arguments)
+def test_a_wrong_argument_exits_2_with_usage(capsys: Capsys, dump: Path, arguments: list[str], what: str) -> None:
+    answer = check(capsys, dump, *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("usage: tdbg ")
     assert what in answer.err
 
 
-def test_a_broken_file_names_the_entry(capsys: Capsys, healthy: Path, tmp_path: Path) -> None:
+def test_a_broken_file_names_the_entry(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
     file = watch_file(tmp_path, "watch = 'TO'", "watch = 'TO'\nenable = true")
-    answer = check(capsys, healthy, "--watch-file", file)
+    answer = check(capsys, dump, "--watch-file", file)
     assert answer.code == 2
     assert answer.err.splitlines()[:2] == ["tdbg: unknown key 'enable'", f"  where: {file}, watchpoint 2"]
 
@@ -146,13 +141,13 @@ def test_a_broken_file_names_the_entry(capsys: Capsys, healthy: Path, tmp_path: 
     [([], "the file holds no watchpoint"), (["watch = 'TO'\nenabled = false"], "every given watchpoint is disabled")],
 )
 def test_files_without_a_watchpoint_are_a_mistake_not_a_clean_check(
-    capsys: Capsys, healthy: Path, tmp_path: Path, entries: list[str], what: str
+    capsys: Capsys, dump: Path, tmp_path: Path, entries: list[str], what: str
 ) -> None:
     file = watch_file(tmp_path, *entries)
-    answer = check(capsys, healthy, "--watch-file", file)
+    answer = check(capsys, dump, "--watch-file", file)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith(f"tdbg: {what}")
-    beside = check(capsys, healthy, "--watch-file", file, "--recommended", "--fail-on", "TO")
+    beside = check(capsys, dump, "--watch-file", file, "--recommended", "--fail-on", "TO")
     assert beside.code == (0 if entries else 2), "a file that lost its rules is noticed, a disabled rule is a wish"
 
 
@@ -209,19 +204,19 @@ def test_the_examples_of_the_help_are_commands(capsys: Capsys, dumps: Dumps, tmp
 
 
 @pytest.mark.parametrize("command", ["open", "demo"])
-def test_the_screen_takes_watchpoint_files_too(capsys: Capsys, healthy: Path, tmp_path: Path, command: str) -> None:
-    where = [str(healthy)] if command == "open" else []
+def test_the_screen_takes_watchpoint_files_too(capsys: Capsys, dump: Path, tmp_path: Path, command: str) -> None:
+    where = [str(dump)] if command == "open" else []
     assert main([command, *where, "--watch-file", watch_file(tmp_path, "watch = 'XX'")]) == 2
     assert "watchpoint 1: XX" in capsys.readouterr().err
 
 
-def test_the_screen_opens_with_the_watchpoints_of_files(healthy: Path, tmp_path: Path) -> None:
+def test_the_screen_opens_with_the_watchpoints_of_files(dump: Path, tmp_path: Path) -> None:
     from tui_debugger.cli import screen
     from tui_debugger.model import no_progress
 
     file = watch_file(tmp_path, "watch = 'TZ'", "watch = 'TO'\nenabled = false")
-    arguments = build_parser().parse_args(["open", str(healthy), "--watch", "WO", "--watch-file", file])
-    session = screen.opener(healthy, arguments, screen.given_watchpoints(arguments))(no_progress)
+    arguments = build_parser().parse_args(["open", str(dump), "--watch", "WO", "--watch-file", file])
+    session = screen.opener(dump, arguments, screen.given_watchpoints(arguments))(no_progress)
     assert [(w.condition, w.enabled) for w in session.watchpoints.items()] == [
         ("weight_overflow", True),
         ("tensor_all_zero", True),

@@ -14,8 +14,9 @@ import numpy as np
 import openpyxl
 import pytest
 
+from tests.cli.running import file_of
 from tests.session.opened import opened, snapshot
-from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
+from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.cli.main import main
 from tui_debugger.session.tables import FLAT_HIT_COLUMNS, flat_hit_rows, hit_row
 
@@ -24,23 +25,12 @@ Dumps = Callable[[str], Path]
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 
 
-@pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    """Two ranks, three steps; 11 tensors each."""
-    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
-
-
 def export(capsys: Capsys, *words: object) -> tuple[int, str]:
     """Exit code and stderr; stdout stays empty."""
     code = main(["export", *map(str, words)])
     out, err = capsys.readouterr()
     assert out == ""
     return code, err
-
-
-def file_of(root: Path, pattern: str) -> Path:
-    (path,) = root.rglob(pattern)
-    return path
 
 
 RELU_OUT = ("--rank", 1, "--step", 2, "--filter", "ReLU", "--side", "out")

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cli.every import OURS, words
+from tests.cli.every import COMMANDS, words
 from tests.cli.running import run
-from tests.sources.writer import MLP, write_dump
+from tests.sources.writer import MLP
 from tui_debugger.errors import CancelledError
 
 Capsys = pytest.CaptureFixture[str]
@@ -29,11 +29,6 @@ Dumps = Callable[[str], Path]
 
 NAN = "mindspore-2.0-nan"
 RELU = MLP.nodes[1].name
-
-
-@pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
 
 
 class Terminal:
@@ -118,7 +113,7 @@ def test_ctrl_c_while_the_program_is_still_being_read(dump: Path, module: str) -
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tdbg: interrupted\n")
 
 
-@pytest.mark.parametrize("command", OURS)
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("module", ["numpy", "datetime", "_multiarray_umath"])
 def test_ctrl_c_while_numpy_is_being_read(dump: Path, command: str, module: str) -> None:
     line = [sys.executable, "-c", CTRL_C_IN.format(module=module), *words(command, dump, "--json")]

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.cli.running import file_of
 from tests.session.opened import snapshot, writable_copy
-from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
+from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.cli.main import main
 from tui_debugger.cli.stat import COLUMNS, SORTABLE
 from tui_debugger.model import Progress
@@ -41,17 +42,6 @@ def document_of(capsys: Capsys, *words: object) -> tuple[int, dict[str, Any], st
     code = main(["stat", *map(str, words), "--json"])
     out, err = capsys.readouterr()
     return code, json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON")), err
-
-
-def file_of(root: Path, pattern: str) -> Path:
-    (path,) = root.rglob(pattern)
-    return path
-
-
-@pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    """Two ranks, three steps; 11 tensors each."""
-    return write_dump(tmp_path / "dump", ranks=(0, 1)).root
 
 
 def test_every_row_holds_what_numpy_says_to_the_last_digit(capsys: Capsys, dump: Path) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs
+from tui_debugger.cli.options import add_watches, add_where, open_session, pairs_of, several_graphs, whole
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import BadWatchpointError, CancelledError, TdbgError
 
@@ -51,20 +51,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument(
-        "--watch",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
-    )
-    parser.add_argument(
-        "--watch-file",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a TOML file of watchpoints, as the screen saves them (may be repeated)",
+    add_watches(
+        parser,
+        "a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
+        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
     parser.add_argument("--recommended", action="store_true", help="add the recommended watchpoints to the given ones")
     parser.add_argument(
@@ -85,17 +75,14 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor",
     )
     parser.add_argument(
-        "--limit", type=_limit, default=20, metavar="N", help="rows of the table (default: 20; 0: all of them)"
+        "--limit",
+        type=whole("a number of rows such as 20, or 0 for all"),
+        default=20,
+        metavar="N",
+        help="rows of the table (default: 20; 0: all of them)",
     )
     add_where(parser)
     parser.set_defaults(run=_run)
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        msg = f"{text!r} is not a number of rows such as 20, or 0 for all"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
 
 
 def _run(arguments: argparse.Namespace) -> int:

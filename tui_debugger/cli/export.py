@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_where, chosen, open_session, pairs_of, several_graphs
+from tui_debugger.cli.options import add_watches, add_where, chosen, open_session, pairs_of, several_graphs
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
@@ -75,16 +75,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_where(parser)
     add_choice(parser)
     parser.add_argument("--slice", metavar="TEXT", help="for x.csv of a tensor: a window, for example '[0, :, 3:9]'")
-    parser.add_argument(
-        "--watch", action="append", default=[], metavar="TEXT", help="for hits: a watchpoint (may be repeated)"
-    )
-    parser.add_argument(
-        "--watch-file",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="for hits: a TOML file of watchpoints (may be repeated); without any, the recommended ones are used",
+    add_watches(
+        parser,
+        "for hits: a watchpoint (may be repeated)",
+        "for hits: a TOML file of watchpoints (may be repeated); without any, the recommended ones are used",
     )
     parser.set_defaults(run=_run)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,24 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
     where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+
+
+def add_watches(parser: argparse.ArgumentParser, watch: str, watch_file: str) -> None:
+    """``--watch`` and ``--watch-file``, with the help that says what this command does with them."""
+    parser.add_argument("--watch", action="append", default=[], metavar="TEXT", help=watch)
+    parser.add_argument("--watch-file", action="append", default=[], type=Path, metavar="FILE", help=watch_file)
+
+
+def whole(what: str, least: int = 0, most: int = 10**9 - 1) -> Callable[[str], int]:
+    """A parser of whole numbers within bounds; ``what`` ends the sentence that refuses another text."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 10 and least <= int(text) <= most):
+            msg = f"{text!r} is not {what}"
+            raise argparse.ArgumentTypeError(msg)
+        return int(text)
+
+    return parse
 
 
 def spans(text: str) -> tuple[Span, ...]:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_where, open_session, pairs_of
+from tui_debugger.cli.options import add_watches, add_where, open_session, pairs_of, whole
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import TdbgError
 
@@ -50,33 +50,20 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument(
-        "--watch",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
+    add_watches(
+        parser,
+        "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
+        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
     parser.add_argument(
-        "--watch-file",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="a TOML file of watchpoints, as the screen saves them (may be repeated)",
-    )
-    parser.add_argument(
-        "--spread", type=_count, default=5, metavar="N", help="how many of the following bad nodes to list (default: 5)"
+        "--spread",
+        type=whole("a number of nodes"),
+        default=5,
+        metavar="N",
+        help="how many of the following bad nodes to list (default: 5)",
     )
     add_where(parser)
     parser.set_defaults(run=_run)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        msg = f"{text!r} is not a number of nodes"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
 
 
 def _run(arguments: argparse.Namespace) -> int:

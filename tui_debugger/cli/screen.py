@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui_debugger.cli.options import add_watches
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -24,20 +25,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     recommended.add_argument(
         "--no-recommended", dest="recommended", action="store_false", help="do not offer the recommended watchpoints"
     )
-    parser.add_argument(
-        "--watch",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
-    )
-    parser.add_argument(
-        "--watch-file",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FILE",
-        help="add the watchpoints of a TOML file (may be repeated)",
+    add_watches(
+        parser,
+        "add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
+        "add the watchpoints of a TOML file (may be repeated)",
     )
     parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
     parser.add_argument("--step", type=int, metavar="N", help="start at this step")

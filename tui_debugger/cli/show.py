@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_where, chosen, open_session
+from tui_debugger.cli.options import add_where, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import TdbgError
 
@@ -50,19 +50,16 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--stat", action="store_true", help="full statistics (of every step) instead of values")
     parser.add_argument(
-        "--precision", type=_precision, default=4, metavar="N", help="digits after the point, 0 to 10 (default: 4)"
+        "--precision",
+        type=whole(f"a number from 0 to {MAX_PRECISION}", most=MAX_PRECISION),
+        default=4,
+        metavar="N",
+        help="digits after the point, 0 to 10 (default: 4)",
     )
     add_where(parser)
     parser.set_defaults(run=_run)
     # Subparsers take no class of their own, so the one method is replaced.
     parser.parse_known_args = _any_order(parser.parse_known_args)  # type: ignore[method-assign,assignment]  # see above
-
-
-def _precision(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= MAX_PRECISION):
-        msg = f"{text!r} is not a number from 0 to {MAX_PRECISION}"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
 
 
 def _any_order(parse: Parse) -> Parse:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs
+from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs, whole
 from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
@@ -68,15 +68,10 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")
     parser.add_argument("--reverse", action="store_true", help="with --sort: smallest first")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="only the first N rows")
+    parser.add_argument(
+        "--limit", type=whole("a number of rows such as 20", least=1), metavar="N", help="only the first N rows"
+    )
     parser.set_defaults(run=_run)
-
-
-def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        msg = f"{text!r} is not a number of rows such as 20"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)
 
 
 def _run(arguments: argparse.Namespace) -> int:
