@@ -56,6 +56,11 @@ def one(step: Path, pattern: str) -> Path:
     return path
 
 
+def short(node: str) -> str:
+    """The end of a name, as the last line has it."""
+    return "/".join(node.strip().split("/")[-2:])
+
+
 @pytest.mark.parametrize("dump", NAN_DUMPS)
 def test_the_text_names_both_origins_their_lines_and_the_coverage(
     dump: str, dumps: Callable[[str], Path], run: Run
@@ -78,7 +83,7 @@ def test_the_text_names_both_origins_their_lines_and_the_coverage(
     end = " ".join(lines)
     assert " tensors checked, 0 unreadable, " in end
     assert "0 not comparable steps 0-3; rank 0 steps 4,5 not looked at: the search ends with the first step" in end
-    log, div = (lines[at + 1].rpartition("/")[2] for at in (0, independent))
+    log, div = (short(lines[at + 1]) for at in (0, independent))
     assert lines[-1] == f"FOUND: 2 independent origins at step 3: {log}, {div}"
 
 
@@ -209,7 +214,7 @@ def test_it_says_which_rank_was_first(tmp_path: Path, run: Run) -> None:
     assert code == 1
     assert out.startswith("origin: rank 1, step 1  (ReLU)\n")
     assert f"rank 1 was first: step 1, {RELU}\n  ranks 0,2: nothing bad in steps 0,1\n" in out
-    assert out.splitlines()[-1] == f"FOUND: 1 origin at step 1 of rank 1: {RELU.rpartition('/')[2]}"
+    assert out.splitlines()[-1] == f"FOUND: 1 origin at step 1 of rank 1: {short(RELU)}"
     assert [row["rank"] for row in document(run, tmp_path)["first_by_rank"]] == [1]
 
 
@@ -228,7 +233,7 @@ def test_no_rank_is_first_when_all_begin_with_the_same_tensor(tmp_path: Path, ru
         np.save(one(writer.step(0, rank=rank), "ReLU.*.output.*"), NAN)
     _, out, _ = run(tmp_path)
     assert f"ranks 0,1 begin together: step 0, {RELU}\n" in out
-    assert out.splitlines()[-1] == f"FOUND: 1 origin at step 0 of ranks 0,1: {RELU.rpartition('/')[2]}"
+    assert out.splitlines()[-1] == f"FOUND: 1 origin at step 0 of ranks 0,1: {short(RELU)}"
     assert run(tmp_path, "--rank", "1")[1].startswith("origin: rank 1, step 0")
 
 

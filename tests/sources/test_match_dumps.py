@@ -256,21 +256,23 @@ def renumbered(groups: Iterable[FileGroup], seed: int, *, timestamps: bool = Tru
     return tuple(group if timestamps else replace(group, timestamp=0) for group in groups)
 
 
+@pytest.fixture(scope="module")
+def nan(dumps: Dumps) -> Dump:
+    return Dump(dumps("mindspore-2.10-nan"))
+
+
+@pytest.fixture(scope="module")
+def truth(nan: Dump) -> dict[tuple[int, ...], int]:
+    """Right node by the files of a group."""
+    match = nan.match(0)
+    return {
+        tuple(index for _, _, index in group.files): int(row)
+        for group, row in zip(nan.step(0).groups, match.node, strict=True)
+    }
+
+
 class TestDamaged:
     """The real dumps with names, files or whole operators taken away: what is called certain stays right."""
-
-    @pytest.fixture(scope="class")
-    def nan(self, dumps: Dumps) -> Dump:
-        return Dump(dumps("mindspore-2.10-nan"))
-
-    @pytest.fixture(scope="class")
-    def truth(self, nan: Dump) -> dict[tuple[int, ...], int]:
-        """Right node by the files of a group."""
-        match = nan.match(0)
-        return {
-            tuple(index for _, _, index in group.files): int(row)
-            for group, row in zip(nan.step(0).groups, match.node, strict=True)
-        }
 
     def agreement(
         self, truth: Mapping[tuple[int, ...], int], groups: Iterable[FileGroup], match: Match

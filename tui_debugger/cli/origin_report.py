@@ -246,7 +246,7 @@ def _found(report: OriginReport) -> str:
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})
     where = f" of rank{_s(ranks)} {brief(ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
-    names = list(dict.fromkeys(clean(origin.node.rpartition("/")[2]) for origin in report.origins))
+    names = list(dict.fromkeys(clean("/".join(origin.node.split("/")[-2:])) for origin in report.origins))
     shown = ", ".join([*names[:_LAST], *(["…"] if len(names) > _LAST else [])])
     return f"{origins} at step {report.origins[0].step}{where}: {shown}"
 
