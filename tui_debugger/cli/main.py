@@ -16,8 +16,12 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.words.clean import clean
 
 EPILOG = """\
-exit codes: 0 done or clean, 1 a finding (check, origin), 2 cannot judge: nothing recognisable at the path, a wrong
-argument, nothing matched, or unreadable tensors; 130 interrupted
+exit codes:
+  0    done, or clean
+  1    a finding (check, origin)
+  2    cannot judge: nothing recognisable at the path, a wrong argument, nothing
+       matched or could be compared, or tensors that could not be read
+  130  interrupted
 """
 COMMANDS = (open_, check, origin, ls, show, stat, export, steps, demo)
 BROKEN_PIPE = 141
