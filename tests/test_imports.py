@@ -37,3 +37,10 @@ def test_analysis_needs_numpy_only(package: str) -> None:
 def test_the_command_line_starts_without_numpy_and_textual() -> None:
     loaded = modules_after("import tui_debugger.cli.main as m\nm.build_parser()")
     assert not loaded & {"numpy", "textual", "rich", "google.protobuf", "grpc", "watchfiles", "sqlite3"}
+
+
+def test_a_command_starts_without_the_others() -> None:
+    loaded = modules_after("import tui_debugger.cli.main as m\nm.build_parser('open')")
+    commands = {name for name in loaded if name.startswith("tui_debugger.cli.")}
+    needed = {"main", "parser", "options", "output", "open_", "screen"}
+    assert commands <= {f"tui_debugger.cli.{name}" for name in needed}

@@ -8,9 +8,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 from tui_debugger import __version__
-from tui_debugger.cli import check, demo, export, ls, open_, origin, show, stat, steps
 from tui_debugger.cli.parser import Parser
 from tui_debugger.errors import TdbgError
 from tui_debugger.words.clean import clean
@@ -23,13 +23,17 @@ exit codes:
        matched or could be compared, or tensors that could not be read
   130  interrupted
 """
-COMMANDS = (open_, check, origin, ls, show, stat, export, steps, demo)
+COMMANDS = {
+    "open": "open_",
+    **{name: name for name in ("check", "origin", "ls", "show", "stat", "export", "steps", "demo")},
+}
+"""The module of every command, in the order of the help."""
 BROKEN_PIPE = 141
 """128 + SIGPIPE: who read our output has left, as ``head`` does."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser with every command."""
+def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser with every command, or with one only: the others' modules need not be loaded to run it."""
     parser = Parser(
         prog="tdbg",
         description="A terminal debugger for the values of deep-learning training.",
@@ -38,8 +42,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tdbg {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        command.register(commands)
+    for name, module in COMMANDS.items():
+        if command in (None, name):
+            import_module(f"tui_debugger.cli.{module}").register(commands)
     return parser
 
 
@@ -54,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a sign shows its number instead
             stream.reconfigure(errors="backslashreplace")
-    arguments = build_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
     try:
         code = int(arguments.run(arguments))
         sys.stdout.flush()
