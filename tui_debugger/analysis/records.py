@@ -1,0 +1,224 @@
+"""Records of many tensors as columns: no Python object per tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.record import Bounds, Change, Closeness, Need, Record
+from tui_debugger.model import TensorMeta, TensorStats
+
+Int8 = npt.NDArray[np.int8]
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.integer[Any]]
+
+
+class State(IntEnum):
+    """What a row says."""
+
+    UNKNOWN = 0
+    """Not looked at."""
+    MEASURED = 1
+    NO_NUMBERS = 2
+    """Elements are text, dates ...: type and shape are known, there are no statistics."""
+    UNREADABLE = 3
+
+
+class Before(IntEnum):
+    """What became of the previous step; the words of ``Record.previous``."""
+
+    NONE = 0
+    OK = 1
+    SHAPE = 2
+    UNREADABLE = 3
+    NO_VALUE = 4
+
+
+BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
+"""``Record.previous`` by ``Before``."""
+
+COUNTS: Final = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive")
+REALS: Final = ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares")
+ROW: Final = np.dtype(
+    [(name, "<i8") for name in COUNTS]
+    + [(name, "<f8") for name in REALS]
+    + [
+        ("difference", "<f8"),
+        ("reference", "<f8"),
+        ("size", "<i8"),
+        ("mtime", "<i8"),
+        ("before_size", "<i8"),
+        ("before_mtime", "<i8"),
+        ("meta", "<i4"),
+        ("state", "u1"),
+        ("before", "u1"),
+        ("asked", "u1"),
+        ("spare", "u1"),
+    ]
+)
+"""One tensor: the fields of ``TensorStats`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the file and
+that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be relied
+on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED``/``CHANGE_KNOWN`` bits."""
+CHANGE_ASKED: Final = 1
+CHANGE_KNOWN: Final = 2
+
+NOT_ASKED: Final = -1
+"""In a column of ranges or closeness: nobody asked."""
+NOT_KNOWN: Final = -2
+"""Asked, but there was nothing to count or compare."""
+
+
+class Records:
+    """What looks at ``n`` tensors yielded. Rows are numbered as whoever made it numbers the tensors.
+
+    Attributes:
+        rows: structured array of ``ROW``.
+        metas: distinct element types and shapes; ``rows["meta"]`` indexes into it, -1 = unknown.
+        errors: why a row is unreadable.
+        ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
+        close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
+    """
+
+    __slots__ = ("_meta_numbers", "close", "errors", "metas", "ranges", "rows")
+
+    def __init__(self, n: int) -> None:
+        """Knows nothing about ``n`` tensors."""
+        self.rows: npt.NDArray[Any] = np.zeros(n, ROW)
+        self.rows["meta"] = -1
+        self.metas: list[TensorMeta] = []
+        self.errors: dict[int, str] = {}
+        self.ranges: dict[Bounds, Int64] = {}
+        self.close: dict[Closeness, Int8] = {}
+        self._meta_numbers: dict[TensorMeta, int] = {}
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return len(self.rows)
+
+    def meta_number(self, meta: TensorMeta) -> int:
+        """The number of an element type and shape."""
+        number = self._meta_numbers.setdefault(meta, len(self.metas))
+        if number == len(self.metas):
+            self.metas.append(meta)
+        return number
+
+    def covers(self, need: Need, indices: Indices) -> Mask:
+        """Which of some rows answer a need; what is wrong with a file answers every need."""
+        rows = self.rows[indices]
+        full = np.ones(len(rows), np.bool_)
+        if need.change:
+            full &= (rows["asked"] & CHANGE_ASKED) != 0
+        columns: list[Int64 | Int8 | None] = [self.ranges.get(bounds) for bounds in need.ranges]
+        columns += [self.close.get(closeness) for closeness in need.closeness]
+        for column in columns:
+            full &= column[indices] != NOT_ASKED if column is not None else np.False_
+        answered: Mask = (rows["state"] != State.UNKNOWN) & (full | (rows["state"] != State.MEASURED))
+        return answered
+
+    def get(self, index: int) -> Record | None:
+        """One row as a record; None when it was not looked at."""
+        row = self.rows[index]
+        state = int(row["state"])
+        if state == State.UNKNOWN:
+            return None
+        need = Need(
+            frozenset(bounds for bounds, column in self.ranges.items() if column[index] != NOT_ASKED),
+            bool(int(row["asked"]) & CHANGE_ASKED),
+            frozenset(closeness for closeness, column in self.close.items() if column[index] != NOT_ASKED),
+        )
+        change = None
+        if int(row["asked"]) & CHANGE_KNOWN:
+            change = Change(float(row["difference"]), float(row["reference"]))
+        return Record(
+            meta=self.metas[int(row["meta"])] if row["meta"] >= 0 else None,
+            stats=_stats(row) if state == State.MEASURED else None,
+            ranges={bounds: int(column[index]) for bounds, column in self.ranges.items() if column[index] >= 0},
+            change=change,
+            close={closeness: bool(column[index]) for closeness, column in self.close.items() if column[index] >= 0},
+            previous=BEFORE_WORDS[int(row["before"])],
+            error=self.errors.get(index, "unreadable") if state == State.UNREADABLE else "",
+            need=need,
+        )
+
+    def put(self, index: int, record: Record) -> None:
+        """Sets one row from a record."""
+        self.forget(np.array([index]))
+        row = self.rows[index]
+        row["meta"] = -1 if record.meta is None else self.meta_number(record.meta)
+        row["before"] = BEFORE_WORDS.index(record.previous)
+        if record.error:
+            row["state"] = State.UNREADABLE
+            self.errors[index] = record.error
+        elif record.stats is None:
+            row["state"] = State.NO_NUMBERS
+        else:
+            row["state"] = State.MEASURED
+            for name in (*COUNTS, *REALS):
+                value = getattr(record.stats, name)
+                row[name] = math.nan if value is None else value
+        if record.need.change:
+            row["asked"] = CHANGE_ASKED
+        if record.change is not None:
+            row["asked"] |= CHANGE_KNOWN
+            row["difference"], row["reference"] = record.change.mean_abs_difference, record.change.mean_abs_previous
+        for bounds in record.need.ranges:
+            self.range_column(bounds)[index] = record.ranges.get(bounds, NOT_KNOWN)
+        for closeness in record.need.closeness:
+            self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
+
+    def range_column(self, bounds: Bounds) -> Int64:
+        """The column of a range, made when it is new."""
+        if bounds not in self.ranges:
+            self.ranges[bounds] = np.full(len(self), NOT_ASKED, np.int64)
+        return self.ranges[bounds]
+
+    def close_column(self, closeness: Closeness) -> Int8:
+        """The column of a closeness, made when it is new."""
+        if closeness not in self.close:
+            self.close[closeness] = np.full(len(self), NOT_ASKED, np.int8)
+        return self.close[closeness]
+
+    def forget(self, indices: Indices) -> None:
+        """Makes rows unknown."""
+        self.rows[indices] = np.zeros(1, ROW)
+        self.rows["meta"][indices] = -1
+        for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
+            del self.errors[index]
+        columns: Iterable[Int64 | Int8] = (*self.ranges.values(), *self.close.values())
+        for column in columns:
+            column[indices] = NOT_ASKED
+
+    def forget_changes(self) -> None:
+        """Makes every row that was compared with a previous step unknown."""
+        compared = (self.rows["asked"] & CHANGE_ASKED) != 0
+        for column in self.close.values():
+            compared |= column != NOT_ASKED
+        self.forget(np.flatnonzero(compared))
+
+    def place(self, other: Records, source: Indices, target: Indices) -> None:
+        """Copies rows ``source`` of another table to rows ``target`` of this one; ``target`` has no row twice."""
+        self.forget(target)
+        taken = other.rows[source]
+        numbers = np.array([self.meta_number(meta) for meta in other.metas] + [-1], np.int32)
+        taken["meta"] = numbers[taken["meta"]]
+        self.rows[target] = taken
+        if other.errors:
+            for at, index in zip(source.tolist(), target.tolist(), strict=True):
+                if at in other.errors:
+                    self.errors[index] = other.errors[at]
+        for bounds, counts in other.ranges.items():
+            self.range_column(bounds)[target] = counts[source]
+        for closeness, answers in other.close.items():
+            self.close_column(closeness)[target] = answers[source]
+
+
+def _stats(row: Any) -> TensorStats:
+    fields: dict[str, Any] = {name: int(row[name]) for name in COUNTS}
+    fields |= {name: None if math.isnan(row[name]) else float(row[name]) for name in REALS[:-1]}
+    return TensorStats(**fields, sum_squares=float(row["sum_squares"]))
