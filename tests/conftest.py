@@ -49,3 +49,5 @@ def _private_user_directories(tmp_path_factory: pytest.TempPathFactory, monkeypa
     home = tmp_path_factory.mktemp("home")
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
+    monkeypatch.setenv("TDBG_CACHE_DIR", str(home / "cache"))
+    monkeypatch.delenv("TDBG_CACHE_LIMIT", raising=False)

@@ -16,7 +16,7 @@ def modules_after(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "package", ["errors", "model", "graph", "analysis", "words", "sources", "session", "api", "compat"]
+    "package", ["errors", "model", "graph", "analysis", "words", "cache", "sources", "session", "api", "compat"]
 )
 def test_headless_packages_never_load_the_screen(package: str) -> None:
     loaded = modules_after(
@@ -32,6 +32,12 @@ def test_headless_packages_never_load_the_screen(package: str) -> None:
 def test_analysis_needs_numpy_only(package: str) -> None:
     loaded = modules_after(f"import tui_debugger.{package}")
     assert not loaded & {"google.protobuf", "grpc", "watchfiles", "sqlite3"}
+
+
+def test_a_store_loads_sqlite_and_numpy_only_when_it_is_used() -> None:
+    made = "import tui_debugger.cache as c, tempfile, os\nos.environ['TDBG_CACHE_DIR'] = tempfile.gettempdir()\n"
+    loaded = modules_after(f"{made}assert c.default_store() is not None")
+    assert not loaded & {"numpy", "sqlite3", "_sqlite3"}
 
 
 def test_the_command_line_starts_without_numpy_and_textual() -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         WatchpointHit,
     )
 
-__version__ = "0.1.0"
+from tui_debugger.version import __version__
 
 __all__ = [
     "ConditionBase",

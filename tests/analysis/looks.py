@@ -1,9 +1,11 @@
-"""Short ways to a record of arrays, for tests that are about judging."""
+"""Short ways to batches of looks, and to a record of arrays for tests that are about judging."""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.conditions import by_abbr, evaluate, needs, validate
-from tui_debugger.analysis.measure import look
-from tui_debugger.analysis.record import Job, Need, Record
+from tui_debugger.analysis.look import look_all
+from tui_debugger.analysis.looks import ONLY_COMPARED, Looks, Specs
+from tui_debugger.analysis.record import Need, Record
 from tui_debugger.model import ReadSpec, Watchpoint, WatchResult
 
 Array = npt.NDArray[Any]
@@ -26,15 +29,51 @@ def watch(condition: str, params: Mapping[str, float | bool] | None = None, numb
     return Watchpoint(number, by_abbr(condition).id, validate(condition, params or {}))
 
 
+def looks_of(
+    files: Sequence[Path | ReadSpec], previous: Iterable[int], need: Need | Sequence[Need | None], default: str = ""
+) -> Looks:
+    """A batch of files.
+
+    Args:
+        files: what to read.
+        previous: for each the number of what it is compared with, -1 without one.
+        need: of all of them, or of each; None: only compared with.
+        default: the element type that the names of files declare.
+    """
+    specs = [file if isinstance(file, ReadSpec) else ReadSpec(str(file), dtype=default) for file in files]
+    kinds = [dataclasses.replace(spec, path="") for spec in specs]
+    distinct = tuple(dict.fromkeys(kinds))
+    wanted = [need] * len(specs) if isinstance(need, Need) else list(need)
+    needs = tuple(dict.fromkeys(each for each in wanted if each is not None))
+    return Looks(
+        Specs(
+            [os.fsencode(spec.path) for spec in specs],
+            distinct,
+            np.array([distinct.index(kind) for kind in kinds], np.int32),
+        ),
+        np.fromiter(previous, np.int32),
+        needs,
+        np.array([ONLY_COMPARED if each is None else needs.index(each) for each in wanted], np.int16),
+    )
+
+
+def look(file: Path | ReadSpec, previous: Path | ReadSpec | None = None, need: Need | None = None) -> Record:
+    """A record of one file."""
+    files = [file] if previous is None else [previous, file]
+    looks = looks_of(files, [-1, 0][: len(files)], [None, need or Need()][-len(files) :])
+    record = look_all(looks).get(len(files) - 1)
+    assert record is not None
+    return record
+
+
 def look_at(current: Array, previous: Array | None = None, need: Need | None = None) -> Record:
     """A record made the way the program makes it: from files."""
     with tempfile.TemporaryDirectory() as folder:
-        np.save(Path(folder) / "now.npy", current)
-        before = None
+        now, before = Path(folder) / "now.npy", Path(folder) / "before.npy"
+        np.save(now, current)
         if previous is not None:
-            np.save(Path(folder) / "before.npy", previous)
-            before = ReadSpec(str(Path(folder) / "before.npy"))
-        return look(Job(0, ReadSpec(str(Path(folder) / "now.npy")), before, need or Need()))
+            np.save(before, previous)
+        return look(now, None if previous is None else before, need)
 
 
 def judge(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.analysis.looks import f32, judge, look_at, watch
+from tests.analysis.looks import f32, judge, look, look_at, watch
 from tui_debugger.analysis.conditions import CONDITIONS, by_abbr, evaluate, needs, reasons, validate
 from tui_debugger.analysis.record import Change, Need, Record
 from tui_debugger.analysis.stats import measure_stats
@@ -271,10 +271,7 @@ class TestErrorsInsteadOfValues:
         assert [(p.hit, p.actual) for p in result.params] == [(False, None)]
 
     def test_an_unreadable_tensor_cannot_be_judged(self) -> None:
-        from tui_debugger.analysis.measure import look
-        from tui_debugger.analysis.record import Job
-
-        record = look(Job(0, ReadSpec("/nonexistent/x.npy")))
+        record = look(ReadSpec("/nonexistent/x.npy"))
         for condition in ("TO", "TZ", WNC):
             result = evaluate(watch(condition), record, first_step=False)
             assert result is not None

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.analysis.looks import looks_of
 from tests.old_tool import CONDITIONS, DUMPS, INF_BECAME_FINITE, WRONG
 from tui_debugger.analysis.conditions import evaluate, needs, validate
-from tui_debugger.analysis.measure import measure
+from tui_debugger.analysis.look import look_all
 from tui_debugger.analysis.npy import open_array
-from tui_debugger.analysis.record import Job, Need, Record
+from tui_debugger.analysis.record import Need, Record
 from tui_debugger.model import ReadSpec, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.sources.mindspore.names import parse_name
 
@@ -67,11 +68,10 @@ def records(
                 need |= needs(watchpoint(key, golden(name)["hits"][key]["threshold"]))
             files = outputs(name)
             places = list(files)
-            before = [files.get((node, slot, step - 1)) for node, slot, step in places]
-            jobs = [Job(i, files[place], before[i], need) for i, place in enumerate(places)]
-            found: dict[int, Record] = {}
-            measure(jobs, on_record=found.__setitem__)
-            known[name] = {place: found[i] for i, place in enumerate(places)}
+            numbers = {place: number for number, place in enumerate(places)}
+            before = [numbers.get((node, slot, step - 1), -1) for node, slot, step in places]
+            found = look_all(looks_of([files[place] for place in places], before, need))
+            known[name] = {place: record for place in places if (record := found.get(numbers[place])) is not None}
         return known[name]
 
     return make

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.opened_files import opened_tensor_files
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
 from tui_debugger import (
     ConditionBase,
@@ -194,25 +195,16 @@ def test_tables_have_a_row_per_parameter(nan: DumpAnalyzer) -> None:
     assert json.loads(json.dumps(rows)) == rows
 
 
-def test_what_was_read_once_is_not_read_again(dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from tui_debugger.session import measuring
-
-    jobs: list[int] = []
-    real = measuring.measure
-
-    def counted(todo: Any, **more: Any) -> None:
-        jobs.append(len(todo))
-        real(todo, **more)
-
-    monkeypatch.setattr(measuring, "measure", counted)
+def test_what_was_read_once_is_not_read_again(dumps: Callable[[str], Path]) -> None:
     with DumpAnalyzer(dumps("mindspore-2.0-mlp")) as run:
         tensors = run.select_tensors("", iterations=[1])
-        run.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())])
-        assert sum(jobs) == sum(tensor.shape is not None for tensor in tensors) - 1  # the one constant with a file
-        run.check_watchpoints([Watchpoint(tensors, TensorTooLargeCondition(max_gt=limit)) for limit in (1, 2, 3)])
-        tensors.table(statistics=True)
-        assert len(jobs) == 2  # the second measured the constant only
-        assert jobs[1] == 1
+        with opened_tensor_files() as opened:
+            run.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())])
+        assert len(opened) == sum(tensor.shape is not None for tensor in tensors) - 1  # the one constant with a file
+        with opened_tensor_files() as opened:
+            run.check_watchpoints([Watchpoint(tensors, TensorTooLargeCondition(max_gt=limit)) for limit in (1, 2, 3)])
+            tensors.table(statistics=True)
+        assert len(opened) == 1  # the constant
 
 
 def test_a_condition_of_ones_own_cannot_be_checked(nan: DumpAnalyzer) -> None:

@@ -83,12 +83,12 @@ def test_a_wrong_argument_is_a_document_too(
 def test_ctrl_c_while_opening_is_130_and_a_document(
     capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path, command: str, kind: Any
 ) -> None:
-    def pressed(_: object) -> None:
+    def pressed(*_: object) -> None:
         if kind != "signal":
             raise kind
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("tui_debugger.sources.open.open_source", pressed)
+    monkeypatch.setattr("tui_debugger.session.opening.open_source", pressed)
     answer = run(capsys, *words(command, dump, "--json"))
     assert (answer.code, answer.json["exit_code"]) == (130, 130)
     assert "Traceback" not in answer.err

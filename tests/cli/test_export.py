@@ -325,7 +325,7 @@ def test_an_interrupt_leaves_nothing_half(
         return call
 
     monkeypatch.setattr(export_tensors, "open_array", pressed(export_tensors.open_array, 30))
-    monkeypatch.setattr(measuring, "measure", pressed(measuring.measure, 3))
+    monkeypatch.setattr(measuring, "scan", pressed(measuring.scan, 2))
     monkeypatch.chdir(tmp_path)
     code, err = export(capsys, dump, *words)
     assert code == 130

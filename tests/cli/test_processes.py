@@ -79,14 +79,14 @@ def test_without_any_output_the_exit_code_is_still_right(dump: Path) -> None:
 def test_ctrl_c_that_became_another_error_on_its_way_is_still_ctrl_c(
     capsys: Capsys, monkeypatch: pytest.MonkeyPatch, dump: Path
 ) -> None:
-    def pressed(_: object) -> None:
+    def pressed(*_: object) -> None:
         try:
             os.kill(os.getpid(), signal.SIGINT)
         except CancelledError as error:  # as numpy does when Ctrl-C hits its import
             msg = "numpy could not be imported"
             raise ImportError(msg) from error
 
-    monkeypatch.setattr("tui_debugger.sources.open.open_source", pressed)
+    monkeypatch.setattr("tui_debugger.session.opening.open_source", pressed)
     answer = run(capsys, "ls", dump, "--json")
     assert (answer.code, answer.json["exit_code"], answer.err) == (130, 130, "tdbg: interrupted\n")
 

@@ -20,9 +20,9 @@ import pytest
 from tests.cli.running import file_of
 from tests.session.opened import snapshot, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation
+from tui_debugger.analysis.looks import Looks
 from tui_debugger.cli.main import main
 from tui_debugger.cli.stat import COLUMNS, SORTABLE
-from tui_debugger.model import Progress
 from tui_debugger.session.tables import STATS_COLUMNS
 
 Capsys = pytest.CaptureFixture[str]
@@ -268,14 +268,14 @@ def test_an_interrupt_leaves_what_was_finished_and_says_so(
     """A real Ctrl-C in the middle: sent when the third step begins to be measured."""
     from tui_debugger.session import measuring
 
-    real = measuring.measure
+    real = measuring.scan
 
-    def pressed(*jobs: Any, progress: Callable[[Progress], None], **named: Any) -> None:
-        if "/2/" in jobs[0][0].spec.path:
+    def pressed(looks: Looks, *more: Any) -> None:
+        if b"/2/" in looks.specs.paths[0]:
             os.kill(os.getpid(), signal.SIGINT)
-        real(*jobs, progress=progress, **named)
+        real(looks, *more)
 
-    monkeypatch.setattr(measuring, "measure", pressed)
+    monkeypatch.setattr(measuring, "scan", pressed)
     assert main(["stat", str(dump), form]) == 130
     out, err = capsys.readouterr()
     line = "44 tensors, 0 unreadable; interrupted"

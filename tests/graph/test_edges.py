@@ -9,7 +9,7 @@ import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, number, op, real_table, row
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.edges import edges, real_consumers, real_inputs, resolve
+from tui_debugger.graph.edges import edges, holders, real_consumers, real_inputs, resolve
 from tui_debugger.graph.table import NodeTable
 
 Dumps = Callable[[str], Path]
@@ -115,6 +115,25 @@ def test_real_edges_join_only_nodes_that_make_tensors(dumps: Dumps, dump: str) -
     for node in range(len(table)):
         for consumer, position in real_consumers(table, node):
             assert real_inputs(table, consumer)[position][0] == node
+
+
+@pytest.mark.parametrize("dump", DUMPS)
+def test_holders_are_the_real_inputs_of_many_slots_at_once(dumps: Dumps, dump: str) -> None:
+    table = real_table(dumps, dump)
+    asked = [(node, slot) for node in range(len(table)) for slot in range(-1, len(real_inputs(table, node)) + 2)]
+    asked += [(-1, 0), (-1, 3)]
+    expected = []
+    for node, slot in asked:
+        inputs = real_inputs(table, node) if node >= 0 else []
+        expected.append(inputs[slot] if 0 <= slot < len(inputs) else (-1, 0))
+    rows, slots = holders(table, *zip(*asked, strict=True))
+    assert list(zip(rows.tolist(), slots.tolist(), strict=True)) == expected
+
+
+def test_holders_of_nothing_and_of_a_table_without_a_graph() -> None:
+    table = build_table([])
+    assert [len(column) for column in holders(table, [], [])] == [0, 0]
+    assert [column.tolist() for column in holders(table, [-1], [0])] == [[-1], [0]]
 
 
 @pytest.mark.parametrize("dump", OLD_DUMPS)

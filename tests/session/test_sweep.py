@@ -14,6 +14,7 @@ import pytest
 from tests.old_tool import DUMPS
 from tests.session.opened import opened, writable_copy
 from tests.sources.writer import MLP, write_dump
+from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import CATEGORY_WORDS, Category, Progress, Side, TensorStats
@@ -118,7 +119,7 @@ def test_what_was_measured_once_is_not_read_again(tmp_path: Path) -> None:
 def test_an_executor_gives_the_same_answers(dumps: Callable[[str], Path]) -> None:
     alone = opened(dumps("mindspore-2.0-mlp"))
     with ThreadPoolExecutor(2) as executor:
-        together = Session(alone.source, executor=executor)
+        together = Session(alone.source, workers=Workers(executor=executor))
         assert list(together.sweep(together.pairs()).measured()) == list(alone.sweep(alone.pairs()).measured())
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,6 +107,39 @@ class SourceConformance:
                     assert table.recorded_meta(i) is not None
                 else:
                     open_array(table.spec(i))
+
+    def test_specs_are_the_columns_of_spec(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            rows = np.flatnonzero(~(table.flags & TensorFlag.STAT_ONLY).astype(np.bool_))
+            for some in (rows, rows[::-2], rows[:0]):
+                specs = table.specs(some)
+                assert len(specs) == len(some)
+                assert specs.kind.dtype == np.int32
+                joined = [
+                    replace(specs.kinds[kind], path=os.fsdecode(path))
+                    for path, kind in zip(specs.paths, specs.kind.tolist(), strict=True)
+                ]
+                assert joined == [table.spec(i) for i in some.tolist()]
+                assert all(kind.path == "" for kind in specs.kinds)
+                assert len(set(specs.kinds)) == len(specs.kinds)
+
+    def test_file_states_are_those_of_the_files(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            rows = np.arange(len(table))[::-1]
+            sizes, times = table.file_states(rows)
+            assert sizes.dtype == times.dtype == np.int64
+            for i, size, time in zip(rows.tolist(), sizes.tolist(), times.tolist(), strict=True):
+                if table.flags[i] & TensorFlag.STAT_ONLY:
+                    assert (size, time) == (-1, 0)
+                else:
+                    status = Path(table.spec(i).path).stat()
+                    assert (size, time) == (status.st_size, status.st_mtime_ns)
+
+    def test_a_digest_names_the_files_of_one_table(self, source: Source) -> None:
+        digests = [table.digest for _, _, table in pairs(source)]
+        assert {len(digest) for digest in digests} <= {0, 16}
+        known = [digest for digest in digests if digest]
+        assert len(set(known)) == len(known)
 
     def test_graph_and_statistic_files_exist_and_there_are_none_for_what_was_not_dumped(self, source: Source) -> None:
         for rank in source.ranks():

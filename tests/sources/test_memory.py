@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import ml_dtypes
@@ -27,6 +28,15 @@ def test_values_are_spilled_when_asked_for_and_deleted_on_close() -> None:
     directory = Path(spec.path).parent
     assert len(list(directory.iterdir())) == 1
     source.close()
+    assert not directory.exists()
+
+
+def test_what_was_spilled_goes_with_a_source_that_nobody_closed() -> None:
+    source = MemorySource({0: {0: {A: np.arange(3.0)}}})
+    directory = Path(source.tensors(0, 0).spec(0).path).parent
+    assert directory.exists()
+    del source
+    gc.collect()
     assert not directory.exists()
 
 

@@ -62,7 +62,7 @@ class Driver:
 
     def _idle(self) -> bool:
         desk = self.desk
-        lanes = ("open", "nodes", "filter", "marks", "check", "tensors", "stack", "save", "dialog")
+        lanes = ("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog")
         return not desk.inspector.pending and not any(desk.bridge.busy(lane) for lane in lanes)
 
     @property

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.graph.tree import build_tree
-from tui_debugger.model import Coverage, Hit, Side, TensorKey, Verdict, WatchResult
-from tui_debugger.session import CheckResult
-from tui_debugger.sources.memory import Op, table_of
+from tui_debugger.model import Side
+from tui_debugger.session import Session
+from tui_debugger.sources.memory import MemorySource, Op, table_of
 from tui_debugger.tui.marks import make_marks
 
 
 def test_a_hit_on_a_row_that_is_gone_marks_nothing() -> None:
+    values = {(f"n{row}", Side.OUTPUT, 0): np.array([np.nan]) for row in (1, 2, 99)}
+    session = Session(MemorySource({0: {0: values}}, ops=[Op(f"n{row}") for row in range(100)]))
+    session.watchpoints.add(*parse_watch("TO"))
+    result = session.check([(0, 0)])
+    assert [hit.row for hit in result.hits] == [1, 2, 99]
     nodes = table_of([Op("a"), Op("b")])
-    found = (WatchResult(1, "tensor_overflow", Verdict.FINDING),)
-    hits = tuple(Hit(TensorKey(0, "g", "x", Side.OUTPUT, 0, 0), row, found, (0, row)) for row in (1, 2, 99))
-    result = CheckResult(((0, 0),), hits, Coverage(), (), 0)
     tree = build_tree(nodes)
     marks = make_marks(nodes, tree, None, result, 0)
     assert [int(tree.row[i]) for i in marks.hit.nonzero()[0] if tree.row[i] >= 0] == [1]

@@ -124,13 +124,13 @@ def _check_bounds(condition: Condition, given: Mapping[str, Value], checks: list
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class JudgingPlan:
     """A watchpoint's condition with its defaults filled in: computed once, used for every tensor."""
 
     condition: Condition
     params: Params
-    checks: tuple[tuple[str, float, Callable[[float, float], bool] | None], ...]
-    """(quantity, set value, inequality) beside each of ``params``; no inequality: never hits by itself."""
+    checks: tuple[tuple[str, float, str | None], ...]
+    """(quantity, set value, name of the inequality) beside each of ``params``; no inequality: never hits by itself."""
     bounds: Bounds
     closeness: Closeness
     epsilon: float
@@ -147,13 +147,15 @@ _INEQUALITIES: Final[Mapping[str, Callable[[float, float], bool]]] = {
 
 
 @lru_cache(maxsize=4096)
-def _plan(condition_id: str, params: Params) -> _Plan:
+def _plan(condition_id: str, params: Params) -> JudgingPlan:
     condition = by_abbr(condition_id)
     values = {spec.name: spec.default for spec in condition.params if spec.required and spec.default is not None}
     values |= dict(params)
     ordered = tuple((spec.name, values[spec.name]) for spec in condition.params if spec.name in values)
     checks = tuple(
-        (name.rpartition("_")[0], float(value), _INEQUALITIES.get(name.rpartition("_")[2])) for name, value in ordered
+        (quantity, float(value), comparison if comparison in _INEQUALITIES else None)
+        for name, value in ordered
+        for quantity, _, comparison in (name.rpartition("_"),)
     )
     bounds = (float(values.get(BOUND_NAMES[0], -math.inf)), float(values.get(BOUND_NAMES[1], math.inf)))
     closeness = (float(values.get("rtol", 1e-5)), float(values.get("atol", 1e-8)), bool(values.get("equal_nan", False)))
@@ -165,7 +167,12 @@ def _plan(condition_id: str, params: Params) -> _Plan:
         closeness=frozenset({closeness} if condition.wire == WIRE_NOT_CHANGED else ()),
     )
     idle = tuple(ParamResult(name, value, hit=False, actual=None) for name, value in ordered)
-    return _Plan(condition, ordered, checks, bounds, closeness, float(values.get("epsilon", EPSILON)), need, idle)
+    return JudgingPlan(condition, ordered, checks, bounds, closeness, float(values.get("epsilon", EPSILON)), need, idle)
+
+
+def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
+    """How a watchpoint is judged."""
+    return _plan(watchpoint.condition, watchpoint.params)
 
 
 def needs(watchpoint: Watchpoint) -> Need:
@@ -210,15 +217,16 @@ def evaluate(watchpoint: Watchpoint, record: Record, *, first_step: bool, initia
     return None
 
 
-_PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
+PREVIOUS_BITS: Final[Mapping[str, ErrorBits]] = {
     "none": ErrorBits.NO_PREVIOUS,
     "shape": ErrorBits.SHAPE_CHANGED,
     "unreadable": ErrorBits.UNREADABLE,
     "no value": ErrorBits.NO_VALUE,
 }
+"""What the fate of the previous step (``Record.previous``) means for a comparison."""
 
 
-def _error_bits(plan: _Plan, record: Record) -> ErrorBits:
+def _error_bits(plan: JudgingPlan, record: Record) -> ErrorBits:
     """Everything that keeps the condition from being judged. The overflow conditions are never kept from it."""
     stats = record.stats
     if record.error or stats is None:
@@ -231,7 +239,7 @@ def _error_bits(plan: _Plan, record: Record) -> ErrorBits:
     if stats.inf:
         error |= ErrorBits.INF
     if plan.need.previous:
-        error |= _PREVIOUS_BITS.get(record.previous, ErrorBits.NONE)
+        error |= PREVIOUS_BITS.get(record.previous, ErrorBits.NONE)
     return error
 
 
@@ -243,7 +251,7 @@ def _verdict(error: ErrorBits, first_step: bool) -> Verdict:
     return Verdict.CANNOT_JUDGE
 
 
-def _judge(plan: _Plan, record: Record) -> tuple[bool, tuple[ParamResult, ...]]:
+def _judge(plan: JudgingPlan, record: Record) -> tuple[bool, tuple[ParamResult, ...]]:
     if plan.condition.wire == WIRE_OVERFLOW:
         return record.stats is not None and record.stats.bad, ()
     if plan.condition.wire == WIRE_NOT_CHANGED:
@@ -251,12 +259,12 @@ def _judge(plan: _Plan, record: Record) -> tuple[bool, tuple[ParamResult, ...]]:
     results = []
     for (name, value), (quantity, threshold, holds) in zip(plan.params, plan.checks, strict=True):
         actual = _quantity(quantity, plan, record) if holds else None
-        hit = holds is not None and actual is not None and holds(actual, threshold)
+        hit = holds is not None and actual is not None and _INEQUALITIES[holds](actual, threshold)
         results.append(ParamResult(name, value, hit, actual))
     return any(result.hit for result in results), tuple(results)
 
 
-def _unrecorded(plan: _Plan, record: Record) -> bool:
+def _unrecorded(plan: JudgingPlan, record: Record) -> bool:
     """Whether a quantity that decides is missing although there are elements: a statistic.csv holds only some."""
     stats = record.stats
     if stats is None or not stats.finite:
@@ -264,11 +272,11 @@ def _unrecorded(plan: _Plan, record: Record) -> bool:
     wanted = [what for what, _, holds in plan.checks if holds]
     extremes = stats.minimum is not None and stats.maximum is not None
     counted = plan.need.ranges <= record.ranges.keys()
-    known = (getattr(stats, _PLAIN[what]) is not None for what in wanted if what in _PLAIN)
+    known = (getattr(stats, PLAIN[what]) is not None for what in wanted if what in PLAIN)
     return bool(wanted) and not (extremes and counted and all(known))
 
 
-def _quantity(name: str, plan: _Plan, record: Record) -> float | None:
+def _quantity(name: str, plan: JudgingPlan, record: Record) -> float | None:
     """The actual value behind a parameter; None when it is unknown or NaN, which never hits."""
     stats = record.stats
     if stats is None or stats.minimum is None or stats.maximum is None:
@@ -282,9 +290,10 @@ def _quantity(name: str, plan: _Plan, record: Record) -> float | None:
         value = stats.maximum - stats.minimum
     elif name == "zero_percentage":
         value = stats.zero_percentage
-    elif name in _PLAIN:
-        value = getattr(stats, _PLAIN[name])
+    elif name in PLAIN:
+        value = getattr(stats, PLAIN[name])
     return None if value is None or math.isnan(value) else value
 
 
-_PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
+PLAIN: Final = {"max": "maximum", "min": "minimum", "mean": "mean", "abs_mean": "abs_mean"}
+"""Quantities that are a statistic as it stands, and the field of ``TensorStats``."""

@@ -30,13 +30,14 @@ from tui_debugger.model import ReadSpec, TensorMeta
 Array = npt.NDArray[Any]
 
 MAGIC: Final = b"\x93NUMPY"
+_VERSION_1: Final = MAGIC + b"\x01\x00"
 MAX_HEADER: Final = 1 << 16
 """Longest header accepted. Real ones have 118 bytes; a parser should not be fed megabytes."""
 FIRST_READ: Final = 1 << 15
 """One read of this size brings the header and, for most tensors of a run, all values."""
 WHOLE_FILE: Final = 1 << 24
 """Files up to this size are read by ``open_array``; longer ones are mapped."""
-_OPEN_FLAGS: Final = (
+OPEN_FLAGS: Final = (
     os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 )
 """Non-blocking, because opening a named pipe would wait for a writer for ever."""
@@ -89,7 +90,7 @@ class TensorFile:
         self._stream: io.FileIO | None = None
         self._fd = -1
         try:
-            self._fd = os.open(spec.path, _OPEN_FLAGS)
+            self._fd = os.open(spec.path, OPEN_FLAGS)
             status = os.fstat(self._fd)
             if not stat.S_ISREG(status.st_mode):
                 kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
@@ -135,10 +136,14 @@ class TensorFile:
         layout = self.layout
         size = layout.dtype.itemsize
         first, nbytes = layout.offset + start * size, count * size
-        if first + nbytes <= len(self._head):
+        there = first + nbytes <= len(self._head)
+        if there and buffer is None:
             return np.frombuffer(self._head, layout.dtype, count, first)
         target = np.empty(nbytes, np.uint8) if buffer is None else buffer[:nbytes]
-        self._read_into(first, target)
+        if there:
+            target[:] = np.frombuffer(self._head, np.uint8, nbytes, first)
+        else:
+            self._read_into(first, target)
         return target.view(layout.dtype)
 
     def array(self) -> Array:
@@ -202,6 +207,22 @@ def read_meta(spec: ReadSpec) -> TensorMeta:
     """
     with TensorFile(spec) as file:
         return file.layout.meta
+
+
+def header_layout(header: bytes, declared: str) -> Layout | None:
+    """The layout by all bytes before the first element of a .npy file of version 1; None when anything is odd."""
+    if header[:8] != _VERSION_1:
+        return None
+    parsed = _parse_header(header[10:], 10, False, declared)
+    return None if isinstance(parsed, str) else parsed
+
+
+def raw_layout(spec: ReadSpec) -> Layout | None:
+    """The layout of raw bytes; None when the spec does not say enough."""
+    try:
+        return _raw_layout(spec)
+    except UnreadableTensorError:
+        return None
 
 
 def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorError:

@@ -110,15 +110,15 @@ class Records:
 
     def covers(self, need: Need, indices: Indices) -> Mask:
         """Which of some rows answer a need; what is wrong with a file answers every need."""
-        rows = self.rows[indices]
-        full = np.ones(len(rows), np.bool_)
+        state = self.rows["state"][indices]
+        full = np.ones(len(state), np.bool_)
         if need.change:
-            full &= (rows["asked"] & CHANGE_ASKED) != 0
+            full &= (self.rows["asked"][indices] & CHANGE_ASKED) != 0
         columns: list[Int64 | Int8 | None] = [self.ranges.get(bounds) for bounds in need.ranges]
         columns += [self.close.get(closeness) for closeness in need.closeness]
         for column in columns:
             full &= column[indices] != NOT_ASKED if column is not None else np.False_
-        answered: Mask = (rows["state"] != State.UNKNOWN) & (full | (rows["state"] != State.MEASURED))
+        answered: Mask = (state != State.UNKNOWN) & (full | (state != State.MEASURED))
         return answered
 
     def get(self, index: int) -> Record | None:
@@ -194,12 +194,29 @@ class Records:
         for column in columns:
             column[indices] = NOT_ASKED
 
-    def forget_changes(self) -> None:
-        """Makes every row that was compared with a previous step unknown."""
-        compared = (self.rows["asked"] & CHANGE_ASKED) != 0
+    def compared(self) -> Mask:
+        """Which rows were asked how they changed since the previous step."""
+        asked: Mask = (self.rows["asked"] & CHANGE_ASKED) != 0
         for column in self.close.values():
-            compared |= column != NOT_ASKED
-        self.forget(np.flatnonzero(compared))
+            asked |= column != NOT_ASKED
+        return asked
+
+    def forget_changes(self, indices: Indices) -> None:
+        """Drops what rows say about the previous step, and nothing else."""
+        for name in ("asked", "before", "difference", "reference", "before_size", "before_mtime"):
+            self.rows[name][indices] = 0
+        for column in self.close.values():
+            column[indices] = NOT_ASKED
+
+    def part(self, start: int, stop: int) -> Records:
+        """Some rows by themselves; values are shared, not copied."""
+        other = Records(0)
+        other.rows = self.rows[start:stop]
+        other.metas, other._meta_numbers = self.metas, self._meta_numbers
+        other.errors = {index - start: text for index, text in self.errors.items() if start <= index < stop}
+        other.ranges = {bounds: column[start:stop] for bounds, column in self.ranges.items()}
+        other.close = {closeness: column[start:stop] for closeness, column in self.close.items()}
+        return other
 
     def place(self, other: Records, source: Indices, target: Indices) -> None:
         """Copies rows ``source`` of another table to rows ``target`` of this one; ``target`` has no row twice."""

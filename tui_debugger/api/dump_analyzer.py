@@ -20,9 +20,8 @@ from tui_debugger.api.run import Int64, Run
 from tui_debugger.api.tensors import Tensors, joined, row_in, spread
 from tui_debugger.api.watchpoint import Watchpoint
 from tui_debugger.errors import DebuggerParamTypeError
-from tui_debugger.session import Session
+from tui_debugger.session.opening import open_dump
 from tui_debugger.session.selections import Mask
-from tui_debugger.sources.open import open_source
 
 if TYPE_CHECKING:
     from tui_debugger.api.statistic import StatisticRows, Statistics
@@ -62,7 +61,7 @@ class DumpAnalyzer:
         if not isinstance(dump_dir, str | os.PathLike):
             raise DebuggerParamTypeError(f"dump_dir should be a path, not {type(dump_dir).__name__}")
         memory_limit(mem_limit)
-        self._run = Run(Session(open_source(Path(dump_dir).expanduser())))
+        self._run = Run(open_dump(Path(dump_dir).expanduser()))
 
     def __enter__(self) -> DumpAnalyzer:  # noqa: PYI034 - typing.Self needs Python 3.11
         """The analyzer itself."""

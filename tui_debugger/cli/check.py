@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches, add_where, open_session, pairs_of, several_graphs, whole
+from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, several_graphs, whole
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import BadWatchpointError, CancelledError, TdbgError
 
@@ -82,6 +82,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="rows of the table (default: 20; 0: all of them)",
     )
     add_where(parser)
+    add_work(parser)
     parser.set_defaults(run=_run)
 
 

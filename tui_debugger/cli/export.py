@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_watches, add_where, chosen, open_session, pairs_of, several_graphs
+from tui_debugger.cli.options import add_watches, add_where, add_work, chosen, open_session, pairs_of, several_graphs
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
@@ -73,6 +73,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file or directory to write")
     parser.add_argument("--force", action="store_true", help="replace what is there already")
     add_where(parser)
+    add_work(parser)
     add_choice(parser)
     parser.add_argument("--slice", metavar="TEXT", help="for x.csv of a tensor: a window, for example '[0, :, 3:9]'")
     add_watches(

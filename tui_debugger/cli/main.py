@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack
 from importlib import import_module
 
 from tui_debugger import __version__
@@ -25,7 +26,7 @@ exit codes:
 """
 COMMANDS = {
     "open": "open_",
-    **{name: name for name in ("check", "origin", "ls", "show", "stat", "export", "steps", "demo")},
+    **{name: name for name in ("check", "origin", "ls", "show", "stat", "export", "steps", "cache", "demo")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141
@@ -62,7 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else list(argv)
     arguments = build_parser(words[0] if words and words[0] in COMMANDS else None).parse_args(words)
     try:
-        code = int(arguments.run(arguments))
+        with ExitStack() as arguments.at_exit:  # what a command opens is closed with it, however it ends
+            code = int(arguments.run(arguments))
         sys.stdout.flush()
         return code
     except BrokenPipeError:

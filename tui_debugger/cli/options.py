@@ -12,6 +12,7 @@ from tui_debugger.cli.output import note
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
+    from tui_debugger.analysis.workers import Workers
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.session.types import Pair
@@ -29,6 +30,28 @@ def add_where(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
     where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    add_memory(parser)
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """``--no-cache``, of every command that opens a dump."""
+    parser.add_argument(
+        "--no-cache", action="store_true", help="neither use nor fill the index of statistics (see tdbg cache)"
+    )
+
+
+def add_work(parser: argparse.ArgumentParser) -> None:
+    """The options of every command that measures tensors: who does it."""
+    work = parser.add_argument_group("who does the work")
+    work.add_argument(
+        "--jobs",
+        type=whole("a number of processes from 1 to 999", 1, 999),
+        metavar="N",
+        help="measure with N processes; 1 starts none (default: one per core, up to 8)",
+    )
+    work.add_argument(
+        "--executor", metavar="WHERE", help="measure on the dask cluster whose scheduler this is: dask:tcp://HOST:PORT"
+    )
 
 
 def add_watches(parser: argparse.ArgumentParser, watch: str, watch_file: str) -> None:
@@ -94,16 +117,16 @@ def brief(numbers: Sequence[int]) -> str:
 
 
 def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn) -> Session:
-    """A session on a path, restricted to the chosen nodes. Nothing is kept between sessions.
+    """A session on a path, restricted to the chosen nodes; it is closed when the command ends.
 
     Raises:
         TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
     """
     from tui_debugger.graph.query import NodeQuery
-    from tui_debugger.session import Session
-    from tui_debugger.sources.open import open_source
+    from tui_debugger.session.opening import open_dump
 
-    session = Session(open_source(path))
+    session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache)
+    arguments.at_exit.callback(session.close)
     session.open(progress)
     if arguments.filter is None and arguments.graph is None:
         return session
@@ -125,6 +148,27 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
             hint="`tdbg ls` lists the nodes",
         )
     return session
+
+
+def workers_of(arguments: argparse.Namespace) -> Workers:
+    """Who measures, by --jobs and --executor.
+
+    Raises:
+        TdbgError: both are given, or the cluster cannot be used.
+    """
+    from tui_debugger.analysis.workers import Workers, executor_of
+
+    if "executor" not in arguments:  # a command that only lists
+        return Workers(jobs=1)
+    if arguments.executor is None:
+        return Workers(arguments.jobs)
+    if arguments.jobs is not None:
+        raise TdbgError(
+            "--jobs is about local processes",
+            where=f"--jobs {arguments.jobs} --executor {arguments.executor}",
+            hint="the cluster has as many workers as it has: leave --jobs out",
+        )
+    return Workers(executor=executor_of(arguments.executor))
 
 
 def several_graphs(session: Session) -> bool:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches, add_where, open_session, pairs_of, whole
+from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, whole
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
 from tui_debugger.errors import TdbgError
 
@@ -63,6 +63,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="how many of the following bad nodes to list (default: 5)",
     )
     add_where(parser)
+    add_work(parser)
     parser.set_defaults(run=_run)
 
 

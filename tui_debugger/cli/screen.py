@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches
+from tui_debugger.cli.options import add_memory, add_watches, add_work, workers_of
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-state", action="store_true", help="do not restore or keep watchpoints for this dump")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
+    add_memory(parser)
+    add_work(parser)
 
 
 def source_map(text: str) -> tuple[str, str]:
@@ -64,16 +67,20 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
-    from tui_debugger.tui.app import run_app
+    gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
+    try:
+        from tui_debugger.tui.app import run_app
 
-    return run_app(
-        opener(path, arguments, watches),
-        title=str(path),
-        recommended=arguments.recommended,
-        rank=arguments.rank,
-        step=arguments.step,
-        mouse=not arguments.no_mouse,
-    )
+        return run_app(
+            opener(path, arguments, watches),
+            title=str(path),
+            recommended=arguments.recommended,
+            rank=arguments.rank,
+            step=arguments.step,
+            mouse=not arguments.no_mouse,
+        )
+    finally:
+        gc.enable()
 
 
 def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
@@ -93,13 +100,15 @@ def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoi
     """The slow part, for a worker: reads the first rank, restores the watchpoints."""
 
     def open_session(progress: ProgressFn) -> Session:
-        from tui_debugger.session import Session
-        from tui_debugger.session.watchpoints import WatchpointStore
-        from tui_debugger.sources.open import open_source
+        from tui_debugger.session.opening import open_dump
 
-        source = open_source(path)
-        store = None if arguments.no_state else WatchpointStore(source.info.path)
-        session = Session(source, store=store, source_map=arguments.source_map)
+        session = open_dump(
+            path,
+            workers=workers_of(arguments),
+            remember=not arguments.no_cache,
+            keep_watchpoints=not arguments.no_state,
+            source_map=arguments.source_map,
+        )
         session.open(progress)
         session.watchpoints.add_missing(watches)
         return session

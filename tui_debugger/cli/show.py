@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_where, chosen, open_session, whole
+from tui_debugger.cli.options import add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import TdbgError
 
@@ -57,6 +57,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         help="digits after the point, 0 to 10 (default: 4)",
     )
     add_where(parser)
+    add_work(parser)
     parser.set_defaults(run=_run)
     # Subparsers take no class of their own, so the one method is replaced.
     parser.parse_known_args = _any_order(parser.parse_known_args)  # type: ignore[method-assign,assignment]  # see above

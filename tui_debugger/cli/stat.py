@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_where, open_session, pairs_of, several_graphs, whole
+from tui_debugger.cli.options import add_where, add_work, open_session, pairs_of, several_graphs, whole
 from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
@@ -64,6 +64,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     add_where(parser)
+    add_work(parser)
     add_choice(parser)
     parser.add_argument("--csv", action="store_true", help="CSV with every digit on stdout, written row by row")
     parser.add_argument("--sort", choices=SORTABLE, metavar="FIELD", help=f"greatest first, by {', '.join(SORTABLE)}")

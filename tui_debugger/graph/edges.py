@@ -66,6 +66,24 @@ def real_inputs(table: NodeTable, row: int) -> list[tuple[int, int]]:
     return list(zip(flow.in_node[part].tolist(), flow.in_slot[part].tolist(), strict=True))
 
 
+def holders(table: NodeTable, nodes: npt.ArrayLike, slots: npt.ArrayLike) -> tuple[Int32, Int32]:
+    """What feeds many inputs at once: ``real_inputs(table, nodes[i])[slots[i]]`` as two columns.
+
+    Returns:
+        Producer rows and their slots; row -1 (slot 0) where the producer is unknown, the node has no such input as
+        far as the graph knows, or ``nodes[i]`` is -1.
+    """
+    flow = edges(table)
+    row, slot = np.asarray(nodes, np.int64), np.asarray(slots, np.int64)
+    first = flow.in_ptr[row]  # of row -1 the end of all
+    known = (row >= 0) & (slot >= 0) & (slot < flow.in_ptr[np.where(row < 0, 0, row + 1)] - first)
+    producer, made = np.full(len(row), -1, np.int32), np.zeros(len(row), np.int32)
+    at = first[known] + slot[known]
+    producer[known], made[known] = flow.in_node[at], flow.in_slot[at]
+    made[producer < 0] = 0
+    return producer, made
+
+
 def real_consumers(table: NodeTable, row: int, slot: int | None = None) -> list[tuple[int, int]]:
     """(consumer row, input number there) of everything that reads a row, or one of its slots; by row."""
     flow = edges(table)

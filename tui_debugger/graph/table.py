@@ -96,15 +96,20 @@ class NodeTable:
         return len(self.names)
 
     @cached_property
-    def _index(self) -> dict[tuple[int, str], int]:
-        graph = self.graph
-        return {(int(graph[i]), name): i for i, name in enumerate(self.names)}
+    def _index(self) -> list[dict[str, int]]:
+        """Row by name, for each graph."""
+        if len(self.graphs) == 1:
+            return [dict(zip(self.names, range(len(self)), strict=True))]
+        index: list[dict[str, int]] = [{} for _ in self.graphs]
+        for row, (graph, name) in enumerate(zip(self.graph.tolist(), self.names, strict=True)):
+            index[graph][name] = row
+        return index
 
     def find(self, name: str, graph: str | None = None) -> int:
         """Row of a canonical id (in the named graph, else in the first graph that has it), or -1."""
         for index, info in enumerate(self.graphs):
             if graph is None or info.name == graph:
-                row = self._index.get((index, name), -1)
+                row = self._index[index].get(name, -1)
                 if row >= 0:
                     return row
         return -1

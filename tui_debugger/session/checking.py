@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from tui_debugger.analysis.conditions import evaluate, needs
-from tui_debugger.analysis.record import Record
-from tui_debugger.model import (
-    Coverage,
-    ErrorBits,
-    Hit,
-    NodeKind,
-    ProgressFn,
-    Side,
-    TensorKey,
-    TensorStats,
-    Verdict,
-    Watchpoint,
-    WatchResult,
-    no_progress,
-)
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.records import Records, State
+from tui_debugger.analysis.sieve import SILENT, Sieve
+from tui_debugger.model import Coverage, ProgressFn, Verdict, Watchpoint, no_progress
+from tui_debugger.session.copies import Copies
+from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.examine import find_origins
-from tui_debugger.session.plan import Mask, Plan, Planner, Subject
+from tui_debugger.session.plan import Plan, Planner
+from tui_debugger.session.progress import scaled
+from tui_debugger.session.wants import Wants
+
+Mask = npt.NDArray[np.bool_]
+
+TOGETHER: Final = 1 << 26
+"""Bytes of files that are read together at most, unless one step alone has more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
     """What checking one step of one rank found."""
 
-    hits: tuple[Hit, ...]
+    hits: HitList
     coverage: Coverage
 
 
@@ -58,158 +56,121 @@ class Checker:
             CancelledError: from ``progress``; what was measured is kept for the next time.
             RenumberedError: the nodes were read anew meanwhile.
         """
-        plan = self.planner.plan(step)
-        text = f"rank {self.flow.rank} step {step}"
-        self.measurements.ensure(plan.needs, progress, text)
-        judged = _Judged()
-        for subject in plan.subjects:
-            self._judge(plan, subject, judged)
-        origins = find_origins(self.measurements, step, judged.hits, progress)
-        hits = tuple(sorted((_with_origin(hit, hit.key in origins) for hit in judged.hits), key=lambda hit: hit.order))
-        coverage = Coverage(
-            checked=judged.checked,
-            unreadable=judged.unreadable,
-            not_comparable=judged.not_comparable,
-            skipped=plan.skipped + judged.copies,
-            steps=((self.flow.rank, step),),
-            watched=tuple(sorted(judged.watched.items())),
-        )
-        return PairResult(hits, coverage)
+        ((_, result),) = self.check_all([step], progress)
+        return result
+
+    def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
+        """Checks some steps, ascending; the files of small ones are read together, each once.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept for the next time.
+            RenumberedError: the nodes were read anew meanwhile.
+        """
+        done = 0
+        for group in self._groups(steps):
+            wants = Wants()
+            plans = [self.planner.plan(step, wants) for step in group]
+            part = scaled(progress, done, len(steps), len(group))
+            self.measurements.ensure_all(wants, part, self._text(group))
+            for plan in plans:
+                yield plan.step, self._judge(plan, part)
+            done += len(group)
+
+    def _groups(self, steps: Sequence[int]) -> Iterator[list[int]]:
+        """Steps that are read together: a large one stands alone, so that it keeps no other from being finished."""
+        group: list[int] = []
+        size = 0
+        for step in steps:
+            own = self.measurements.size(step)
+            if group and size + own > TOGETHER:
+                yield group
+                group, size = [], 0
+            group.append(step)
+            size += own
+        if group:
+            yield group
 
     def cost(self, step: int) -> int:
         """Bytes of the files that a check of this step would read; 0 when everything is known."""
-        return self.measurements.cost(self.planner.plan(step).needs)
+        return self.measurements.cost(self.planner.plan(step).wants)
 
-    def _judge(self, plan: Plan, subject: Subject, judged: _Judged) -> None:
-        record = self.measurements.record(plan.step, subject.index)
-        if record is None:  # healed since it was measured: a refresh is about to ask for another check
-            return
-        watch = self._not_judged_elsewhere(subject, record, judged) if subject.side is Side.INPUT else subject.watch
-        if not watch and not subject.initial:
-            judged.copies += 1
-            return
-        judged.watched.update(w.id for w in (*watch, *subject.initial))
-        first = subject.previous_step is None
-        results = [r for w in watch if (r := evaluate(w, record, first_step=first)) is not None]
-        results += [r for w in subject.initial if (r := evaluate(w, record, first_step=True, initial=True)) is not None]
-        judged.remember(subject, record, watch)
-        if record.error:
-            judged.unreadable += 1
-        else:
-            judged.checked += 1
-        if results:
-            results.sort(key=lambda result: result.watchpoint)
-            judged.not_comparable += any(r.verdict is Verdict.NOT_COMPARABLE for r in results)
-            judged.hits.append(self._hit(plan.step, subject, record, tuple(results)))
+    def _text(self, steps: Sequence[int]) -> str:
+        named = f"step {steps[0]}" if len(steps) == 1 else f"step {steps[0]}–{steps[-1]}"
+        return f"rank {self.flow.rank} {named}"
 
-    def _not_judged_elsewhere(self, subject: Subject, record: Record, judged: _Judged) -> tuple[Watchpoint, ...]:
-        """The watchpoints of an input file that no file with the same values answers.
+    def _judge(self, plan: Plan, progress: ProgressFn) -> PairResult:
+        judged = _Judged(plan, self.planner, self.measurements)
+        hits = self._hits(plan, judged)
+        rows = hits.records.rows
+        bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)).tolist()
+        made = [hits.make(index) for index in bad]
+        origins = find_origins(self.measurements, plan.step, made, progress)
+        hits.origin[[index for index, hit in zip(bad, made, strict=True) if hit.key in origins]] = True
+        return PairResult(HitList([hits]), judged.coverage((self.flow.rank, plan.step)))
 
-        Decided for each watchpoint: a copy that another watchpoint judged says nothing about this one.
-        """
-        if record.stats is None:
-            return subject.watch
-        held = self._equal(subject.references, record.stats)
-        own = self._equal(subject.own_outputs, record.stats) if _telling(record.stats) else []
-        known = subject.holder.row >= 0
-        files = [(other, _ids(self.planner.covering(subject.holder.row))) for other in held]
-        files += [(other, _ids(self.planner.covering(subject.node))) for other in own]
-        if known:
-            seen = judged.seen.get((subject.holder.row, subject.holder.slot), ())
-            files += [(other, ids) for other, ids in seen if other.stats == record.stats]
-
-        def answered(w: Watchpoint) -> bool:
-            if any(w.id in ids and _says_as_much(w, other, record) for other, ids in files):
-                return True
-            return not known and _answered_without_graph(w, record, judged)
-
-        return tuple(w for w in subject.watch if not answered(w))
-
-    def _equal(self, places: Sequence[tuple[int, int]], stats: TensorStats) -> list[Record]:
-        """What is known about the files among ``places`` that hold the same values."""
-        records = (self.measurements.record(*place) for place in places)
-        return [record for record in records if record is not None and record.stats == stats]
-
-    def _hit(self, step: int, subject: Subject, record: Record, results: tuple[WatchResult, ...]) -> Hit:
-        table = self.flow.table(step)
-        return Hit(
-            key=self._key(step, subject.node, subject.side, int(table.slot[subject.index])),
-            row=subject.node,
-            results=results,
-            order=(step, int(table.order[subject.index])),
-            stats=record.stats,
-            detail=record.error,
+    def _hits(self, plan: Plan, judged: _Judged) -> StepHits:
+        table, subjects = self.flow.table(plan.step), plan.subjects
+        chosen = np.flatnonzero(judged.talked_about)
+        row = subjects.row[chosen]
+        records = Records(len(row))
+        records.place(self.measurements.records(plan.step), row, np.arange(len(row)))
+        return StepHits(
+            rank=self.flow.rank,
+            step=plan.step,
+            nodes=self.flow.nodes,
+            node=subjects.node[chosen],
+            side=table.side[row],
+            slot=table.slot[row],
+            order=table.order[row],
+            records=records,
+            watchpoints=tuple([(w, False) for w in self.planner.regular] + [(w, True) for w in self.planner.initial]),
+            verdicts=judged.verdicts[:, chosen],
+            first=plan.first[chosen],
+            origin=np.zeros(len(row), np.bool_),
         )
-
-    def _key(self, step: int, row: int, side: Side, slot: int) -> TensorKey:
-        nodes = self.flow.nodes
-        return TensorKey(self.flow.rank, nodes.graph_of(row).name, nodes.names[row], side, slot, step)
 
 
 class _Judged:
-    """What judging has gathered so far."""
+    """What the watchpoints say of the subjects of a step.
 
-    def __init__(self) -> None:
-        self.hits: list[Hit] = []
-        self.seen: dict[tuple[int, int], list[tuple[Record, frozenset[int]]]] = {}
-        """By the tensor they hold: input files, and the ids of the watchpoints that judged them."""
-        self.values: dict[TensorStats, set[int]] = {}
-        self.watched = Counter[int]()
-        self.checked = 0
-        self.unreadable = 0
-        self.not_comparable = 0
-        self.copies = 0
-
-    def remember(self, subject: Subject, record: Record, watch: Sequence[Watchpoint]) -> None:
-        """Notes what was judged by which watchpoints, for the copies that follow."""
-        if record.stats is None:
-            return
-        ids = _ids(watch)
-        if subject.side is Side.INPUT and ids:
-            self.seen.setdefault((subject.holder.row, subject.holder.slot), []).append((record, ids))
-        self.values.setdefault(record.stats, set()).update(ids)
-
-
-def _ids(watch: Iterable[Watchpoint]) -> frozenset[int]:
-    return frozenset(w.id for w in watch)
-
-
-def _says_as_much(watchpoint: Watchpoint, other: Record, record: Record) -> bool:
-    """Whether judging another file with the same values leaves nothing to find in this one.
-
-    Equal values now may have been different ones before: a file that stopped changing can equal what its producer
-    made a step ago, and one whose shape changed can hold the same elements.
+    Attributes:
+        verdicts: [watchpoint, subject]: a ``Verdict`` or ``SILENT``; the regular watchpoints come first.
+        talked_about: subjects that some watchpoint has something to say about.
     """
-    if not needs(watchpoint).previous:
-        return True
-    found = _finding(watchpoint, record)
-    return found is None or found == _finding(watchpoint, other)
 
+    def __init__(self, plan: Plan, planner: Planner, measurements: Measurements) -> None:
+        subjects, records = plan.subjects, measurements.records(plan.step)
+        self._plan = plan
+        self._watchpoints = [*planner.regular, *planner.initial]
+        state = records.rows["state"][subjects.row]
+        # A file that healed since it was measured is not known: a refresh is about to ask for another check.
+        self._known: Mask = state != State.UNKNOWN
+        self._unreadable: Mask = state == State.UNREADABLE
+        self._wanted = np.concatenate([subjects.watch, plan.initial])
+        self._watched = self._wanted & self._known
+        self.verdicts = np.full(self._wanted.shape, SILENT, np.int8)
+        sieve = Sieve(records, subjects.row)
+        copies = Copies(plan, planner.regular, measurements)
+        for number, watchpoint in enumerate(planner.regular):
+            said = sieve.sift(watchpoint, plan.first)
+            self._watched[number] &= ~copies.answered(number, said)
+            self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
+        every = np.ones(len(subjects), np.bool_)
+        for number, watchpoint in enumerate(planner.initial, len(planner.regular)):
+            said = sieve.sift(watchpoint, every, initial=True)
+            self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
+        self.talked_about: Mask = (self.verdicts != SILENT).any(axis=0)
 
-def _finding(watchpoint: Watchpoint, record: Record) -> ErrorBits | None:
-    """Why a record is a finding; None when it is none."""
-    result = evaluate(watchpoint, record, first_step=False)
-    return result.error if result is not None and result.verdict is Verdict.FINDING else None
-
-
-def _answered_without_graph(watchpoint: Watchpoint, record: Record, judged: _Judged) -> bool:
-    """Without a graph nobody says what an input holds: an operator's flag or axis, or what was judged already.
-
-    A watchpoint that names the node gets the flags and axes too; one that compares with the previous step is
-    judged on every tensor.
-    """
-    meta, include, stats = record.meta, watchpoint.selection.include, record.stats
-    if meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint")):
-        return all(selector.kind is NodeKind.CATEGORY for selector in include)
-    if stats is None or needs(watchpoint).previous or not _telling(stats):
-        return False
-    return watchpoint.id in judged.values.get(stats, ())
-
-
-def _telling(stats: TensorStats) -> bool:
-    """Whether equal statistics mean equal values: zeros and scalars equal something else by chance."""
-    return stats.bad or bool(stats.variance)
-
-
-def _with_origin(hit: Hit, origin: bool) -> Hit:
-    return dataclasses.replace(hit, origin=True) if origin else hit
+    def coverage(self, pair: tuple[int, int]) -> Coverage:
+        """What was looked at."""
+        wanted, judged = self._wanted.any(axis=0), self._watched.any(axis=0)
+        copies = int((wanted & self._known & ~judged).sum())
+        counts = zip(self._watchpoints, self._watched.sum(axis=1).tolist(), strict=True)
+        return Coverage(
+            checked=int((judged & ~self._unreadable).sum()),
+            unreadable=int((judged & self._unreadable).sum()),
+            not_comparable=int((self.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
+            skipped=self._plan.subjects.skipped + int((~wanted).sum()) + copies,
+            steps=(pair,),
+            watched=tuple(sorted((w.id, count) for w, count in counts if count)),
+        )

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Final
 
-from tui_debugger.errors import CancelledError
+from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import ProgressFn, Watchpoint, no_progress
 from tui_debugger.session.checking import Checker, PairResult
-from tui_debugger.session.results import ResultBook, merged, scaled
+from tui_debugger.session.progress import scaled
+from tui_debugger.session.results import ResultBook, merged
 from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.session.undisturbed import ATTEMPTS, undisturbed
 from tui_debugger.session.watchpoints import WatchpointList
+
+QUICK: Final = 0.2
+SLOW: Final = 0.8
+"""Seconds: below the one more pairs are taken together the next time, above the other fewer."""
+MOST: Final = 64
+"""Most pairs that are judged together."""
 
 MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """(rank, watchpoints, progress): a checker of a rank as its files are now."""
@@ -35,18 +44,23 @@ class Checks:
     ) -> CheckResult:
         """See ``Session.check``."""
         version, watchpoints = self._watchpoints.snapshot()
-        started, finished, cancelled = time.monotonic(), [], False
-        for number, pair in enumerate(pairs):
+        pairs = list(dict.fromkeys(pairs))
+        started, finished, cancelled = time.monotonic(), list[tuple[Pair, PairResult]](), False
+        window = _Window()
+        while len(finished) < len(pairs):
+            part = pairs[len(finished) : len(finished) + window.size]
+            at = len(finished)
             try:
-                result = self.book.fresh(pair, version) or self._judge(
-                    pair, version, watchpoints, scaled(progress, number, len(pairs))
-                )
+                with window:
+                    for each in self._judge(part, version, watchpoints, scaled(progress, at, len(pairs), len(part))):
+                        finished.append(each)
+                        if on_result is not None:
+                            on_result(merged([each], watchpoints, version, 0.0, False))
             except CancelledError:
                 cancelled = True
                 break
-            finished.append((pair, result))
-            if on_result is not None:
-                on_result(merged([(pair, result)], watchpoints, version, 0.0, False))
+        place = {pair: number for number, pair in enumerate(pairs)}
+        finished.sort(key=lambda each: place[each[0]])
         return merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
@@ -58,6 +72,11 @@ class Checks:
             return None
         return merged(results, watchpoints, version, 0.0, False)
 
+    def fresh(self, pairs: Sequence[Pair]) -> bool:
+        """See ``Session.fresh``."""
+        version, _ = self._watchpoints.snapshot()
+        return all(self.book.fresh(pair, version) is not None for pair in pairs)
+
     def cost(self, pairs: Sequence[Pair]) -> int:
         """See ``Session.cost``."""
         version, watchpoints = self._watchpoints.snapshot()
@@ -66,16 +85,61 @@ class Checks:
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
 
-    def _judge(self, pair: Pair, version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> PairResult:
-        """Judges a pair, again when its files changed meanwhile.
+    def _judge(
+        self, pairs: Sequence[Pair], version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
+    ) -> Iterator[tuple[Pair, PairResult]]:
+        """The result of each pair, in whatever order; the steps of a rank are judged together.
 
         Raises:
             CancelledError: from ``progress``.
         """
-        rank, step = pair
-        for _ in range(ATTEMPTS):
-            with self.book.judging(pair) as ticket:
-                result = undisturbed(lambda: self._checker(rank, watchpoints, progress).check(step, progress))
-                if self.book.put(ticket, version, result):
-                    break
-        return result
+        found = {pair: result for pair in pairs if (result := self.book.fresh(pair, version)) is not None}
+        yield from found.items()
+        missing = [pair for pair in pairs if pair not in found]
+        done = len(found)
+        for rank in dict.fromkeys(rank for rank, _ in missing):
+            steps = [step for of, step in missing if of == rank]
+            part = scaled(progress, done, len(pairs), len(steps))
+            for step, result in self._judge_rank(rank, steps, version, watchpoints, part):
+                yield (rank, step), result
+            done += len(steps)
+
+    def _judge_rank(
+        self, rank: int, steps: list[int], version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
+    ) -> Iterator[tuple[int, PairResult]]:
+        """Judges steps of a rank; again those whose files changed meanwhile, the last answer then stands."""
+        for attempt in range(1, ATTEMPTS + 1):
+            changed: list[int] = []
+            with ExitStack() as stack:
+                tickets = {step: stack.enter_context(self.book.judging((rank, step))) for step in steps}
+                try:
+                    for step, result in self._checker(rank, watchpoints, progress).check_all(steps, progress):
+                        if self.book.put(tickets.pop(step), version, result) or attempt == ATTEMPTS:
+                            yield step, result
+                        else:
+                            changed.append(step)
+                except RenumberedError:
+                    if attempt == ATTEMPTS:
+                        raise
+                changed += tickets  # not reached, because the nodes were read anew
+            steps = sorted(changed)
+            if not steps:
+                return
+
+
+class _Window:
+    """How many pairs are judged together: enough that each file is read once, few enough to show something soon."""
+
+    def __init__(self) -> None:
+        self.size = 1
+        self._started = 0.0
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        seconds = time.monotonic() - self._started
+        if seconds < QUICK:
+            self.size = min(4 * self.size, MOST)
+        elif seconds > SLOW:
+            self.size = max(1, self.size // 2)

@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from concurrent.futures import Executor
-from pathlib import Path
 
-from tui_debugger.analysis.measure import measure
-from tui_debugger.analysis.record import Job, Need, Record
-from tui_debugger.model import Progress, ProgressFn, Side, TensorMeta, no_progress
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.derive import derive
+from tui_debugger.analysis.record import Need, Record
+from tui_debugger.analysis.records import CHANGE_ASKED, NOT_ASKED, Before, Records, State
+from tui_debugger.analysis.scan import scan
+from tui_debugger.analysis.workers import Workers
+from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
 from tui_debugger.session.flow import Flow
-from tui_debugger.session.records import Identity, Shelf, identity
-from tui_debugger.sources.base import TensorTable
+from tui_debugger.session.reading import Reading, ReadingList
+from tui_debugger.session.records import KeptStep, Shelf
+from tui_debugger.session.remembering import Memory
+from tui_debugger.session.wants import Wants
+from tui_debugger.sources.base import TensorFlag, TensorTable
 
 Needs = Mapping[tuple[int, int], Need]
 """What has to be known about which tensor, by (step, index in that step's table)."""
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class Measurements:
     """Records of the tensors that a data flow has pinned."""
 
-    def __init__(self, flow: Flow, shelf: Shelf, executor: Executor | None = None) -> None:
-        """``shelf`` holds what is known and takes what is measured; None as executor measures right here."""
+    def __init__(self, flow: Flow, shelf: Shelf, workers: Workers, memory: Memory) -> None:
+        """``shelf`` holds what is known and takes what is measured, ``memory`` what earlier sessions measured."""
         self.flow = flow
         self._shelf = shelf
-        self._executor = executor
+        self._workers = workers
+        self._memory = memory
 
     def record(self, step: int, index: int) -> Record | None:
         """What is known about a tensor."""
-        return self._shelf.get(step, identity(self.flow.table(step), index))
+        return self._shelf.get(step, self.flow.table(step), index)
+
+    def records(self, step: int) -> Records:
+        """What is known about all tensors of a step; row numbers are those of its table."""
+        return self.kept(step).records
+
+    def kept(self, step: int) -> KeptStep:
+        """What is known about a step, what earlier sessions measured included."""
+        kept = self._shelf.at(step, self.flow.table(step))
+        if not kept.remembered:
+            with self._shelf.lock:
+                self._memory.recall(step, kept, lambda rows: self.befores(step, rows), self._states)
+        return kept
 
     def ensure(self, needs: Needs, progress: ProgressFn = no_progress, text: str = "") -> None:
         """Measures every tensor of ``needs`` that is not known well enough yet.
@@ -37,58 +58,134 @@ class Measurements:
         Raises:
             CancelledError: from ``progress``; what was measured is kept.
         """
-        jobs: list[Job] = []
-        places: list[tuple[int, Identity, bool]] = []
+        wants = Wants()
         for (step, index), need in needs.items():
-            table = self.flow.table(step)
-            key = identity(table, index)
-            known = self._shelf.get(step, key)
-            if known is not None and known.need.covers(need):
-                continue
-            if not self.flow.has_values(table, index):
-                first = self.flow.previous_step(int(table.node[index]), step) is None
-                self._shelf.put(step, key, _recorded(table, index, need, first_step=first))
-                continue
-            whole = need if known is None else need | known.need
-            earlier, before = self._previous(step, index) if whole.previous else (None, -1)
-            valueless = earlier is not None and not self.flow.has_values(earlier, before)
-            previous = earlier.spec(before) if earlier is not None and not valueless else None
-            jobs.append(Job(len(jobs), table.spec(index), previous, whole))
-            places.append((step, key, valueless))
+            wants.ask(step, self.flow.table(step), np.array([index]), need)
+        self.ensure_all(wants, progress, text)
 
-        def keep(number: int, record: Record) -> None:
-            step, key, valueless = places[number]
-            self._shelf.put(step, key, dataclasses.replace(record, previous="no value") if valueless else record)
-            if record.error or record.previous == "unreadable":
-                specs = (jobs[number].spec, jobs[number].previous)
-                self._shelf.note_failure(step, key, [spec.path for spec in specs if spec])
+    def ensure_all(self, wants: Wants, progress: ProgressFn = no_progress, text: str = "") -> None:
+        """Measures everything that is asked for and not known well enough yet.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept.
+        """
+        readings = ReadingList()
+        for step in wants.steps():
+            for need, rows in self._missing(wants, step):
+                readings.add(step, self.flow.table(step), rows, need, self._compared(step, rows, need))
+        if not readings:
+            return
+        reading = readings.sorted(self.flow.table, self._states)
 
         def tell(snapshot: Progress) -> None:
             progress(Progress(snapshot.done, snapshot.total, text))
 
-        if jobs:
-            measure(jobs, executor=self._executor, on_record=keep, progress=tell)
+        result = Records(len(reading.looks))
+        try:
+            scan(reading.looks, reading.sizes, self._workers, result, tell)
+        finally:
+            self._keep(reading, result)
 
-    def cost(self, needs: Needs) -> int:
-        """Bytes of the files that ``ensure`` would read, previous steps' aside; 0 when everything is known."""
+    def cost(self, wants: Wants) -> int:
+        """Bytes of the files that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
         total = 0
-        for (step, index), need in needs.items():
-            table = self.flow.table(step)
-            known = self._shelf.get(step, identity(table, index))
-            if (known is None or not known.need.covers(need)) and self.flow.has_values(table, index):
-                total += _file_size(table.spec(index).path)
+        for step in wants.steps():
+            rows = [rows for _, rows in self._missing(wants, step)]
+            if rows:
+                sizes, _ = self._states(step)
+                total += int(np.maximum(sizes[np.concatenate(rows)], 0).sum())
         return total
 
-    def _previous(self, step: int, index: int) -> tuple[TensorTable | None, int]:
-        """The table of the previous step and the same tensor's index in it; None where it was not dumped."""
-        table = self.flow.table(step)
-        node = int(table.node[index])
-        before = self.flow.previous_step(node, step)
-        if before is None:
-            return None, -1
-        earlier = self.flow.table(before)
-        found = earlier.find(node, Side(int(table.side[index])), int(table.slot[index]))
-        return (earlier, found) if found >= 0 else (None, -1)
+    def size(self, step: int) -> int:
+        """Bytes of all files of a step."""
+        return int(np.maximum(self._states(step)[0], 0).sum())
+
+    def befores(self, step: int, rows: Int64) -> tuple[Int64, Int64]:
+        """The step before of each row, and the same tensor's row in that step's table; -1, -1 where there is none."""
+        table, graphs = self.flow.table(step), self.flow.nodes.graph
+        before, index = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
+        graph = graphs[table.node[rows]]
+        for number in np.unique(graph).tolist():
+            of = np.flatnonzero(graph == number)
+            earlier = self.flow.previous_step(int(table.node[rows[of[0]]]), step)
+            if earlier is None:
+                continue
+            at = rows[of]
+            found = self.flow.table(earlier).find_all(table.node[at], table.side[at], table.slot[at])
+            before[of] = np.where(found >= 0, earlier, -1)
+            index[of] = found
+        return before, index
+
+    def _states(self, step: int) -> tuple[Int64, Int64]:
+        """Sizes and modification times of a step's files, as they were when first asked for."""
+        kept = self._shelf.at(step, self.flow.table(step))
+        if kept.states is None:
+            kept.states = kept.table.file_states(np.arange(len(kept.table)))
+        return kept.states
+
+    def _missing(self, wants: Wants, step: int) -> list[tuple[Need, Int64]]:
+        """What of a step has to be read; rows of recorded statistics are filled in on the way."""
+        kept = self.kept(step)
+        valueless = (kept.table.flags & int(TensorFlag.STAT_ONLY)) != 0
+        missing = []
+        for need, rows in wants.of_step(step):
+            derive(kept.records, need, rows[~valueless[rows]])
+            open_rows = rows[~kept.records.covers(need, rows)]
+            for index in open_rows[valueless[open_rows]].tolist():
+                self._put_recorded(kept, step, index, need)
+            open_rows = open_rows[~valueless[open_rows]]
+            if len(open_rows):
+                # How much a tensor changed costs nothing beside whether it did, and answers more questions later.
+                change = Need(change=need.previous)
+                missing.append((need | change | _asked(kept.records, open_rows), open_rows))
+        return missing
+
+    def _put_recorded(self, kept: KeptStep, step: int, index: int, need: Need) -> None:
+        known = self._shelf.get(step, kept.table, index)
+        first = self.flow.previous_step(int(kept.table.node[index]), step) is None
+        whole = need if known is None else need | known.need
+        with self._shelf.lock:
+            kept.records.put(index, _recorded(kept.table, index, whole, first_step=first))
+
+    def _compared(self, step: int, rows: Int64, need: Need) -> tuple[Int64, Int64, Mask]:
+        """For each row the step and row that it is compared with (-1), and whether that has no values."""
+        nothing = np.full(len(rows), -1, np.int64)
+        valueless = np.zeros(len(rows), np.bool_)
+        if not need.previous:
+            return nothing, nothing, valueless
+        before, index = self.befores(step, rows)
+        for earlier in np.unique(before[before >= 0]).tolist():
+            of = np.flatnonzero(before == earlier)
+            valueless[of] = (self.flow.table(earlier).flags[index[of]] & int(TensorFlag.STAT_ONLY)) != 0
+        return np.where(valueless, -1, before), np.where(valueless, -1, index), valueless
+
+    def _keep(self, reading: Reading, result: Records) -> None:
+        """Puts what was measured where it belongs."""
+        done = result.rows["state"] != State.UNKNOWN
+        result.rows["before"][reading.valueless & done] = Before.NO_VALUE
+        changed = []
+        for step in np.unique(reading.step[done]).tolist():
+            source = np.flatnonzero(done & (reading.step == step))
+            target = reading.index[source]
+            kept = self._shelf.at(step, self.flow.table(step))
+            with self._shelf.lock:
+                kept.records.place(result, source, target)
+                kept.fresh[target] = True
+            changed.append(kept)
+        broken = (result.rows["state"] == State.UNREADABLE) | (result.rows["before"] == Before.UNREADABLE)
+        for at in np.flatnonzero(broken).tolist():
+            step, index = int(reading.step[at]), int(reading.index[at])
+            self._shelf.note_failure(step, self.flow.table(step), index, reading.files(at))
+        self._memory.keep(changed)
+
+
+def _asked(records: Records, rows: Int64) -> Need:
+    """Everything that any of some rows has been asked before, so that measuring it again loses nothing."""
+    return Need(
+        frozenset(bounds for bounds, column in records.ranges.items() if (column[rows] != NOT_ASKED).any()),
+        bool((records.rows["asked"][rows] & CHANGE_ASKED).any()),
+        frozenset(closeness for closeness, column in records.close.items() if (column[rows] != NOT_ASKED).any()),
+    )
 
 
 def _recorded(table: TensorTable, index: int, need: Need, *, first_step: bool) -> Record:
@@ -100,10 +197,3 @@ def _recorded(table: TensorTable, index: int, need: Need, *, first_step: bool) -
     meta = TensorMeta(described[0], described[1], 0) if described else None
     previous = "no value" if need.previous and not first_step else "none"
     return Record(meta, stats, previous=previous, need=need)
-
-
-def _file_size(path: str) -> int:
-    try:
-        return Path(path).stat().st_size
-    except OSError:
-        return 0

@@ -7,17 +7,18 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from tui_debugger.analysis.record import Record
+from tui_debugger.analysis.records import Records
+from tui_debugger.model import Side
 from tui_debugger.sources.base import TensorTable
+
+Int64 = npt.NDArray[np.int64]
 
 Identity = tuple[int, int, int, int]
 """(node row, side, slot, timestamp): stays the same when a growing step is listed again."""
-
-
-def identity(table: TensorTable, index: int) -> Identity:
-    """What a tensor is known by within its (rank, step)."""
-    return (int(table.node[index]), int(table.side[index]), int(table.slot[index]), int(table.timestamp[index]))
-
 
 _Look = tuple[int, int] | None
 """(size, modification time) of a file, (-1, -1) without one; None when it may have changed since it was read."""
@@ -25,45 +26,104 @@ _YOUNG_NS = 2 * 10**9
 """A file written more recently than this may have been written to between reading it and looking at its time."""
 
 
+class KeptStep:
+    """What is known about the tensors of one step.
+
+    Attributes:
+        table: the files that the rows of ``records`` stand for.
+        records: what is known about them.
+        remembered: whether what earlier sessions measured has been looked up.
+        fresh: rows that were measured since the step was last remembered.
+        states: how the files looked when that was first asked: sizes and modification times.
+    """
+
+    def __init__(self, table: TensorTable) -> None:
+        """Nothing is known."""
+        self.table = table
+        self.records = Records(len(table))
+        self.remembered = False
+        self.fresh = np.zeros(len(table), np.bool_)
+        self.states: tuple[Int64, Int64] | None = None
+
+    def aligned(self, table: TensorTable) -> KeptStep:
+        """The same knowledge for a newer listing of the step: files that are still there keep their record."""
+        other = KeptStep(table)
+        old = np.flatnonzero(self.records.rows["state"])
+        new = table.find_all(self.table.node[old], self.table.side[old], self.table.slot[old])
+        same = new >= 0
+        same[same] = table.timestamp[new[same]] == self.table.timestamp[old[same]]
+        other.records.place(self.records, old[same], new[same])
+        other.fresh[new[same]] = True
+        return other
+
+    def copy(self) -> KeptStep:
+        """The same again, to be changed."""
+        other = KeptStep(self.table)
+        every = np.arange(len(self.records))
+        other.records.place(self.records, every, every)
+        other.remembered, other.fresh, other.states = self.remembered, self.fresh.copy(), self.states
+        return other
+
+
 class Shelf:
-    """The records of one rank, for as long as its node rows keep their numbers. Safe to use from several threads."""
+    """The records of one rank, for as long as its node rows keep their numbers. Safe to use from several threads.
+
+    Attributes:
+        lock: to be held while records are changed.
+    """
 
     def __init__(self) -> None:
         """Starts empty."""
-        self._lock = threading.Lock()
-        self._steps: dict[int, dict[Identity, Record]] = {}
+        self.lock = threading.RLock()
+        self._steps: dict[int, KeptStep] = {}
         self._failures: dict[tuple[int, Identity], tuple[tuple[str, _Look], ...]] = {}
 
-    def get(self, step: int, key: Identity) -> Record | None:
+    def at(self, step: int, table: TensorTable) -> KeptStep:
+        """What is known about the files of a step, as they were when ``table`` was listed."""
+        kept = self._steps.get(step)
+        if kept is None or kept.table is not table:
+            with self.lock:
+                kept = self._steps.get(step)
+                if kept is None or kept.table is not table:
+                    kept = self._steps[step] = KeptStep(table) if kept is None else kept.aligned(table)
+        return kept
+
+    def get(self, step: int, table: TensorTable, index: int) -> Record | None:
         """What is known about a tensor."""
-        return self._steps.get(step, {}).get(key)
+        kept = self.at(step, table)
+        with self.lock:
+            return kept.records.get(index)
 
-    def put(self, step: int, key: Identity, record: Record) -> None:
-        """Keeps a record; a later one for the same tensor replaces it."""
-        with self._lock:
-            self._steps.setdefault(step, {})[key] = record
+    def steps(self) -> dict[int, KeptStep]:
+        """Everything that is known, by step."""
+        with self.lock:
+            return dict(self._steps)
 
-    def note_failure(self, step: int, key: Identity, files: Sequence[str]) -> None:
+    def note_failure(self, step: int, table: TensorTable, index: int, files: Sequence[str]) -> None:
         """Remembers how the files behind an unreadable tensor looked, so that ``heal`` sees them change."""
-        with self._lock:
-            self._failures[step, key] = tuple((file, _look(file)) for file in files)
+        with self.lock:
+            self._failures[step, _identity(table, index)] = tuple((file, _look(file)) for file in files)
 
     def heal(self) -> set[int]:
         """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
-        with self._lock:
+        with self.lock:
             healed = [at for at, seen in self._failures.items() if any(_changed(*look) for look in seen)]
-            for step, key in healed:
-                del self._failures[step, key]
-                self._steps.get(step, {}).pop(key, None)
+            for step, (node, side, slot, _) in healed:
+                del self._failures[step, (node, side, slot, _)]
+                kept = self._steps.get(step)
+                index = kept.table.find(node, Side(side), slot) if kept is not None else -1
+                if kept is not None and index >= 0:
+                    kept.records.forget(np.array([index]))
             return {step for step, _ in healed}
 
     def without_changes(self) -> Shelf:
         """A new shelf with all records but the comparisons with a previous step."""
         other = Shelf()
-        with self._lock:
+        with self.lock:
             other._failures = dict(self._failures)
-            for step, records in self._steps.items():
-                other._steps[step] = {key: record for key, record in records.items() if not record.need.previous}
+            for step, kept in self._steps.items():
+                copy = other._steps[step] = kept.copy()
+                copy.records.forget_changes(np.arange(len(copy.records)))
         return other
 
 
@@ -87,6 +147,11 @@ class RecordCache:
                 kept = self._shelves[rank] = (lineage, Shelf())
             return kept[1]
 
+    def shelves(self) -> list[Shelf]:
+        """The shelves as they are now."""
+        with self._lock:
+            return [shelf for _, shelf in self._shelves.values()]
+
     def heal(self) -> set[tuple[int, int]]:
         """(rank, step) of the unreadable tensors whose files look different now; they are looked at again."""
         with self._lock:
@@ -99,6 +164,11 @@ class RecordCache:
             if rank in self._shelves:
                 lineage, shelf = self._shelves[rank]
                 self._shelves[rank] = (lineage, shelf.without_changes())
+
+
+def _identity(table: TensorTable, index: int) -> Identity:
+    """What a tensor is known by within its (rank, step)."""
+    return (int(table.node[index]), int(table.side[index]), int(table.slot[index]), int(table.timestamp[index]))
 
 
 def _look(file: str) -> _Look:

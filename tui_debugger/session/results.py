@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,9 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, Watchpoint
+from tui_debugger.model import Coverage, Verdict, Watchpoint
 from tui_debugger.session.checking import PairResult
+from tui_debugger.session.hits import HitList
 from tui_debugger.session.types import CheckResult, Pair
 
 Mask = npt.NDArray[np.bool_]
@@ -80,22 +82,9 @@ class ResultBook:
             results = [r for (of, at), (_, r) in self._results.items() if of == rank and step in (None, at)]
         mask = np.zeros(count, bool)
         for result in results:
-            for hit in result.hits:
-                if (
-                    hit.row < count and hit.verdict is Verdict.FINDING
-                ):  # a table that was just built anew may be shorter
-                    mask[hit.row] = True
+            rows = result.hits.node[result.hits.verdict == Verdict.FINDING]
+            mask[rows[rows < count]] = True  # a table that was just built anew may be shorter
         return mask
-
-
-def scaled(progress: ProgressFn, number: int, count: int) -> ProgressFn:
-    """One part of several equal parts: 1000 units each, so that a bar moves inside a part too."""
-
-    def tell(snapshot: Progress) -> None:
-        inside = min(snapshot.done / snapshot.total, 1.0) if snapshot.total else 0.0
-        progress(Progress(int(1000 * (number + inside)), 1000 * count, snapshot.text))
-
-    return tell
 
 
 def combined(covers: Sequence[Coverage]) -> Coverage:
@@ -122,13 +111,20 @@ def merged(
 ) -> CheckResult:
     """One result from the results of several pairs."""
     coverage = combined([result.coverage for _, result in results])
-    hits = sorted((hit for _, result in results for hit in result.hits), key=lambda hit: (hit.order, hit.key.rank))
     return CheckResult(
         pairs=coverage.steps,
-        hits=tuple(hits),
+        hits=HitList.merged(result.hits for _, result in results),
         coverage=coverage,
         watchpoints=watchpoints,
         version=version,
         seconds=seconds,
         cancelled=cancelled,
+    )
+
+
+def joined(parts: Sequence[CheckResult]) -> CheckResult:
+    """One result from those of several checks of different pairs with the same watchpoints."""
+    coverage = combined([part.coverage for part in parts])
+    return dataclasses.replace(
+        parts[-1], pairs=coverage.steps, hits=HitList.merged(part.hits for part in parts), coverage=coverage
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.workers import Workers
+from tui_debugger.cache.store import Store
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
@@ -41,6 +42,7 @@ from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.look import look_at
 from tui_debugger.session.origin.search import OriginReport, search
 from tui_debugger.session.records import RecordCache
+from tui_debugger.session.remembering import Memory
 from tui_debugger.session.selections import Mask, Selections
 from tui_debugger.session.sweep import Sweep, TensorChoice
 from tui_debugger.session.tensors import measured, tensor_rows
@@ -64,7 +66,8 @@ class Session:
         *,
         store: WatchpointStore | None = None,
         source_map: Sequence[tuple[str, str]] = (),
-        executor: Executor | None = None,
+        workers: Workers | None = None,
+        index: Store | None = None,
     ) -> None:
         """Cheap: nothing is read before it is asked for.
 
@@ -72,12 +75,14 @@ class Session:
             source: an open source; ``close`` closes it.
             store: keeps the watchpoints between sessions; None keeps nothing.
             source_map: (OLD, NEW) prefixes of source paths, tried in order.
-            executor: where tensors are measured; None measures in the calling thread.
+            workers: where tensors are measured, ``close`` closes them; None measures in the calling thread.
+            index: remembers what was measured for later sessions, ``close`` closes it; None remembers nothing.
         """
         self.source = source
         self.watchpoints = WatchpointList(store)
         self._source_map = tuple(source_map)
-        self._executor = executor
+        self._workers = workers or Workers(jobs=1)
+        self._memory = Memory(index)
         self._lock = threading.Lock()
         self._cache = RecordCache()
         self._checks = Checks(self.watchpoints, self._checker)
@@ -212,8 +217,14 @@ class Session:
     def tensor_rows(self, rank: int, step: int, row: int) -> tuple[TensorRow, ...]:
         """Inputs, outputs and parameters of a node at a step; lists, reads nothing."""
         known = self._checks.book.latest((rank, step))
-        hits = {hit.key for hit in known.hits if hit.verdict is Verdict.FINDING} if known else set()
-        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits.__contains__))
+
+        def listed() -> tuple[TensorRow, ...]:
+            flow = self.flow(rank)
+            shown = [row, *(holder.row for holder in flow.holders(row))]
+            found = known.hits.of_nodes(shown).with_verdict(Verdict.FINDING) if known else ()
+            return tensor_rows(flow, step, row, {hit.key for hit in found}.__contains__)
+
+        return undisturbed(listed)
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
         """The rows (all of one rank) with dtype, shape, statistics or the reason why not."""
@@ -304,6 +315,10 @@ class Session:
         """Fresh results of every pair, or None when one is missing or outdated."""
         return self._checks.known(pairs)
 
+    def fresh(self, pairs: Sequence[Pair]) -> bool:
+        """Whether every pair has a fresh result: what ``known`` answers, without putting the results together."""
+        return self._checks.fresh(pairs)
+
     def cost(self, pairs: Sequence[Pair]) -> int:
         """Bytes that checking the pairs would read."""
         return self._checks.cost(pairs)
@@ -332,7 +347,7 @@ class Session:
             progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet
 
         flow = self.flow(rank, listing)
-        return Measurements(flow, self._cache.shelf(rank, flow.nodes.lineage), self._executor)
+        return Measurements(flow, self._cache.shelf(rank, flow.nodes.lineage), self._workers, self._memory)
 
     # -- following ---------------------------------------------------------------------------------
 
@@ -358,5 +373,9 @@ class Session:
         return changes
 
     def close(self) -> None:
-        """Closes the source. Idempotent."""
+        """Stops the workers, writes what the index does not know yet, closes the source. Idempotent."""
+        self._workers.close()
+        for shelf in self._cache.shelves():
+            self._memory.keep(shelf.steps().values(), all_of_it=True)
+        self._memory.close()
         self.source.close()

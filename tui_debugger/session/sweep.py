@@ -24,9 +24,10 @@ from tui_debugger.model import (
     no_progress,
 )
 from tui_debugger.session.measuring import Measurements
-from tui_debugger.session.results import scaled
+from tui_debugger.session.progress import scaled
 from tui_debugger.session.selections import Mask
 from tui_debugger.session.types import Pair
+from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
 
 BATCH = 512
@@ -118,8 +119,10 @@ class Sweep:
             for start in range(0, len(indices), BATCH):
                 batch = indices[start : start + BATCH].tolist()
                 part = _part(tell, start, len(indices))
-                measurements.ensure({(step, index): Need() for index in batch}, part, _text(measurements, step))
                 table = measurements.flow.table(step)
+                wants = Wants()
+                wants.ask(step, table, indices[start : start + BATCH], Need())
+                measurements.ensure_all(wants, part, _text(measurements, step))
                 for index in batch:
                     yield _filled(_placed(measurements, table, step, index), measurements, index)
 

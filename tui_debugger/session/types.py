@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui_debugger.model import Coverage, Hit, TensorKey, TensorMeta, TensorStats, Watchpoint
+from tui_debugger.model import Coverage, TensorKey, TensorMeta, TensorStats, Watchpoint
+from tui_debugger.session.hits import HitList
 
 Pair = tuple[int, int]
 """(rank, step)."""
@@ -60,7 +61,7 @@ class CheckResult:
     """
 
     pairs: tuple[Pair, ...]
-    hits: tuple[Hit, ...]
+    hits: HitList
     coverage: Coverage
     watchpoints: tuple[Watchpoint, ...]
     version: int

@@ -10,7 +10,8 @@ from enum import Enum
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
 from tui_debugger.analysis.conditions import reasons
 from tui_debugger.analysis.watch_text import format_watch
-from tui_debugger.model import ErrorBits, Hit, Verdict, Watchpoint
+from tui_debugger.model import ErrorBits, Verdict, Watchpoint
+from tui_debugger.session.hits import HitList
 from tui_debugger.session.types import CheckResult
 from tui_debugger.words.numbers import plural
 
@@ -75,9 +76,9 @@ class Judgement:
     outcome: Outcome
     tallies: tuple[Tally, ...]
     doubts: tuple[Doubt, ...]
-    failing: tuple[Hit, ...]
-    others: tuple[Hit, ...]
-    unsure: tuple[Hit, ...]
+    failing: HitList
+    others: HitList
+    unsure: HitList
 
 
 def judge(
@@ -97,10 +98,10 @@ def judge(
         allow_unreadable: tensors that cannot be read or compared are no doubt, as long as some could be.
         allow_unmatched: nor is a rule that looks at no tensor, as long as something was looked at.
     """
-    hits = [hit for hit in result.hits if hit.verdict is Verdict.FINDING]
-    failing = tuple(hit for hit in hits if not fail_on or _found(hit) & set(fail_on))
-    others = tuple(hit for hit in hits if fail_on and not _found(hit) & set(fail_on))
-    unsure = tuple(hit for hit in result.hits if hit.verdict is Verdict.CANNOT_JUDGE)
+    hits = result.hits.with_verdict(Verdict.FINDING)
+    chosen = hits.found_by(fail_on) if fail_on else hits.verdict == Verdict.FINDING
+    failing, others = hits.chosen(chosen), hits.chosen(~chosen)
+    unsure = result.hits.with_verdict(Verdict.CANNOT_JUDGE)
     tallies = _tallies(result)
     doubts: tuple[Doubt, ...] = ()
     if not result.cancelled:  # what was not looked at yet is no doubt about what was
@@ -118,14 +119,9 @@ def judge(
     return Judgement(outcome, tallies, doubts, failing, others, unsure)
 
 
-def _found(hit: Hit) -> set[str]:
-    """Ids of the conditions with a finding on a tensor."""
-    return {result.condition for result in hit.results if result.verdict is Verdict.FINDING}
-
-
 def _tallies(result: CheckResult) -> tuple[Tally, ...]:
     watched = dict(result.coverage.watched)
-    counts = Counter((each.watchpoint, each.verdict) for hit in result.hits for each in hit.results)
+    counts = result.hits.counts()
     return tuple(
         Tally(
             watchpoint=watchpoint,
@@ -176,7 +172,7 @@ def _unjudged(result: CheckResult) -> Iterator[Doubt]:
     if unreadable:
         yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")
     left = Counter[str]()
-    for hit in result.hits:
+    for hit in result.hits.with_any(Verdict.CANNOT_JUDGE):
         errors = [each.error for each in hit.results if each.verdict is Verdict.CANNOT_JUDGE]
         if errors and hit.stats is not None:  # without statistics it is unreadable itself, and counted
             left[_why(errors)] += 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.looks import Specs
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, no_progress
 
@@ -50,6 +51,10 @@ class Names:
         """Number of names."""
         return len(self._ends)
 
+    def __iter__(self) -> Iterator[bytes]:
+        """All names."""
+        return (self[index] for index in range(len(self)))
+
     def __getitem__(self, index: int) -> bytes:
         """Name at an index."""
         start = int(self._ends[index - 1]) if index else 0
@@ -84,11 +89,28 @@ class TensorTable(Protocol):
     def find(self, node: int, side: Side, slot: int) -> int:
         """Index of a tensor, or -1."""
 
+    def find_all(self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Indices of several tensors, given as columns; -1 where there is none."""
+
     def of_node(self, node: int) -> npt.NDArray[np.int64]:
         """Indices of a node's tensors: inputs by slot, then outputs by slot."""
 
     def spec(self, index: int) -> ReadSpec:
         """How to read the tensor's values. Undefined for STAT_ONLY rows."""
+
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+        """``spec`` of several rows, as columns."""
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that name the files of the table in the order of its rows, directories included.
+
+        Equal digests mean the same files in the same rows; their contents may have changed (``file_states``).
+        Empty when what was measured is not worth remembering: the files will not be there another time.
+        """
+
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Sizes, and modification times in ns, of the files of several rows as they are now; -1, 0 without a file."""
 
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics that the dump itself recorded (statistic.csv), else None.

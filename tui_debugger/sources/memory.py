@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.looks import Specs
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import (
     Category,
@@ -26,7 +29,8 @@ from tui_debugger.model import (
     no_progress,
 )
 from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable
-from tui_debugger.sources.columns import Columns
+from tui_debugger.sources.columns import Columns, Int64, Spots
+from tui_debugger.sources.file_states import file_states
 
 GRAPH = "kernel_graph_0"
 
@@ -113,13 +117,13 @@ class MemoryTable(Columns):
         self._values = [values[key] for _, key in rows]
         self._paths: dict[int, str] = {}
         flags = [TensorFlag.STAT_ONLY if isinstance(value, Recorded) else TensorFlag.NONE for value in self._values]
-        super().__init__(
+        spots = Spots(
             np.array([row for row, _ in rows], np.int32),
             np.array([key[1] for _, key in rows], np.uint8),
             np.array([key[2] for _, key in rows], np.int16),
             np.array(flags, np.uint8),
-            np.zeros(len(rows), np.int64),
         )
+        super().__init__(spots, np.zeros(len(rows), np.int64))
 
     def spec(self, index: int) -> ReadSpec:
         """Writes the value to the temporary directory on first use."""
@@ -128,6 +132,22 @@ class MemoryTable(Columns):
             self._paths[index] = self._source.spill(value)
         declared = value.dtype.name if isinstance(value, np.ndarray) and _is_extension(value.dtype) else ""
         return ReadSpec(self._paths[index], dtype=declared)
+
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+        """``spec`` of several rows, as columns."""
+        specs = [self.spec(index) for index in indices.tolist()]
+        kinds: dict[ReadSpec, int] = {}
+        kind = [kinds.setdefault(replace(spec, path=""), len(kinds)) for spec in specs]
+        return Specs([os.fsencode(spec.path) for spec in specs], tuple(kinds), np.array(kind, np.int32))
+
+    @property
+    def digest(self) -> bytes:
+        """Nothing: another session has other files."""
+        return b""
+
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+        """Sizes and modification times of the spilled files; writes those that are not there yet."""
+        return file_states(self.specs(indices).paths)
 
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics of a ``Recorded`` value."""
@@ -273,7 +293,7 @@ class MemorySource:
         """Deletes what was spilled."""
         with self._lock:
             if self._directory is not None:
-                shutil.rmtree(self._directory, ignore_errors=True)
+                _remove(self._directory, os.getpid())
                 self._directory = None
             self._tables.clear()
 
@@ -282,6 +302,7 @@ class MemorySource:
         with self._lock:
             if self._directory is None:
                 self._directory = Path(tempfile.mkdtemp(prefix="tdbg-memory-"))
+                weakref.finalize(self, _remove, self._directory, os.getpid())  # for who forgets to close
             self._files += 1
             path = self._directory / f"{self._files}.npy"
         if isinstance(value, bytes):
@@ -294,6 +315,12 @@ class MemorySource:
         used = dict.fromkeys(key[0] for values in self._tensors.get(rank, {}).values() for key in values)
         unknown = [name for name in used if table.find(name) < 0]
         return _append(table, unknown) if unknown else table
+
+
+def _remove(directory: Path, pid: int) -> None:
+    """Deletes what was spilled, in the process that did it: a forked one has a copy of the source."""
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _append(table: NodeTable, names: Sequence[str]) -> NodeTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -10,16 +11,16 @@ from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.model import ProgressFn
 from tui_debugger.tui import actions, messages, theme
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.desk import Desk
 
 if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.sources.base import Changes
 
-OpenSession = Callable[[ProgressFn], "Session"]
+    OpenSession = Callable[[ProgressFn], Session]
 
 
 class Runnable(Protocol):
@@ -100,12 +101,18 @@ class TdbgApp(App[int]):
         self._follower: Runnable | None = None
         self.desk = Desk(title=title, recommended=recommended, rank=rank, step=step)
 
+    def get_default_screen(self) -> Desk:
+        """The only screen there is at first; an empty one below it would cost a paint of its own."""
+        return self.desk
+
     def on_mount(self) -> None:
         """First frame, then the worker."""
-        self.push_screen(self.desk)
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
+        # What is there now stays until the end: the collector, which start-up does without, need not look at it.
+        gc.freeze()
+        gc.enable()
         opener = self._open_session
         bridge = self.desk.bridge
 
@@ -124,7 +131,9 @@ class TdbgApp(App[int]):
 
     def _changed(self, changes: Changes) -> None:
         """Called in the follower's thread."""
-        self.desk.post_message(messages.Refreshed(changes))
+        from tui_debugger.tui.answers import Refreshed
+
+        self.desk.post_message(Refreshed(changes))
 
     def on_unopened(self, event: messages.Unopened) -> None:
         """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from textual.message import Message
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.model import Progress
 from tui_debugger.tui.messages import Failed, Finished, Progressed
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Progress
 
 MIN_INTERVAL = 0.25
 """Seconds between progress messages of one lane (4 Hz: counters must not flood a slow line)."""

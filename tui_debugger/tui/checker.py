@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tui_debugger.model import Coverage, Hit, Verdict
 from tui_debugger.tui import theme
+from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFound
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
-from tui_debugger.tui.messages import Checked, CheckTooLarge, Finished, StepFound
-from tui_debugger.tui.panes.hits import HitFilter
+from tui_debugger.tui.panes.hit_filter import HitFilter
+from tui_debugger.tui.panes.pane import matcher
+from tui_debugger.tui.tally import Tally
 from tui_debugger.words.numbers import plural, size
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class Checker:
             "recheck_all": self.recheck_all,
             "continue": self.go_on,
             "forward": self.ask_forward,
-            "pause": lambda: None if self.pause() else self._desk.say("nothing is running"),
             "filter_hits": self.ask_filter,
             "clear_hit_filter": self.clear_filter,
             "show_quiet": self.toggle_quiet,
@@ -72,11 +71,11 @@ class Checker:
             return
         here = self._pairs()
 
-        def work(report: Report) -> Finished:
+        def work(report: Report) -> Checked | CheckTooLarge:
             if session.cost(pairs) <= QUICK:
-                return Checked(_check(session, pairs, report))
+                return _counted(_check(session, pairs, report))
             cost = session.cost(here)
-            return Checked(_check(session, here, report)) if cost <= QUICK else CheckTooLarge(cost)
+            return _counted(_check(session, here, report)) if cost <= QUICK else CheckTooLarge(cost)
 
         self._desk.bridge.run("check", work)
 
@@ -87,15 +86,14 @@ class Checker:
         if not pairs:
             self._show(None)
             return
-        known = session.known(pairs)
-        if known is not None or self._nothing_to_check:
-            self._desk.bridge.run("check", lambda _: Checked(known or session.check(pairs)))
+        if session.fresh(pairs) or self._nothing_to_check:
+            self._desk.bridge.run("check", lambda _: _counted(session.known(pairs) or session.check(pairs)))
             return
         self._show(None)
 
-        def work(report: Report) -> Finished:
+        def work(report: Report) -> Checked | CheckTooLarge:
             cost = session.cost(pairs)
-            return Checked(_check(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
+            return _counted(_check(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
 
         self._desk.bridge.run("check", work)
 
@@ -115,7 +113,7 @@ class Checker:
         else:
             session = self._session
             self._desk.state.too_large = 0
-            self._desk.bridge.run("check", lambda report: Checked(_check(session, pairs, report)))
+            self._desk.bridge.run("check", lambda report: _counted(_check(session, pairs, report)))
 
     def go_on(self) -> None:
         """On to the next step with a hit; to the last step when there is none."""
@@ -148,30 +146,24 @@ class Checker:
         session = self._session
 
         def work(report: Report) -> StepFound:
-            result: CheckResult | None = None
             for step in steps:
                 result = session.check(session.pairs(None, (step,)), report)
-                if result.cancelled or any(hit.verdict is Verdict.FINDING for hit in result.hits):
-                    return StepFound(result, step)
-            return StepFound(result, steps[-1])
+                if result.cancelled or result.hits.findings:
+                    break
+            return StepFound(result, Tally.of(result), step)
 
         self._desk.bridge.run("check", work)
-
-    def pause(self) -> bool:
-        """Stops what runs; False when nothing does."""
-        lanes = {"check", "open", *self._desk.state.progress}
-        return bool([lane for lane in lanes if self._desk.bridge.cancel(lane)])
 
     # -- answers ---------------------------------------------------------------------------------
 
     def checked(self, message: Checked) -> None:
         """A check, or a part of one, is done."""
         result = message.result
-        self._show(result)
+        self._show(result, message.tally)
         if result.cancelled:
             self._desk.say(f"stopped after {plural(len(result.pairs), 'step')}")
-        elif message.final and self._desk.hits_pane.hits and len(result.pairs) > 1:
-            self._desk.say(f"{plural(len(self._desk.hits_pane.hits), 'hit')}: n goes to the next one, from any pane")
+        elif message.final and self._desk.hits_pane.shown and len(result.pairs) > 1:
+            self._desk.say(f"{plural(self._desk.hits_pane.shown, 'hit')}: n goes to the next one, from any pane")
 
     def too_large(self, message: CheckTooLarge) -> None:
         """The step is not checked by itself."""
@@ -181,20 +173,16 @@ class Checker:
     def step_found(self, message: StepFound) -> None:
         """Continue ended."""
         desk, result = self._desk, message.result
-        if result is None:
-            return
-        stopped = result.cancelled
-        found = any(hit.verdict is Verdict.FINDING for hit in result.hits)
         rank = desk.state.rank
         if message.searched_to in self._session.steps(rank):
             desk.navigator.place(rank, message.searched_to)
         elif result.pairs:
             desk.navigator.place(result.pairs[0][0], message.searched_to)
-        self._show(result if result.pairs else None)
-        if found:
-            desk.say(f"step {message.searched_to} has {plural(len(desk.hits_pane.hits), 'hit')}: n goes to the first")
+        self._show(result if result.pairs else None, message.tally)
+        if message.tally.findings:
+            desk.say(f"step {message.searched_to} has {plural(desk.hits_pane.shown, 'hit')}: n goes to the first")
         else:
-            desk.say("stopped" if stopped else f"no hit up to step {message.searched_to}")
+            desk.say("stopped" if result.cancelled else f"no hit up to step {message.searched_to}")
 
     def stopped(self) -> None:
         """Work was cancelled."""
@@ -203,13 +191,14 @@ class Checker:
 
     def changed(self) -> None:
         """Watchpoints or files changed: the hits may be outdated now."""
-        self._show(self._desk.state.result)
+        self._show(self._desk.state.result, self._desk.state.tally)
 
-    def _show(self, result: CheckResult | None) -> None:
+    def _show(self, result: CheckResult | None, tally: Tally | None = None) -> None:
         desk = self._desk
         state = desk.state
-        changed, state.result = result is not state.result, result
-        self._fresh = result is not None and self._session.known(result.pairs) is not None
+        changed = result is not state.result
+        state.result, state.tally = result, tally if result is not None else None
+        self._fresh = result is not None and self._session.fresh(result.pairs)
         desk.hits_pane.show(result, where=self._where(result), state=self._words(), empty=self._empty(result))
         desk.watcher.show_list()
         if changed:
@@ -220,13 +209,6 @@ class Checker:
                 desk.inspector.show_node(state.row)
         desk.update_header()
 
-    def findings(self) -> dict[int, int] | None:
-        """Findings by watchpoint; None when nothing was checked."""
-        result = self._desk.state.result
-        if result is None:
-            return None
-        return Counter(r.watchpoint for hit in result.hits for r in hit.results if r.verdict is Verdict.FINDING)
-
     # -- the state in words ----------------------------------------------------------------------
 
     @property
@@ -236,8 +218,6 @@ class Checker:
 
     def status(self) -> Status:
         """For the header."""
-        if self._desk.session is None:
-            return "▶", "opening", theme.GOOD
         if self._desk.bridge.busy("check"):
             return "▶", "checking", theme.GOOD
         if self._desk.state.result is None:
@@ -286,6 +266,26 @@ class Checker:
     def _set_filter(self, chosen: HitFilter) -> None:
         self._desk.hits_pane.set_filter(chosen, self._desk.watcher.names())
 
+    def search(self) -> None:
+        """Looks for the text in the search box of the hit list."""
+        pane, result = self._desk.hits_pane, self._desk.state.result
+        text = pane.search_text
+        test = matcher(text)
+        pane.mark_search(test is None)
+        if result is None:
+            return
+
+        def work(_: Report) -> HitsFound:
+            from tui_debugger.tui.panes.hit_search import found_in
+
+            return HitsFound(result, found_in(result.hits, test) if text and test is not None else None)
+
+        self._desk.bridge.run("hits", work)
+
+    def searched(self, message: HitsFound) -> None:
+        """The answer."""
+        self._desk.hits_pane.show_found(message.result, message.found)
+
     def clear_filter(self) -> None:
         """All findings again."""
         self._desk.hits_pane.clear_search()
@@ -298,8 +298,14 @@ class Checker:
         self._desk.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
 
 
+def _counted(result: CheckResult, *, final: bool = True) -> Checked:
+    return Checked(result, Tally.of(result), final)
+
+
 def _check(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
     """Checks, telling what was found so far at most four times a second."""
+    from tui_debugger.session.results import joined
+
     parts: list[CheckResult] = []
     due = time.monotonic() + MIN_INTERVAL
 
@@ -307,27 +313,7 @@ def _check(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResu
         nonlocal due
         parts.append(part)
         if time.monotonic() >= due:
-            report.tell(Checked(_joined(parts), final=False))
+            report.tell(_counted(joined(parts), final=False))
             due = time.monotonic() + MIN_INTERVAL
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)
-
-
-def _joined(parts: Sequence[CheckResult]) -> CheckResult:
-    from tui_debugger.session.types import CheckResult
-
-    covers = [part.coverage for part in parts]
-    hits: list[Hit] = sorted((hit for part in parts for hit in part.hits), key=lambda hit: (hit.order, hit.key.rank))
-    return CheckResult(
-        pairs=tuple(pair for part in parts for pair in part.pairs),
-        hits=tuple(hits),
-        coverage=Coverage(
-            checked=sum(cover.checked for cover in covers),
-            unreadable=sum(cover.unreadable for cover in covers),
-            not_comparable=sum(cover.not_comparable for cover in covers),
-            skipped=sum(cover.skipped for cover in covers),
-            steps=tuple(pair for part in parts for pair in part.pairs),
-        ),
-        watchpoints=parts[-1].watchpoints,
-        version=parts[-1].version,
-    )

@@ -1,35 +1,27 @@
-"""The main screen: five panes, header and footer. It lays out, routes keys and messages, and knows no rules."""
+"""The main screen: five panes, header and footer. It lays out, passes on keys and messages, and knows no rules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.reactive import Reactive
-from textual.screen import Screen
 from textual.widget import Widget
 
-from tui_debugger.errors import CancelledError
-from tui_debugger.tui import actions, messages
-from tui_debugger.tui.bridge import Bridge
-from tui_debugger.tui.checker import Checker
-from tui_debugger.tui.header import header_lines
-from tui_debugger.tui.inspector import Inspector
-from tui_debugger.tui.navigator import Navigator
+from tui_debugger.tui import actions
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
 from tui_debugger.tui.panes.pane import TITLES, Pane
 from tui_debugger.tui.panes.stack import StackPane
 from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
-from tui_debugger.tui.state import State
-from tui_debugger.tui.watcher import Watcher
-from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip
+from tui_debugger.tui.routes import Routes
+from tui_debugger.tui.widgets.bars import TabStrip
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -42,14 +34,8 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class Desk(Screen[None]):
-    """The screen of a run.
-
-    Attributes:
-        session: None until the run is open.
-        state: what is shown.
-        bridge: where work is started.
-    """
+class Desk(Routes):
+    """The screen of a run."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings_for("global"))
     # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
@@ -66,11 +52,7 @@ class Desk(Screen[None]):
             rank: where to start, when the run has it.
             step: likewise.
         """
-        super().__init__()
-        self.run_title = title
-        self.session: Session | None = None
-        self.state = State()
-        self.bridge = Bridge(self.post_message)
+        super().__init__(title)
         self.nodes_pane = NodesPane()
         self.stack_pane = StackPane()
         self.watchpoints_pane = WatchpointsPane()
@@ -80,23 +62,11 @@ class Desk(Screen[None]):
             pane.PANE: pane
             for pane in (self.nodes_pane, self.stack_pane, self.watchpoints_pane, self.hits_pane, self.tensors_pane)
         }
-        self.header = HeaderBar()
         self.tabs = TabStrip()
-        self.footer = FooterBar()
         self.current_pane = "nodes"
         self.zoomed = False
-        self.navigator = Navigator(self, rank, step)
-        self.checker = Checker(self)
-        self.watcher = Watcher(self, recommended)
-        self.inspector = Inspector(self)
-        self._waiting: dict[int, tuple[Callable[[Any], None], Callable[[Exception], None]]] = {}
-        self.handlers: dict[str, Handler] = {
-            **self._own_handlers(),
-            **self.navigator.handlers(),
-            **self.checker.handlers(),
-            **self.watcher.handlers(),
-            **self.inspector.handlers(),
-        }
+        self._recommended, self._first_rank, self._first_step = recommended, rank, step
+        self.handlers: dict[str, Handler] = self._own_handlers()
 
     def compose(self) -> ComposeResult:
         """Left: what is there and what to look for. Right: what was found, its values, its source."""
@@ -117,18 +87,23 @@ class Desk(Screen[None]):
         self.focus_pane("nodes")
         self.update_header()
 
-    @property
-    def opened_session(self) -> Session:
-        """The session; only used where one is open."""
-        if self.session is None:
-            msg = "no session is open"
-            raise RuntimeError(msg)
-        return self.session
-
     def start(self, session: Session) -> None:
         """The run is open: shows it, offers the recommended watchpoints once, checks what is quick to check."""
+        from tui_debugger.tui.checker import Checker
+        from tui_debugger.tui.inspector import Inspector
+        from tui_debugger.tui.navigator import Navigator
+        from tui_debugger.tui.state import State
+        from tui_debugger.tui.watcher import Watcher
+
         self.session = session
-        self.state.progress.clear()
+        self.state = State()
+        self.progress.clear()
+        self.navigator = Navigator(self, self._first_rank, self._first_step)
+        self.checker = Checker(self)
+        self.watcher = Watcher(self, self._recommended)
+        self.inspector = Inspector(self)
+        for controller in (self.navigator, self.checker, self.watcher, self.inspector):
+            self.handlers |= controller.handlers()
         self.navigator.opened()
         self.watcher.show_list()
         self.watcher.opened(self.checker.opened)
@@ -165,7 +140,7 @@ class Desk(Screen[None]):
         """Goes to a pane; when one pane is shown, to that one."""
         self.current_pane = name
         self._lay_out(self.size.width, self.size.height)
-        self.panes[name].table.focus(scroll_visible=False)
+        self.set_focus(self.panes[name].table, scroll_visible=False)  # its own focus() draws all of it
         self._update_footer()
 
     def on_descendant_focus(self, _: events.DescendantFocus) -> None:
@@ -187,7 +162,7 @@ class Desk(Screen[None]):
 
     def update_header(self) -> None:
         """Draws header and tabs again, where they changed."""
-        self.header.show(*header_lines(self.run_title, self.session, self.state, self.checker.status()))
+        super().update_header()
         self._update_tabs()
 
     # -- keys ------------------------------------------------------------------------------------
@@ -200,6 +175,7 @@ class Desk(Screen[None]):
             "zoom": self._zoom,
             "search": self._search,
             "back": self._back,
+            "pause": lambda: None if self.stop_work() else self.say("nothing is running"),
             "help": self._help,
             "palette": self._palette,
             "redraw": self._redraw,
@@ -245,7 +221,7 @@ class Desk(Screen[None]):
 
     def _back(self) -> None:
         """Esc: stops work, else ends a search, else unzooms."""
-        if self.checker.pause():
+        if self.stop_work():
             return
         if self.panes[self.current_pane].clear_search():
             return
@@ -258,120 +234,19 @@ class Desk(Screen[None]):
 
         self.app.push_screen(HelpScreen((*actions.ACTIONS, *VALUE_ACTIONS)))
 
-    # -- results of work -------------------------------------------------------------------------
-
-    def say(self, text: str, *, bad: bool = False) -> None:
-        """One line in the footer, until the next key."""
-        self.footer.say(text, bad=bad)
-
-    def ask(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-        """Does work for a dialog; ``done`` or ``failed`` is called on the event loop."""
-        self._waiting.clear()
-        self._waiting[self.bridge.run("dialog", lambda _: messages.Answered(work()))] = (done, failed)
-
-    def on_progressed(self, message: messages.Progressed) -> None:
-        """Long work tells how far it is."""
-        if self.bridge.fresh(message) and self.bridge.busy(message.lane):
-            self.state.progress[message.lane] = message.progress
-            self.update_header()
-
-    def _route(self, message: messages.Finished, handler: Callable[[Any], None]) -> None:
-        if self.bridge.fresh(message):
-            if not self.bridge.busy(message.lane):
-                self.state.progress.pop(message.lane, None)
-            handler(message)
-            self.update_header()
-
-    def on_opened(self, message: messages.Opened) -> None:
-        """Routes to the app, which also starts to follow the directory."""
-        if self.bridge.fresh(message):
-            self.post_message(messages.Started(message.session))
-
-    def on_nodes_loaded(self, message: messages.NodesLoaded) -> None:
-        """Routes to the navigator."""
-        self._route(message, self.navigator.nodes_loaded)
-
-    def on_nodes_filtered(self, message: messages.NodesFiltered) -> None:
-        """Routes to the navigator."""
-        self._route(message, self.navigator.nodes_filtered)
-
-    def on_nodes_marked(self, message: messages.NodesMarked) -> None:
-        """Routes to the watcher."""
-        self._route(message, self.watcher.marked)
-
-    def on_refreshed(self, message: messages.Refreshed) -> None:
-        """The directory changed; told by the follower, so there is no request to compare with."""
-        self.navigator.refreshed(message.changes)
-        self.update_header()
-
-    def on_checked(self, message: messages.Checked) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.checked)
-
-    def on_check_too_large(self, message: messages.CheckTooLarge) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.too_large)
-
-    def on_step_found(self, message: messages.StepFound) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.step_found)
-
-    def on_tensors_listed(self, message: messages.TensorsListed) -> None:
-        """Routes to the inspector."""
-        self._route(message, self.inspector.listed)
-
-    def on_stack_indexed(self, message: messages.StackIndexed) -> None:
-        """Routes to the inspector."""
-        self._route(message, self.inspector.indexed)
-
-    def on_saved(self, message: messages.Saved) -> None:
-        """A tensor was written."""
-        self._route(message, lambda saved: self.say(f"wrote {saved.path}"))
-
-    def on_answered(self, message: messages.Answered) -> None:
-        """Work for a dialog is done."""
-        done, _ = self._waiting.pop(message.request, (None, None))
-        if done is not None:
-            done(message.value)
-
-    def on_failed(self, message: messages.Failed) -> None:
-        """Something went wrong in a worker."""
-        if message.lane == "open":
-            self.post_message(messages.Unopened(message.error))
-            return
-        if message.lane == "dialog":
-            _, failed = self._waiting.pop(message.request, (None, None))
-            if failed is not None:
-                failed(message.error)
-            return
-        self._route(message, self._failed)
-
-    def _failed(self, message: messages.Failed) -> None:
-        error = message.error
-        if isinstance(error, CancelledError):
-            self.checker.stopped()
-        elif message.lane == "filter":
-            self.navigator.bad_query(error)
-        else:
-            self.show_error(error)
-
-    def show_error(self, error: Exception) -> None:
-        """What, where and what to do, until Enter or Esc."""
-        from tui_debugger.tui.screens.error import ErrorScreen
-
-        self.app.push_screen(ErrorScreen(messages.presentable(error)))
-
     # -- what the panes say ----------------------------------------------------------------------
 
     def on_pane_searched(self, event: Pane.Searched) -> None:
-        """Search boxes: in memory for short lists, in a worker for nodes and source lines."""
+        """Search boxes: short lists at once, the others in a worker."""
         if self.session is None:
             return
         if event.pane is self.nodes_pane:
             self.navigator.search(event.text)
         elif event.pane is self.stack_pane:
             self.inspector.search_stack(event.text)
-        elif isinstance(event.pane, HitsPane | TensorsPane | WatchpointsPane):
+        elif event.pane is self.hits_pane:
+            self.checker.search()
+        elif isinstance(event.pane, TensorsPane | WatchpointsPane):
             event.pane.refresh_rows()
 
     def on_nodes_pane_node_highlighted(self, event: NodesPane.NodeHighlighted) -> None:

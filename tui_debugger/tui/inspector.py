@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from textual.timer import Timer
 
 from tui_debugger.model import Side, TensorKey
+from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.messages import Saved, StackIndexed, TensorsListed
 from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
@@ -172,18 +172,19 @@ class Inspector:
         if not desk.stack_pane.whole_run or desk.session is None:
             return
         from tui_debugger.graph.stacks import search
+        from tui_debugger.tui.panes.stack_rows import RunRows
 
         session, rank = self._session, desk.state.rank
 
         def work(_: Report) -> StackIndexed:
             index = session.stack_index(rank)
-            return StackIndexed(rank, search(index, text) if text else index)
+            return StackIndexed(rank, RunRows.of(search(index, text) if text else index))
 
         desk.bridge.run("stack", work)
 
     def indexed(self, message: StackIndexed) -> None:
         """The answer."""
-        self._desk.stack_pane.show_run(message.index)
+        self._desk.stack_pane.show_run(message.rows)
 
     def show_source(self) -> None:
         """The frames of the node (or the line of the run) with the source around them."""

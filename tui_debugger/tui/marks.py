@@ -65,11 +65,12 @@ def make_marks(
 ) -> Marks:
     """Marks over tree indices, from columns over node rows and the hits of a check."""
     hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
-    for each in result.hits if result is not None else ():
-        of_table = each.row < len(nodes)  # a table that was just built anew may be shorter than the last check's
-        if of_table and each.key.rank == rank and each.verdict is Verdict.FINDING:
-            hit[each.row] = True
-            origin[each.row] |= each.origin
+    if result is not None:
+        hits = result.hits
+        # A table that was just built anew may be shorter than the last check's.
+        found = (hits.node < len(nodes)) & (hits.rank == rank) & (hits.verdict == Verdict.FINDING)
+        hit[hits.node[found]] = True
+        origin[hits.node[found & hits.origin]] = True
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
     return Marks(

@@ -6,17 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from tui_debugger.graph.query import NodeQuery
-from tui_debugger.model import Category, GraphRun, Hit, Verdict
-from tui_debugger.tui import theme
+from tui_debugger.model import Category, GraphRun, Hit
+from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.messages import NodesFiltered, NodesLoaded
+from tui_debugger.tui.kinds import CATEGORIES
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.desk import Desk
+
+Int64 = npt.NDArray[np.int64]
 
 
 class Navigator:
@@ -234,32 +239,36 @@ class Navigator:
 
     def hit_by(self, by: int) -> None:
         """The next or previous finding of the hit list, from the row under its cursor."""
-        self._walk(by, lambda hit: hit.verdict is Verdict.FINDING, "hit")
+        rows = self._desk.hits_pane.rows
+        self._walk(by, rows.findings if rows is not None else (), "hit")
 
     def next_origin(self) -> None:
         """The next origin, starting again after the last one."""
-        self._walk(1, lambda hit: hit.origin, "origin", around=True)
+        rows = self._desk.hits_pane.rows
+        self._walk(1, rows.origins if rows is not None else (), "origin", around=True)
 
-    def _walk(self, by: int, wanted: Callable[[Hit], bool], word: str, *, around: bool = False) -> None:
+    def _walk(self, by: int, stops: Sequence[int] | Int64, word: str, *, around: bool = False) -> None:
+        """Goes to one of some rows of the hit list, which rise."""
         desk = self._desk
-        hits, table = desk.hits_pane.hits, desk.hits_pane.table
-        rows = [i for i, hit in enumerate(hits) if wanted(hit)]
-        if not rows:
+        pane, table = desk.hits_pane, desk.hits_pane.table
+        if pane.rows is None or not len(stops):
             desk.say(f"no {word} in the list", bad=True)
             return
-        current = desk.hits_pane.current
+        current = pane.current
         here = table.cursor_row
         if current is not None and not self._stands_on(current):
             here -= by > 0  # the row under the cursor was not visited yet
             here += by < 0
-        further = [i for i in rows if (i > here if by > 0 else i < here)]
-        if not further and not around:
+        at = int(np.searchsorted(stops, here, "right")) if by > 0 else int(np.searchsorted(stops, here)) - 1
+        if around:
+            at %= len(stops)
+        if not 0 <= at < len(stops):
             desk.say(f"this is the {'last' if by > 0 else 'first'} {word}")
             return
-        row = (further or rows)[0 if by > 0 else -1]
+        row = int(stops[at])
         table.move_to(row)
-        self.go_to_hit(hits[row])
-        desk.say(f"{word} {rows.index(row) + 1} of {len(rows)}")
+        self.go_to_hit(pane.rows.hit(row))
+        desk.say(f"{word} {at + 1} of {len(stops)}")
 
     def _stands_on(self, hit: Hit) -> bool:
         state = self._desk.state
@@ -337,7 +346,7 @@ def first_of(there: Sequence[int], *wanted: int | None) -> int | None:
 def node_notes(nodes: NodeTable) -> tuple[str, ...]:
     """Dim text after each label: the operator type where the name does not say it, the category of parameters."""
     types, categories, paths = nodes.types, nodes.category.tolist(), nodes.paths
-    words = {int(category): word for category, word in theme.CATEGORIES.items() if category}
+    words = {int(category): word for category, word in CATEGORIES.items() if category}
     notes = []
     for row, type_id in enumerate(nodes.type_id.tolist()):
         name = types[type_id]

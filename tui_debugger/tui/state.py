@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from tui_debugger.graph.query import NodeQuery
 
 if TYPE_CHECKING:
-    from tui_debugger.model import Hit, Progress
+    from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult
+    from tui_debugger.tui.tally import Tally
 
 
 @dataclass
@@ -22,9 +23,9 @@ class State:
         query: what restricts the node list.
         watchpoint: id of the selected watchpoint.
         result: what the hit list shows; None when nothing was checked.
+        tally: what there is to count in it.
         too_large: bytes that a check of this step would read, when it did not start by itself.
         goal: a hit to go to as soon as its rank's nodes are there.
-        progress: how far the work of each lane is.
     """
 
     rank: int = 0
@@ -33,6 +34,6 @@ class State:
     query: NodeQuery = field(default_factory=NodeQuery)
     watchpoint: int | None = None
     result: CheckResult | None = None
+    tally: Tally | None = None
     too_large: int = 0
     goal: Hit | None = None
-    progress: dict[str, Progress] = field(default_factory=dict)

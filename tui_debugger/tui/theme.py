@@ -11,12 +11,15 @@ from typing import Final
 from rich.style import Style
 from textual.theme import Theme
 
-from tui_debugger.model import Category, Verdict
 from tui_debugger.words import numbers
 
 BLUE: Final = "#5fafff"
 ORANGE: Final = "#ff9f1c"
 GREY: Final = "#8a93a3"
+_FOREGROUND: Final = "#d8dee9"
+_BACKGROUND: Final = "#101317"
+_CURSOR: Final = "#1f4f8f"
+_CURSOR_BLURRED: Final = "#2a3038"
 
 NORMAL: Final = Style()
 DIM: Final = Style(color=GREY)
@@ -25,7 +28,13 @@ WATCHED: Final = Style(color=BLUE)
 FINDING: Final = Style(color=ORANGE, bold=True)
 DOUBT: Final = Style(color=ORANGE)
 GOOD: Final = Style(color=BLUE, bold=True)
-CHIP: Final = Style(color="#101317", bgcolor=BLUE)
+CHIP: Final = Style(color=_BACKGROUND, bgcolor=BLUE)
+PLAIN: Final = Style(color=_FOREGROUND)
+HEADING: Final = Style(color=GREY, bold=True)
+CURSOR: Final = Style(bgcolor=_CURSOR, bold=True)
+CURSOR_BLURRED: Final = Style(bgcolor=_CURSOR_BLURRED)
+"""What lists and frames add to their own style. Plain styles and no component classes: Textual works those out for
+every widget before it shows anything, and there are dozens of them."""
 
 WATCH_GLYPHS: Final = (" ", "◐", "●")
 """None, some, all of the nodes watched."""
@@ -37,22 +46,6 @@ OPEN_GLYPH: Final = "▾"
 CLOSED_GLYPH: Final = "▸"
 NONE: Final = numbers.NONE
 
-VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
-    Verdict.FINDING: (HIT_GLYPH, FINDING),
-    Verdict.CANNOT_JUDGE: ("?", DOUBT),
-    Verdict.NOT_COMPARABLE: (NONE, DIM),
-}
-CATEGORIES: Final[dict[Category, str]] = {
-    Category.OTHER: "operator",
-    Category.WEIGHT: "weight",
-    Category.NORM: "norm",
-    Category.OPTIMIZER_STATE: "optimizer state",
-    Category.PARAMETER: "parameter",
-    Category.GRADIENT: "gradient",
-    Category.ACTIVATION: "activation",
-    Category.CONSTANT: "constant",
-}
-
 THEME: Final = Theme(
     name="tdbg",
     primary=BLUE,
@@ -61,26 +54,26 @@ THEME: Final = Theme(
     error=ORANGE,
     success=BLUE,
     accent=ORANGE,
-    foreground="#d8dee9",
-    background="#101317",
-    surface="#101317",
+    foreground=_FOREGROUND,
+    background=_BACKGROUND,
+    surface=_BACKGROUND,
     panel="#1b2027",
     boost="#1b2027",
     dark=True,
     variables={
-        "cursor": "#1f4f8f",
-        "cursor-blurred": "#2a3038",
+        "cursor": _CURSOR,
+        "cursor-blurred": _CURSOR_BLURRED,
         "dim": GREY,
         "border": "#4a5361",
         "border-blurred": "#4a5361",
         "block-cursor-text-style": "bold",
-        "input-selection-background": "#1f4f8f",
+        "input-selection-background": _CURSOR,
         "scrollbar": "#4a5361",
         "scrollbar-hover": "#6a7381",
         "scrollbar-active": BLUE,
-        "scrollbar-background": "#101317",
-        "scrollbar-background-hover": "#101317",
-        "scrollbar-background-active": "#101317",
-        "scrollbar-corner-color": "#101317",
+        "scrollbar-background": _BACKGROUND,
+        "scrollbar-background-hover": _BACKGROUND,
+        "scrollbar-background-active": _BACKGROUND,
+        "scrollbar-corner-color": _BACKGROUND,
     },
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.tui.answers import NodesMarked, Saved
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.messages import NodesMarked, Saved
 from tui_debugger.tui.selecting import Selecting
 from tui_debugger.words.numbers import plural
 
@@ -276,7 +276,7 @@ class Watcher:
         desk = self._desk
         if desk.session is None:
             return
-        found = desk.checker.findings()
+        found = desk.state.tally.by_watchpoint if desk.state.tally is not None else None
         outdated = desk.state.result is not None and not desk.checker.fresh
         desk.watchpoints_pane.show(self._session.watchpoints.items(), self._covered, found, outdated=outdated)
 

@@ -48,7 +48,7 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
     """
     result = checker.check(step, progress)
     pair = (checker.flow.rank, step)
-    hits = [hit for hit in result.hits if hit.verdict is Verdict.FINDING]
+    hits = result.hits.with_verdict(Verdict.FINDING)
     if not hits:
         return Look(pair, result)
     questions = {watchpoint.id: question_of(watchpoint) for watchpoint in watchpoints}

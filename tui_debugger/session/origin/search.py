@@ -27,7 +27,8 @@ from tui_debugger.model import (
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.making import Start
-from tui_debugger.session.results import merged, scaled
+from tui_debugger.session.progress import scaled
+from tui_debugger.session.results import merged
 from tui_debugger.session.types import CheckResult, Pair, TensorRow
 
 OVERFLOW_ANYWHERE = Watchpoint(

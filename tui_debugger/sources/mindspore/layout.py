@@ -10,10 +10,10 @@ from pathlib import Path
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
 """Directories of a rank that are no nets."""
 
-Stamp = tuple[int, int, int]
-"""(modification time in ns, inode, size): changes when a name appears in a directory or a file grows."""
+Stamp = tuple[int, int, int, int]
+"""(modification and change time in ns, inode, size): changes when a name appears in a directory or a file grows."""
 
-NEVER: Stamp = (-1, -1, -1)
+NEVER: Stamp = (-1, -1, -1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def stamp(path: Path) -> Stamp:
         status = path.stat()
     except (OSError, ValueError):
         return NEVER
-    return (status.st_mtime_ns, status.st_ino, status.st_size)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
 
 
 def is_directory(path: Path) -> bool:

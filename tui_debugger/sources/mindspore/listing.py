@@ -1,7 +1,7 @@
 """The files of one (rank, step) as columns, before it is known which nodes they hang on.
 
-One ``scandir`` per directory and about three microseconds per name; what stays is a handful of arrays, one blob of
-the ends of names, and one entry per distinct ``type.name``.
+One ``scandir`` per directory and about two microseconds per name; what stays is a handful of arrays, and one entry per
+distinct ``type.name``.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import os
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.sources.base import Names
+from tui_debugger.sources.mindspore.files import NO_ODDITIES, Files, Oddities
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.names import SUFFIX, split_name
+from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon, Parts, Pattern, UInt8
+from tui_debugger.sources.mindspore.names import SUFFIX
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics
 
@@ -26,83 +30,156 @@ MAPPING = "mapping.csv"
 _PROGRESS_EVERY = 4096
 _SILENT = frozenset({STATISTICS.encode(), MAPPING.encode()})
 
-Prefix = tuple[int, bool, bytes]
-"""(root graph, whether from the constants directory, ``type.name``): what names a node on disk."""
+Place = tuple[GraphDirectory, Path, bool]
+"""(graph directory, directory to list, whether it holds constants)."""
 
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One ``statistic.csv``: its rows, their prefix in the listing, and where it lies."""
+    """One ``statistic.csv``: its rows, their prefix in the lexicon, and where it lies."""
 
     rows: Statistics
-    prefix: npt.NDArray[np.int32]
+    prefix: Int32
     path: bytes
 
 
-@dataclass(frozen=True)
-class Listing:
-    """Tensor files of one step in columns; duplicates are still there.
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What one directory holds; duplicates are still there.
 
     Attributes:
-        prefixes: distinct node names; ``prefix`` indexes into it.
-        tails: file names without their prefix (a file's name is ``prefix + tail``, and prefixes are shared by the
-            files of all steps); the whole name for the rows in ``mapped``.
-        mapped: rows whose file has a name of digits.
-        prefix, side, slot, timestamp: what the name says.
-        directories: directories as ``os.fsencode`` bytes; ``directory`` indexes into it.
-        dtypes: distinct dtype tokens as written, ``b""`` for none; ``dtype`` indexes into it.
-        statistics: one entry per ``statistic.csv``.
-        complaints: how often what was ignored, by directory and text, for notices.
-        entries: entries in the directories, of whatever kind.
+        directory: as ``os.fsencode`` bytes.
+        place: number of its kind in the lexicon.
+        pattern: names of tensor files but for their timestamps.
+        timestamp: of the files, in the pattern's order.
+        odd: names that pattern and timestamps do not spell.
+        statistics: the rows of ``statistic.csv``.
+        complaints: how often what was ignored, for notices.
+        entries: entries in the directory, of whatever kind.
     """
 
-    prefixes: tuple[Prefix, ...]
-    tails: Names
-    mapped: frozenset[int]
-    prefix: npt.NDArray[np.int32]
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
-    timestamp: npt.NDArray[np.int64]
-    directories: tuple[bytes, ...]
-    directory: npt.NDArray[np.int16]
-    dtypes: tuple[bytes, ...]
-    dtype: npt.NDArray[np.uint8]
-    statistics: tuple[RecordedRows, ...] = ()
-    complaints: dict[tuple[bytes, str], int] = field(default_factory=dict)
+    directory: bytes
+    place: int
+    pattern: Pattern
+    timestamp: Int64
+    odd: Oddities = NO_ODDITIES
+    statistics: Statistics | None = None
+    complaints: dict[str, int] = field(default_factory=dict)
     entries: int = 0
+
+
+class Listing:
+    """The directories of one step together.
+
+    Attributes:
+        lexicon: what the numbers of the parts mean.
+        parts: one per directory; file numbers count through all of them.
+    """
+
+    def __init__(self, lexicon: Lexicon, parts: Sequence[Part]) -> None:
+        """Joins directories."""
+        self.lexicon, self.parts = lexicon, tuple(parts)
 
     def __len__(self) -> int:
         """Number of files."""
-        return len(self.prefix)
+        return sum(len(part.timestamp) for part in self.parts)
 
-    def path(self, index: int) -> str:
-        """Path of a file; invalid UTF-8 survives as surrogates."""
-        prefix = b"" if index in self.mapped else self.prefixes[int(self.prefix[index])][2]
-        return os.fsdecode(self.directories[int(self.directory[index])] + b"/" + prefix + self.tails[index])
+    @cached_property
+    def files(self) -> Files:
+        """All files."""
+        parts = self.parts
+        starts = np.cumsum([0, *(len(part.timestamp) for part in parts)])
+        odd = [(part.odd, start) for part, start in zip(parts, starts.tolist(), strict=False) if len(part.odd)]
+        return Files(
+            self.lexicon,
+            prefix=_joined([part.pattern.prefix for part in parts], np.int32),
+            device=_joined([part.pattern.device for part in parts], np.int32),
+            ending=_joined([part.pattern.ending for part in parts], np.int32),
+            timestamp=_joined([part.timestamp for part in parts], np.int64),
+            directory=np.repeat(np.arange(len(parts), dtype=np.int16), np.diff(starts)),
+            directories=tuple(part.directory for part in parts),
+            odd=Oddities(
+                _joined([names.at + start for names, start in odd], np.int64),
+                Names.of([name for names, _ in odd for name in names.names]),
+            ),
+        )
+
+    @cached_property
+    def side(self) -> UInt8:
+        """Side of every file."""
+        return self.lexicon.sides()[self.files.ending]
+
+    @cached_property
+    def slot(self) -> Int16:
+        """Slot of every file."""
+        return self.lexicon.slots()[self.files.ending]
+
+    @cached_property
+    def statistics(self) -> tuple[RecordedRows, ...]:
+        """One entry per ``statistic.csv``."""
+        if all(part.statistics is None for part in self.parts):
+            return ()
+        known = {number for part in self.parts for number in part.pattern.prefixes.tolist()}
+        found = []
+        for part in self.parts:
+            if part.statistics is not None:
+                place = self.lexicon.place(self.lexicon.places[part.place][0], constants=False)
+                ids = np.array([self._recorded(place, text, known) for text in part.statistics.prefixes], np.int32)
+                path = part.directory + b"/" + STATISTICS.encode()
+                found.append(RecordedRows(part.statistics, ids[part.statistics.prefix], path))
+        return tuple(found)
+
+    @cached_property
+    def prefixes(self) -> Int32:
+        """The distinct prefixes of files and statistic rows, ascending."""
+        columns = [part.pattern.prefixes for part in self.parts] + [np.unique(each.prefix) for each in self.statistics]
+        return columns[0] if len(columns) == 1 else np.unique(_joined(columns, np.int32))
+
+    @property
+    def entries(self) -> int:
+        """Entries in the directories, of whatever kind."""
+        return sum(part.entries for part in self.parts)
+
+    def _recorded(self, place: int, text: bytes, known: set[int]) -> int:
+        """Prefix of a statistic row, whose name may be the full one with ``/`` where files have another form."""
+        op_type, dot, op_name = text.partition(b".")
+        forms = (op_name, op_name.replace(b"/", b"--"), op_name.replace(b"/", b"_"), op_name.rpartition(b"/")[2])
+        numbers = (self.lexicon.find_prefix(place, op_type + dot + form) for form in forms)
+        number = next((number for number in numbers if number in known), -1)
+        if number < 0:
+            number = self.lexicon.prefix_number(place, op_type + dot + forms[1])
+        known.add(number)
+        return number
 
 
 def list_directories(
-    places: Sequence[tuple[GraphDirectory, Path, bool]],
-    progress: ProgressFn = no_progress,
-    *,
-    expected: int = 0,
-    shared: dict[Prefix, Prefix] | None = None,
+    places: Sequence[Place], progress: ProgressFn = no_progress, *, expected: int = 0, lexicon: Lexicon | None = None
 ) -> Listing:
     """Lists step (or constants) directories; one that is gone or closed to us counts as empty, with a complaint.
 
     Args:
-        places: (graph directory, directory to list, whether it holds constants).
+        places: the directories.
         progress: called every few thousand names.
         expected: how many names there will probably be, for the progress bar.
-        shared: prefixes of earlier listings, so that those of many steps are the same objects; grows.
+        lexicon: of earlier listings, so that those of many steps share their patterns; grows.
 
     Raises:
         CancelledError: from ``progress``.
     """
-    collector = _Collector(progress, expected, {} if shared is None else shared)
-    for graph, path, constants in places:
-        collector.take(graph, path, constants)
-    return collector.listing()
+    known = Lexicon() if lexicon is None else lexicon
+    parts: list[Part] = []
+    for place in places:
+        parts.append(list_directory(known, place, progress, (sum(part.entries for part in parts), expected)))
+    return Listing(known, parts)
+
+
+def list_directory(lexicon: Lexicon, place: Place, progress: ProgressFn, done: tuple[int, int] = (0, 0)) -> Part:
+    """Lists one directory; ``done`` are the entries before it and the expected ones, for the progress bar.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    return _Collector(lexicon, place, progress, done).part()
 
 
 def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
@@ -127,131 +204,127 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
 
 
 class _Collector:
-    """Appends rows to flat arrays while directories are read."""
+    """Appends rows to flat arrays while a directory is read."""
 
-    def __init__(self, progress: ProgressFn, expected: int, shared: dict[Prefix, Prefix]) -> None:
+    def __init__(self, lexicon: Lexicon, place: Place, progress: ProgressFn, done: tuple[int, int]) -> None:
+        self._lexicon = lexicon
+        self._graph, self._path, constants = place
+        self._place = lexicon.place(self._graph.root_graph, constants)
         self._progress = progress
-        self._expected = expected
-        self._shared = shared
-        self._prefixes: dict[Prefix, int] = {}
-        self._dtypes: dict[bytes, int] = {b"": 0}
-        self._directories: list[bytes] = []
-        self._tails: list[bytes] = []
-        self._mapped: list[int] = []
-        self._prefix = array("i")
-        self._side = array("B")
-        self._slot = array("h")
+        self._before, self._expected = done
+        self._entries = 0
+        self._mapping: dict[bytes, bytes] | None = None
+        self._prefix, self._device, self._ending = array("i"), array("i"), array("i")
         self._timestamp = array("q")
-        self._directory = array("h")
-        self._dtype = array("B")
-        self._statistics: list[tuple[Statistics, int, bytes]] = []
-        self._complaints: dict[tuple[bytes, str], int] = {}
-        self._done = 0
+        self._odd_at: list[int] = []
+        self._odd_names: list[bytes] = []
+        self._statistics: Statistics | None = None
+        self._complaints: dict[str, int] = {}
 
-    def take(self, graph: GraphDirectory, path: Path, constants: bool) -> None:
-        number = len(self._directories)
-        self._directories.append(os.fsencode(path))
-        mapping: dict[bytes, bytes] | None = None
-        local: dict[bytes, int] = {}
-        for name, regular in self._entries(path):
-            fields = split_name(name)
-            whole = fields is None and name.removesuffix(SUFFIX).isdigit()
-            if whole:
-                if mapping is None:
-                    mapping, broken = read_mapping(path / MAPPING)
-                    self._complain("broken lines in mapping.csv", broken)
-                fields = split_name(_with_suffix(mapping.get(name.removesuffix(SUFFIX), b"")))
-            if fields is None or not regular:
-                self._ignore(name, graph, path, regular)
-                continue
-            prefix, _, _, timestamp, side, slot, _, dtype = fields
-            index = local.get(prefix)
-            if index is None:
-                index = local[prefix] = self._prefix_id((graph.root_graph, constants, prefix))
-            if whole:
-                self._mapped.append(len(self._tails))
-            self._tails.append(name if whole else name[len(prefix) :])
-            self._prefix.append(index)
-            self._side.append(side)
-            self._slot.append(slot)
-            self._timestamp.append(timestamp)
-            self._directory.append(number)
-            self._dtype.append(self._dtype_id(dtype) if dtype else 0)
+    def part(self) -> Part:
+        """Reads the directory."""
+        parts_of, place = self._lexicon.parts, self._place
+        prefixes, devices, endings = self._prefix.append, self._device.append, self._ending.append
+        timestamps = self._timestamp.append
+        for name, regular in self._listed():
+            parts = parts_of(place, name) if regular else None
+            if parts is None:
+                parts = self._mapped(name) if regular else None
+                if parts is None:
+                    self._ignore(name, regular)
+                    continue
+                self._keep_name(name)
+            prefix, device, ending, timestamp, spelled = parts
+            if not spelled:
+                self._keep_name(name)
+            prefixes(prefix)
+            devices(device)
+            endings(ending)
+            timestamps(timestamp)
+        return self._sorted()
 
-    def listing(self) -> Listing:
-        statistics = []
-        for rows, root, path in self._statistics:
-            ids = np.array([self._statistic_prefix(root, prefix) for prefix in rows.prefixes], np.int32)
-            statistics.append(RecordedRows(rows, ids[rows.prefix], path))
-        return Listing(
-            prefixes=tuple(self._prefixes),
-            tails=Names.of(self._tails),
-            mapped=frozenset(self._mapped),
-            prefix=np.frombuffer(self._prefix, np.int32) if self._prefix else np.zeros(0, np.int32),
-            side=np.frombuffer(self._side, np.uint8) if self._side else np.zeros(0, np.uint8),
-            slot=np.frombuffer(self._slot, np.int16) if self._slot else np.zeros(0, np.int16),
-            timestamp=np.frombuffer(self._timestamp, np.int64) if self._timestamp else np.zeros(0, np.int64),
-            directories=tuple(self._directories),
-            directory=np.frombuffer(self._directory, np.int16) if self._directory else np.zeros(0, np.int16),
-            dtypes=tuple(self._dtypes),
-            dtype=np.frombuffer(self._dtype, np.uint8) if self._dtype else np.zeros(0, np.uint8),
-            statistics=tuple(statistics),
-            complaints={key: count for key, count in self._complaints.items() if count},
-            entries=self._done,
+    def _keep_name(self, name: bytes) -> None:
+        """Keeps the next file's name whole."""
+        if not self._odd_at or self._odd_at[-1] < len(self._prefix):
+            self._odd_at.append(len(self._prefix))
+            self._odd_names.append(name)
+
+    def _sorted(self) -> Part:
+        """The rows in the order of patterns."""
+        prefix, device, ending = (_column(each, np.int32) for each in (self._prefix, self._device, self._ending))
+        timestamp = _column(self._timestamp, np.int64)
+        keys = (prefix.astype(np.int64) << 32) | ending
+        by = np.argsort(keys)
+        if (keys[by[1:]] == keys[by[:-1]]).any():
+            by = np.lexsort((device, timestamp, keys))
+        alike = len(device) > 0 and bool((device == device[0]).all())
+        device = np.broadcast_to(device[0], device.shape) if alike else device[by]
+        return Part(
+            os.fsencode(self._path),
+            self._place,
+            self._lexicon.pattern(prefix[by], device, ending[by]),
+            timestamp[by],
+            self._odd(by),
+            self._statistics,
+            {text: count for text, count in self._complaints.items() if count},
+            self._entries,
         )
 
-    def _entries(self, path: Path) -> Iterator[tuple[bytes, bool]]:
-        """(name, whether it is a file) of a directory's entries."""
-        text = f"listing {path.parent.name}/{path.name}"
-        self._progress(Progress(self._done, self._expected, text))
+    def _odd(self, by: Int64) -> Oddities:
+        place = np.empty(len(by), np.int64)
+        place[by] = np.arange(len(by))
+        return Oddities.sorted(place[np.array(self._odd_at, np.int64)], Names.of(self._odd_names))
+
+    def _listed(self) -> Iterator[tuple[bytes, bool]]:
+        """(name, whether it is a file) of the entries."""
+        text = f"listing {self._path.parent.name}/{self._path.name}"
+        self._progress(Progress(self._before, self._expected, text))
         try:
-            with os.scandir(os.fsencode(path)) as entries:
+            with os.scandir(os.fsencode(self._path)) as entries:
                 for entry in entries:
-                    self._done += 1
-                    if not self._done % _PROGRESS_EVERY:
-                        self._progress(Progress(self._done, self._expected, text))
+                    self._entries += 1
+                    if not self._entries % _PROGRESS_EVERY:
+                        self._progress(Progress(self._before + self._entries, self._expected, text))
                     yield entry.name, _is_file(entry)
         except FileNotFoundError:
             self._complain("directories that vanished")
         except OSError:
             self._complain("directories that cannot be listed")
 
-    def _ignore(self, name: bytes, graph: GraphDirectory, path: Path, regular: bool) -> None:
+    def _mapped(self, name: bytes) -> Parts | None:
+        """What ``mapping.csv`` says about a name of digits; None for another name, or when it says nothing."""
+        if not name.removesuffix(SUFFIX).isdigit():
+            return None
+        if self._mapping is None:
+            self._mapping, broken = read_mapping(self._path / MAPPING)
+            self._complain("broken lines in mapping.csv", broken)
+        return self._lexicon.parts(self._place, _with_suffix(self._mapping.get(name.removesuffix(SUFFIX), b"")))
+
+    def _ignore(self, name: bytes, regular: bool) -> None:
         """Notes a name that is no tensor file; the statistic file is read on the way."""
         if not regular:
             self._complain("directories where files should be")
         elif name == STATISTICS.encode():
             try:
-                statistics = read_statistics(path / STATISTICS, self._progress)
+                self._statistics = read_statistics(self._path / STATISTICS, self._progress)
             except OSError:
                 self._complain("statistic.csv that cannot be read")
             else:
-                self._statistics.append((statistics, graph.root_graph, os.fsencode(path / STATISTICS)))
-                self._complain("broken lines in statistic.csv", statistics.broken)
+                self._complain("broken lines in statistic.csv", self._statistics.broken)
         elif name not in _SILENT:
             self._complain(_kind(name))
 
-    def _statistic_prefix(self, root: int, prefix: bytes) -> int:
-        """Index of a statistic row's node, whose name may be the full one with ``/`` where files have another form."""
-        op_type, dot, op_name = prefix.partition(b".")
-        forms = (op_name, op_name.replace(b"/", b"--"), op_name.replace(b"/", b"_"), op_name.rpartition(b"/")[2])
-        keys = [(root, False, op_type + dot + form) for form in forms]
-        key = next((key for key in keys if key in self._prefixes), keys[1])
-        return self._prefix_id(key)
-
-    def _prefix_id(self, key: Prefix) -> int:
-        return self._prefixes.setdefault(self._shared.setdefault(key, key), len(self._prefixes))
-
     def _complain(self, text: str, count: int = 1) -> None:
-        key = (self._directories[-1], text)
-        self._complaints[key] = self._complaints.get(key, 0) + count
+        self._complaints[text] = self._complaints.get(text, 0) + count
 
-    def _dtype_id(self, token: bytes) -> int:
-        index = self._dtypes.get(token)
-        if index is None:
-            # A dump knows some twenty element types; names made up by someone else share one entry.
-            index = self._dtypes.setdefault(token if len(self._dtypes) < 250 else b"?", len(self._dtypes))
-        return index
+
+def _column(values: array[int], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    return np.frombuffer(values, dtype) if values else np.zeros(0, dtype)
+
+
+def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """The columns behind each other; a single one as it is."""
+    return columns[0] if len(columns) == 1 else np.concatenate([np.zeros(0, dtype), *columns])
 
 
 def _kind(name: bytes) -> str:

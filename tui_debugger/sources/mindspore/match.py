@@ -25,7 +25,7 @@ from tui_debugger.sources.mindspore.ballot import Ballot, GroupFacts, number_at
 from tui_debugger.sources.mindspore.candidates import Key, NameIndex, Slate, slates
 from tui_debugger.sources.mindspore.flow import OUT, Flow, build_flow
 from tui_debugger.sources.mindspore.ordering import Bounds
-from tui_debugger.sources.mindspore.values import UNKNOWN, Load, Values
+from tui_debugger.sources.mindspore.values import UNKNOWN, Known, Load, Values
 
 NOWHERE = -1
 """Row of a group that belongs to no node of the graph."""
@@ -73,7 +73,13 @@ class Match:
 
 
 def match_files(
-    table: NodeTable, groups: Sequence[FileGroup], load: Load, *, root: int | None = None, earlier: Match | None = None
+    table: NodeTable,
+    groups: Sequence[FileGroup],
+    load: Load,
+    *,
+    root: int | None = None,
+    earlier: Match | None = None,
+    known: Known | None = None,
 ) -> Match:
     """Decides which node each group belongs to.
 
@@ -86,8 +92,9 @@ def match_files(
         root: id of that root graph; None for all graphs of the table.
         earlier: what another step of the same root graph gave: its decided groups stay, its open ones are
             decided among what it left possible.
+        known: digests of files that need not be read; takes those of files that were.
     """
-    matching = _Matching(table, groups, load, earlier)
+    matching = _Matching(table, groups, (load, known), earlier)
     for slate in slates(NameIndex(table, root), [group.key for group in groups]):
         matching.enter(slate)
     matching.run()
@@ -97,8 +104,15 @@ def match_files(
 class _Matching:
     """The state of one call: settled groups, and slates that shrink round by round."""
 
-    def __init__(self, table: NodeTable, groups: Sequence[FileGroup], load: Load, earlier: Match | None) -> None:
-        self._table, self._load = table, load
+    def __init__(
+        self,
+        table: NodeTable,
+        groups: Sequence[FileGroup],
+        read: tuple[Load, Known | None],
+        earlier: Match | None,
+    ) -> None:
+        self._table = table
+        self._load, self._known = read
         self._keys = tuple(group.key for group in groups)
         self._facts = [
             GroupFacts({(side, slot): index for side, slot, index in group.files}, group.timestamp) for group in groups
@@ -137,10 +151,10 @@ class _Matching:
         if not self._slates:
             return
         flow = self._table.memo(build_flow)
-        values = Values(self._load)
+        values = Values(self._load, known=self._known)
         self._round(flow, values)
         if 0 < self._sampled_bytes(values) <= READ_AGAIN:
-            values = Values(self._load, whole=True)
+            values = Values(self._load, whole=True, known=self._known)
             self._round(flow, values)
         if self._slates and self._filter_by_time():
             self._round(flow, values)

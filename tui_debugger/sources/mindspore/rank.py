@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
 
+from tui_debugger.cache.store import Store
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, no_progress
 from tui_debugger.sources.mindspore.graphs import GraphFiles, Signature, graph_paths, graph_signature, read_graphs
@@ -20,23 +20,19 @@ from tui_debugger.sources.mindspore.history import (
     history_signature,
     read_history,
 )
-from tui_debugger.sources.mindspore.layout import NEVER, GraphDirectory, Stamp, read_layout, stamp
-from tui_debugger.sources.mindspore.listing import MAPPING, Listing, Prefix, list_directories
-from tui_debugger.sources.mindspore.names import generation, split_prefix
+from tui_debugger.sources.mindspore.layout import NEVER, read_layout, stamp
+from tui_debugger.sources.mindspore.lexicon import Pattern
+from tui_debugger.sources.mindspore.listing import Listing, Place
 from tui_debugger.sources.mindspore.nodes import NodeMap
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
-from tui_debugger.sources.mindspore.tensors import StepTable, step_table
+from tui_debugger.sources.mindspore.steps import StepListings
+from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, step_table
 
-_YOUNG_NS = 5 * 10**9
-"""A directory changed more recently than this may change again within one tick of its clock."""
 _MATCH_STEPS = 4
 """So many steps may be read to decide which files belong to which node."""
 _WATCHED_STEPS = 4
 _MOST_ROWS = 4_000_000
-"""So many rows of tensor tables are kept per rank: about half a gigabyte."""
-
-Place = tuple[GraphDirectory, Path, bool]
-"""(graph directory, directory to list, whether it holds constants)."""
+"""So many rows of tensor tables are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,28 +45,20 @@ class RankChanges:
     rebuilt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """How the directories of a step looked when they were listed.
-
-    Attributes:
-        stamps: of the directories and of the files in them that are appended to.
-        entries: how many entries they had.
-        settled: no change can have escaped the stamps.
-    """
-
-    stamps: tuple[Stamp, ...]
-    entries: int
-    settled: bool
-
-
 class RankRun:
     """Everything about one rank, read on demand and kept. Safe to call from any thread.
 
     Long work (node table, listings) holds one lock of the rank; what is quick never waits for it.
     """
 
-    def __init__(self, number: int, path: Path, lender: Callable[[RankRun], Path | None], right_mean: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        path: Path,
+        lender: Callable[[RankRun], Path | None],
+        right_mean: bool,
+        store: Store | None = None,
+    ) -> None:
         """Reads the names of nets, graphs and steps, and the history files.
 
         Args:
@@ -78,19 +66,20 @@ class RankRun:
             path: its directory.
             lender: finds the directory of another rank whose graph this one may use, or None.
             right_mean: recorded means can be believed (MindSpore 2.4 and newer).
+            store: remembers listings.
         """
         self.number = number
         self.path = path
         self._lender = lender
+        self._store = store
         self._right_mean = right_mean
         self._work = threading.RLock()
         self._layout = read_layout(path)
         self._history_signature = history_signature(path)
         self._history = read_history(path)
         self._ran: dict[int, list[int]] = {}
+        self._listings = StepListings(store)
         self._forget_nodes()
-        self._complaints: dict[tuple[bytes, str], int] = {}
-        self.generation = ""
 
     def _forget_nodes(self) -> None:
         self._nodes: NodeMap | None = None
@@ -98,9 +87,9 @@ class RankRun:
         self._signature: Signature = ()
         self._graph_notices: tuple[str, ...] = ()
         self._tables: dict[int, StepTable] = {}
-        self._states: dict[int, _State] = {}
-        self._listings: dict[int, Listing] = {}
-        self._prefixes: dict[Prefix, Prefix] = {}
+        self._arrangements: WeakValueDictionary[tuple[Pattern, ...], Arrangement] = WeakValueDictionary()
+        self._arranged = 0
+        self._listings.forget_all()
         self._provisional = False
         self._half_matched = False
         self._grew = False
@@ -110,11 +99,16 @@ class RankRun:
         """Net names that have data."""
         return tuple(dict.fromkeys(graph.net for graph in self._layout.graphs))
 
+    @property
+    def generation(self) -> str:
+        """MindSpore versions that write such file names; empty when they do not say."""
+        return self._listings.generation
+
     def notices(self) -> list[str]:
         """What is missing, broken or ignored, one sentence each."""
         notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
         totals: dict[str, int] = {}
-        for (_, text), count in list(self._complaints.items()):
+        for (_, text), count in self._listings.complaints.items():
             totals[text] = totals.get(text, 0) + count
         notices += [f"{self.path.name}: {count} {text} ignored" for text, count in totals.items()]
         if self._nodes is not None and self._nodes.uncertain:
@@ -153,12 +147,11 @@ class RankRun:
         with self._work:
             nodes = self._map(progress)
             if step not in self._tables:
-                listing = self._kept_listing(step, progress)
-                del self._listings[step]
+                listing = self._listing(step, progress)
+                self._listings.drop(step)
                 length = len(nodes.table)
-                rows, doubts = nodes.resolve(listing)
+                table = self._table(nodes, listing)
                 self._grew = self._grew or len(nodes.table) != length
-                table = step_table(listing, rows, doubts, nodes.table, right_mean=self._right_mean)
                 if not self._places(step):
                     return table  # not dumped (yet): not worth keeping
                 self._keep(step, table)
@@ -183,15 +176,15 @@ class RankRun:
             if signature != self._history_signature:
                 self._history_signature, self._history = signature, read_history(self.path)
             self._ran = {}
-            grown = {step for step in self._states if self._changed(step)}
+            grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
             new_nodes, self._grew = self._grew, False
             rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
             if rebuilt:
-                grown = set(self._states)
+                grown = set(self._listings.steps)
                 self._forget_nodes()
             for step in grown:
-                for cache in (self._tables, self._listings, self._states):
-                    cache.pop(step, None)
+                self._tables.pop(step, None)
+                self._listings.forget(step)
             fresh = tuple(sorted(after - before))
             return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
 
@@ -202,7 +195,7 @@ class RankRun:
         for graph in layout.graphs:
             paths += [graph.path.parent, graph.path]
             newest = max(graph.steps, default=None)
-            listed = [step for step in sorted(self._states)[-_WATCHED_STEPS:] if step in graph.steps]
+            listed = [step for step in sorted(self._listings.steps)[-_WATCHED_STEPS:] if step in graph.steps]
             paths += [graph.steps[step] for step in dict.fromkeys((*listed, newest)) if step is not None]
         return list(dict.fromkeys(paths))
 
@@ -227,16 +220,16 @@ class RankRun:
     def _read_nodes(self, progress: ProgressFn) -> NodeMap:
         """Reads the graph, then finds the nodes of the files of each root graph's first step."""
         files = self._read_graphs(progress)
-        nodes = NodeMap(files)
+        nodes = NodeMap(files, self._store)
         steps = self._layout.steps
         first = sorted({min(graph.steps) for graph in self._layout.graphs if graph.steps})
         self._provisional = nodes.has_graph and bool(first) and first[-1] == steps[-1]
         for step in first:
-            nodes.resolve(self._kept_listing(step, progress))
+            nodes.resolve(self._listing(step, progress))
         for step in [step for step in steps if step not in first][: _MATCH_STEPS - 1]:
             if not nodes.open:
                 break
-            nodes.settle(self._kept_listing(step, progress))
+            nodes.settle(self._listing(step, progress))
         return nodes
 
     def _read_graphs(self, progress: ProgressFn) -> GraphFiles:
@@ -265,58 +258,24 @@ class RankRun:
         self._half_matched = self._half_matched or bool(grown)
         return new_steps and self._half_matched
 
-    def _kept_listing(self, step: int, progress: ProgressFn) -> Listing:
+    def _listing(self, step: int, progress: ProgressFn) -> Listing:
         """The listing of a step, kept until its tensors are asked for."""
-        if step not in self._listings:
-            self._listings[step] = self._list(step, progress)
-        return self._listings[step]
+        return self._listings.listing(step, self._places(step), progress)
+
+    def _table(self, nodes: NodeMap, listing: Listing) -> StepTable:
+        """The table of a listing; steps with the same names share what they can."""
+        rows, doubts = nodes.resolve(listing)
+        if nodes.version != self._arranged:
+            self._arrangements.clear()
+            self._arranged = nodes.version
+        patterns = tuple(part.pattern for part in listing.parts)
+        like = self._arrangements.get(patterns) if not listing.statistics else None
+        table = step_table(listing, rows, doubts, nodes.table, right_mean=self._right_mean, like=like)
+        if table.arrangement.timeless:
+            self._arrangements[patterns] = table.arrangement
+        return table
 
     def _places(self, step: int) -> list[Place]:
         graphs = self._layout.graphs_at(step)
         steps = [(graph, graph.steps[step], False) for graph in graphs]
         return steps + [(graph, graph.constants, True) for graph in graphs if graph.constants is not None]
-
-    def _list(self, step: int, progress: ProgressFn) -> Listing:
-        places = self._places(step)
-        stamps = _stamps(places)
-        expected = max((state.entries for state in self._states.values()), default=0)
-        listing = list_directories(places, progress, expected=expected, shared=self._prefixes)
-        self._states[step] = _State(stamps, listing.entries, not _young(stamps))
-        others = {key: count for key, count in self._complaints.items() if key[0] not in listing.directories}
-        self._complaints = {**others, **listing.complaints}
-        if not self.generation and listing.prefixes:
-            tokens = [token.decode("ascii", "replace") for token in listing.dtypes if token]
-            guesses = (generation(split_prefix(prefix)[1], (tokens or [""])[0]) for _, _, prefix in listing.prefixes)
-            self.generation = next(filter(None, guesses), "")
-        return listing
-
-    def _changed(self, step: int) -> bool:
-        """Whether the directories of a listed step look different now."""
-        state = self._states[step]
-        places = self._places(step)
-        if _stamps(places) != state.stamps:
-            return True
-        if state.settled:
-            return False
-        settled = not _young(state.stamps)
-        if sum(_count(path) for _, path, _ in places) != state.entries:
-            return True
-        self._states[step] = replace(state, settled=settled)
-        return False
-
-
-def _stamps(places: Sequence[Place]) -> tuple[Stamp, ...]:
-    return tuple(stamp(path) for _, place, _ in places for path in (place, place / STATISTICS, place / MAPPING))
-
-
-def _young(stamps: Sequence[Stamp]) -> bool:
-    now = time.time_ns()
-    return any(abs(now - when) < _YOUNG_NS for when, _, _ in stamps)
-
-
-def _count(path: Path) -> int:
-    try:
-        with os.scandir(path) as entries:
-            return sum(1 for _ in entries)
-    except OSError:
-        return 0

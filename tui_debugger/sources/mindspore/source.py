@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from tui_debugger.cache.store import Store
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, no_progress
 from tui_debugger.sources.base import Capability, Changes, TensorTable
@@ -17,21 +18,22 @@ from tui_debugger.sources.mindspore.metadata import Metadata, at_least, read_met
 from tui_debugger.sources.mindspore.rank import RankRun
 
 
-def open_mindspore(path: Path) -> MindSporeSource:
+def open_mindspore(path: Path, store: Store | None = None) -> MindSporeSource:
     """Finds and opens the dump at, around or below a path.
 
     Raises:
         NotADumpError: see ``discover.find_dump``.
     """
-    return MindSporeSource(find_dump(path))
+    return MindSporeSource(find_dump(path), store)
 
 
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
-    def __init__(self, found: Found) -> None:
-        """Reads the names of ranks and the metadata."""
+    def __init__(self, found: Found, store: Store | None = None) -> None:
+        """Reads the names of ranks and the metadata; ``store`` remembers listings."""
         self._found = found
+        self._store = store
         self._lock = threading.RLock()
         self._directories = self._list_ranks()
         self._metadata = self._read_metadata()
@@ -138,7 +140,7 @@ class MindSporeSource:
             if number in self._ranks:
                 return self._ranks[number]
             path = self._directories.get(number, self._found.root / f"rank_{number}")
-            rank = RankRun(number, path, self._lend_graph, at_least(self._metadata.version, 2, 4))
+            rank = RankRun(number, path, self._lend_graph, at_least(self._metadata.version, 2, 4), self._store)
             if number in self._directories:
                 self._ranks[number] = rank
             return rank

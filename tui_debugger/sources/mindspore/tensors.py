@@ -4,62 +4,154 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.looks import Specs
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
-from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.columns import Columns, latest, tensor_keys
-from tui_debugger.sources.mindspore.listing import Listing
+from tui_debugger.sources.base import Names, TensorFlag
+from tui_debugger.sources.columns import Columns, Spots, latest, tensor_keys
+from tui_debugger.sources.mindspore.files import NO_FILE, NO_ODDITIES, Files, Indices, Oddities
+from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon, UInt8
+from tui_debugger.sources.mindspore.listing import Listing, RecordedRows
 from tui_debugger.sources.mindspore.names import logical_dtype
 
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
 
 
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """Which files of a listing are the rows of its table, in which order.
+
+    Attributes:
+        lexicon: what the numbers mean.
+        spots: the rows.
+        file: number of each row's file in the listing, -1 for a row of statistics alone.
+        stat: number of each row's statistics, -1 without; None when no row has any.
+        prefix, device, ending, directory: of each row.
+        timeless: no timestamp had a say, so that another step with the same names is arranged alike.
+    """
+
+    lexicon: Lexicon
+    spots: Spots
+    file: Int32
+    stat: Int32 | None
+    prefix: Int32
+    device: Int32
+    ending: Int32
+    directory: Int16
+    timeless: bool
+
+    @cached_property
+    def names_digest(self) -> bytes:
+        """Digest of the names of all rows but for timestamps and directories."""
+        hasher = blake2b(digest_size=16)
+        lexicon, spots = self.lexicon, self.spots
+        for column, texts in (
+            (self.prefix, lexicon.prefixes),
+            (self.device, lexicon.devices),
+            (self.ending, lexicon.endings),
+        ):
+            used, numbers = np.unique(column, return_inverse=True)
+            words = [texts[number] if number >= 0 else b"" for number in used.tolist()]
+            by_text = sorted(range(len(words)), key=words.__getitem__)
+            rank = np.empty(len(words), np.int32)
+            rank[by_text] = np.arange(len(words))
+            joined = b"\n".join(words[number] for number in by_text)
+            hasher.update(b"%d %d " % (len(words), len(joined)) + joined)
+            hasher.update(rank[numbers].data)
+        # Rows without a file have no ending that tells side and slot.
+        for each in (spots.side, spots.slot, np.ascontiguousarray(self.directory)):
+            hasher.update(each.data)
+        return hasher.digest()
+
+
 class StepTable(Columns):
     """Tensors of one step. See ``base.TensorTable``."""
 
-    def __init__(self, listing: Listing, rows: _Rows, flags: npt.NDArray[np.uint8], right_mean: bool) -> None:
-        """Keeps the listing (names, statistics) and the sorted rows; made by ``step_table``."""
-        super().__init__(rows.node, rows.side, rows.slot, flags, rows.timestamp)
-        self._listing = listing
+    def __init__(
+        self, arrangement: Arrangement, files: Files, statistics: tuple[RecordedRows, ...], right_mean: bool
+    ) -> None:
+        """``files`` by row; made by ``step_table``."""
+        super().__init__(arrangement.spots, files.timestamp)
+        self.arrangement = arrangement
+        self._files = files
+        self._statistics = statistics
         self._right_mean = right_mean
-        self._file = rows.file.astype(np.int32)
-        self._stat = rows.stat.astype(np.int32)
-        self._stat_starts = np.cumsum([0, *(len(entry.rows) for entry in listing.statistics)])
+        self._stat_starts = np.cumsum([0, *(len(entry.rows) for entry in statistics)])
 
     def spec(self, index: int) -> ReadSpec:
         """How to read the values; for a STAT_ONLY row the path of its statistic file, which is no tensor."""
-        listing = self._listing
-        file = int(self._file[index])
-        if file < 0:
-            at = self._recorded_at(index)
-            return ReadSpec(os.fsdecode(listing.statistics[at[0]].path) if at else "")
-        token = listing.dtypes[int(listing.dtype[file])]
-        return ReadSpec(listing.path(file), dtype=logical_dtype(token, unknown=""))
+        files = self._files
+        ending = int(files.ending[index])
+        if ending == NO_FILE:
+            recorded = self._recorded_at(index)
+            return ReadSpec(os.fsdecode(self._statistics[recorded[0]].path) if recorded else "")
+        return ReadSpec(files.path(index), dtype=logical_dtype(files.lexicon.dtype(ending), unknown=""))
+
+    def specs(self, indices: Indices) -> Specs:
+        """``spec`` of several rows, as columns."""
+        files, lexicon = self._files, self._files.lexicon
+        if not len(indices):
+            return Specs([], (), np.zeros(0, np.int32))
+        ending = files.ending[indices]
+        real = ending != NO_FILE
+        dtypes = np.zeros(len(indices), np.int32)
+        dtypes[real] = lexicon.dtype_numbers()[ending[real]]
+        numbers, kind = np.unique(dtypes, return_inverse=True)
+        names = [logical_dtype(lexicon.dtypes[number], unknown="") for number in numbers.tolist()]
+        distinct = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        kinds: Int32 = np.array([distinct[name] for name in names], np.int32)[kind]
+        if real.all():
+            paths = files.paths(indices)
+        else:
+            paths = [b""] * len(indices)
+            for at, path in zip(np.flatnonzero(real).tolist(), files.paths(indices[real]), strict=True):
+                paths[at] = path
+            for at in np.flatnonzero(~real).tolist():
+                recorded = self._recorded_at(int(indices[at]))
+                paths[at] = self._statistics[recorded[0]].path if recorded else b""
+        return Specs(paths, tuple(ReadSpec("", dtype=name) for name in distinct), kinds)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """See ``base.TensorTable``; directories count by their real path."""
+        hasher = blake2b(self.arrangement.names_digest, digest_size=16)
+        for directory in self._files.directories:
+            path = os.path.realpath(directory)
+            hasher.update(b"%d " % len(path) + path)
+        hasher.update(self.timestamp.data)
+        hasher.update(self._files.odd.at.data)
+        for name in self._files.odd.names:
+            hasher.update(b"%d " % len(name) + name)
+        return hasher.digest()
+
+    def file_states(self, indices: Indices) -> tuple[Int64, Int64]:
+        """Sizes and modification times of the files as they are now."""
+        return self._files.states(indices)
 
     def recorded(self, index: int) -> TensorStats | None:
         """Statistics from ``statistic.csv``, else None."""
         at = self._recorded_at(index)
-        return self._listing.statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
+        return self._statistics[at[0]].rows.stats(at[1], right_mean=self._right_mean) if at else None
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
         """(dtype, shape) from ``statistic.csv``, else None."""
         at = self._recorded_at(index)
-        return self._listing.statistics[at[0]].rows.meta(at[1]) if at else None
+        return self._statistics[at[0]].rows.meta(at[1]) if at else None
 
     def _recorded_at(self, index: int) -> tuple[int, int] | None:
         """(number of the statistic file, row in it)."""
-        row = int(self._stat[index])
+        row = -1 if self.arrangement.stat is None else int(self.arrangement.stat[index])
         if row < 0:
             return None
         number = int(np.searchsorted(self._stat_starts, row, side="right")) - 1
@@ -71,12 +163,12 @@ class _Rows:
     """Tensor rows while they are joined: -1 in ``file`` or ``stat`` means there is none."""
 
     node: Int32
-    side: npt.NDArray[np.uint8]
-    slot: npt.NDArray[np.int16]
+    side: UInt8
+    slot: Int16
     timestamp: Int64
     prefix: Int32
-    file: Int64
-    stat: Int64
+    file: Int32
+    stat: Int32
 
     def keys(self) -> Int64:
         return tensor_keys(self.node, self.side, self.slot)
@@ -87,7 +179,15 @@ class _Rows:
         return _Rows(node, side, slot, timestamp, prefix, file, stat)
 
 
-def step_table(listing: Listing, node_of: Int32, doubtful: Bools, nodes: NodeTable, *, right_mean: bool) -> StepTable:
+def step_table(
+    listing: Listing,
+    node_of: Int32,
+    doubtful: Bools,
+    nodes: NodeTable,
+    *,
+    right_mean: bool,
+    like: Arrangement | None = None,
+) -> StepTable:
     """Joins files and statistic rows of a step.
 
     Args:
@@ -96,28 +196,88 @@ def step_table(listing: Listing, node_of: Int32, doubtful: Bools, nodes: NodeTab
         doubtful: by prefix, whether it is uncertain that the files are that node's.
         nodes: the node table the rows belong to.
         right_mean: recorded means can be believed (MindSpore 2.4 and newer).
+        like: the timeless arrangement of a step with the same patterns and nodes.
     """
-    constant = np.array([is_constant for _, is_constant, _ in listing.prefixes], np.bool_)
-    rows = _join(_latest(_files(listing, node_of)), _latest(_statistics(listing, node_of)))
-    rows = rows.take(_in_order(nodes, rows, constant[rows.prefix]))
+    arrangement = like if like is not None else _arrange(listing, node_of, doubtful, nodes)
+    files, file = listing.files, arrangement.file
+    if arrangement.stat is None:
+        timestamp = files.timestamp[file]
+    else:
+        real = file >= 0
+        stamps = _joined((entry.rows.timestamp for entry in listing.statistics), np.int64)
+        timestamp = np.empty(len(file), np.int64)
+        timestamp[real], timestamp[~real] = files.timestamp[file[real]], stamps[arrangement.stat[~real]]
+    mine = replace(
+        files,
+        prefix=arrangement.prefix,
+        device=arrangement.device,
+        ending=arrangement.ending,
+        timestamp=timestamp,
+        directory=arrangement.directory,
+        odd=_odd_rows(files.odd, file, len(files)),
+    )
+    return StepTable(arrangement, mine, listing.statistics, right_mean)
+
+
+def _arrange(listing: Listing, node_of: Int32, doubtful: Bools, nodes: NodeTable) -> Arrangement:
+    lexicon = listing.lexicon
+    constant = np.array([is_constant for _, is_constant in lexicon.places] or [False])[lexicon.places_of()]
+    every = _files(listing, node_of)
+    files = _latest(every)
+    rows = _join(files, _latest(_statistics(listing, node_of))) if listing.statistics else files
+    order, timed = _in_order(nodes, rows, constant[rows.prefix])
+    rows = rows.take(order)
     flags = (
         TensorFlag.CONSTANT * constant[rows.prefix]
         + TensorFlag.STAT_ONLY * (rows.file < 0)
         + TensorFlag.UNCERTAIN * doubtful[rows.prefix]
     )
-    return StepTable(listing, rows, flags.astype(np.uint8), right_mean)
+    columns = listing.files
+    return Arrangement(
+        lexicon=lexicon,
+        spots=Spots(rows.node, rows.side, rows.slot, flags.astype(np.uint8)),
+        file=rows.file,
+        stat=rows.stat if listing.statistics else None,
+        prefix=rows.prefix,
+        device=_taken(columns.device, rows.file, NO_FILE),
+        ending=_taken(columns.ending, rows.file, NO_FILE),
+        directory=_taken(columns.directory, rows.file, 0),
+        timeless=not timed and not listing.statistics and len(files.file) == int((every.node >= 0).sum()),
+    )
+
+
+def _taken(column: npt.NDArray[Any], at: Int32, missing: int) -> npt.NDArray[Any]:
+    """The column at some places; ``missing`` where the place is -1."""
+    if not len(column):
+        return np.full(len(at), missing, column.dtype)
+    if column.strides == (0,) and (at >= 0).all():
+        return np.broadcast_to(column[0], at.shape)
+    taken = column[at]
+    taken[at < 0] = missing
+    return taken
+
+
+def _odd_rows(odd: Oddities, file: Int32, files: int) -> Oddities:
+    """The names that were kept whole, by row."""
+    if not len(odd):
+        return NO_ODDITIES
+    row_of = np.full(files, -1, np.int64)
+    row_of[file[file >= 0]] = np.flatnonzero(file >= 0)
+    rows = row_of[odd.at]
+    kept = np.flatnonzero(rows >= 0)
+    return Oddities.sorted(rows[kept], Names.of([odd.names[number] for number in kept.tolist()]))
 
 
 def _files(listing: Listing, node_of: Int32) -> _Rows:
-    count = len(listing)
+    files = listing.files
     return _Rows(
-        node=node_of[listing.prefix],
+        node=node_of[files.prefix],
         side=listing.side,
         slot=listing.slot,
-        timestamp=listing.timestamp,
-        prefix=listing.prefix,
-        file=np.arange(count),
-        stat=np.full(count, -1),
+        timestamp=files.timestamp,
+        prefix=files.prefix,
+        file=np.arange(len(files), dtype=np.int32),
+        stat=np.full(len(files), -1, np.int32),
     )
 
 
@@ -130,8 +290,8 @@ def _statistics(listing: Listing, node_of: Int32) -> _Rows:
         slot=_joined((entry.rows.slot for entry in entries), np.int16),
         timestamp=_joined((entry.rows.timestamp for entry in entries), np.int64),
         prefix=prefix,
-        file=np.full(len(prefix), -1),
-        stat=np.arange(len(prefix)),
+        file=np.full(len(prefix), -1, np.int32),
+        stat=np.arange(len(prefix), dtype=np.int32),
     )
 
 
@@ -150,7 +310,7 @@ def _join(files: _Rows, statistics: _Rows) -> _Rows:
     keys, others = files.keys(), statistics.keys()
     at = np.minimum(np.searchsorted(others, keys), max(len(others) - 1, 0))
     if len(others):
-        files.stat = np.where(others[at] == keys, statistics.stat[at], -1)
+        files.stat = np.where(others[at] == keys, statistics.stat[at], np.int32(-1))
     alone = statistics.take(~np.isin(others, keys))
     pairs = [
         np.concatenate([getattr(files, name), getattr(alone, name)])
@@ -159,17 +319,27 @@ def _join(files: _Rows, statistics: _Rows) -> _Rows:
     return _Rows(*pairs)
 
 
-def _in_order(nodes: NodeTable, rows: _Rows, constant: Bools) -> Int64:
-    """Row numbers by operators, parameters, constants; within by execution order, then time; inputs first."""
+def _in_order(nodes: NodeTable, rows: _Rows, constant: Bools) -> tuple[Int64, bool]:
+    """Row numbers by operators, parameters, constants; within by execution order, then time; inputs first.
+
+    Returns:
+        The row numbers, and whether time had a say.
+    """
     used, of = np.unique(rows.node, return_inverse=True)
-    when = np.full(len(used), np.iinfo(np.int64).max)
-    np.minimum.at(when, of, rows.timestamp)
     kinds = np.array([_KINDS.get(name, _OPERATOR) for name in nodes.types], np.int64)
     kind = kinds[nodes.type_id[used]] if len(used) else np.zeros(0, np.int64)
     kind[of[constant]] = _CONSTANT
-    order = _gaps_by_time(nodes.order[used], when, kind == _OPERATOR)
-    by: Int64 = np.lexsort((rows.slot, rows.side, rows.node, when[of], order[of], kind[of]))
-    return by
+    order = nodes.order[used]
+    timed = bool((order < 0).any()) or len(np.unique(order)) < len(order)
+    when = np.zeros(len(used), np.int64)
+    if timed:
+        when = np.full(len(used), np.iinfo(np.int64).max)
+        np.minimum.at(when, of, rows.timestamp)
+        order = _gaps_by_time(order, when, kind == _OPERATOR)
+    place = np.empty(len(used), np.int64)
+    place[np.lexsort((used, when, order, kind))] = np.arange(len(used))
+    by: Int64 = np.argsort(tensor_keys(place[of], rows.side, rows.slot))
+    return by, timed
 
 
 def _gaps_by_time(order: Int32, when: Int64, operator: Bools) -> Int32:

@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.model import Hit, Verdict
 from tui_debugger.tui import theme
-from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.tui.panes.pane import Pane, pane_bindings
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult
-
-
-@dataclass(frozen=True)
-class HitFilter:
-    """Which rows of the hit list are shown. Empty parts do not filter.
-
-    Attributes:
-        watchpoints: ids.
-        graphs: graph names.
-        ranks: ranks.
-        quiet: also rows where nothing could be compared for a good reason.
-    """
-
-    watchpoints: frozenset[int] = frozenset()
-    graphs: frozenset[str] = frozenset()
-    ranks: frozenset[int] = frozenset()
-    quiet: bool = False
-
-    def __bool__(self) -> bool:
-        """Whether it can hide findings."""
-        return bool(self.watchpoints or self.graphs or self.ranks)
-
-    def keeps(self, hit: Hit) -> bool:
-        """Whether a row is shown."""
-        if not self.quiet and hit.verdict is Verdict.NOT_COMPARABLE:
-            return False
-        if self.watchpoints and self.watchpoints.isdisjoint(result.watchpoint for result in hit.results):
-            return False
-        if self.graphs and hit.key.graph not in self.graphs:
-            return False
-        return not self.ranks or hit.key.rank in self.ranks
+    from tui_debugger.tui.panes.hit_filter import HitFilter
+    from tui_debugger.tui.panes.hit_rows import HitRows
 
 
 class HitsPane(Pane):
@@ -69,12 +42,13 @@ class HitsPane(Pane):
         """Nothing checked."""
         super().__init__()
         self.table = VirtualTable(_columns(many_ranks=False), empty="nothing checked yet: r checks this step")
+        self.rows: HitRows | None = None
         self._result: CheckResult | None = None
-        self._shown: tuple[Hit, ...] = ()
+        self._found: npt.NDArray[np.bool_] | None = None
         self._state = ""
         self._where = ""
         self._many_ranks = False
-        self.filter = HitFilter()
+        self._filter: HitFilter | None = None
 
     def set_ranks(self, many: bool) -> None:
         """A rank column when there are several ranks."""
@@ -95,12 +69,29 @@ class HitsPane(Pane):
         self.table.set_empty(empty)
         if same:
             self._title()
+        elif self.search_text:
+            self.post_message(self.Searched(self, self.search_text))  # its rows come with the answer
         else:
             self.refresh_rows()
 
+    def show_found(self, result: CheckResult | None, found: npt.NDArray[np.bool_] | None) -> None:
+        """The answer to a search: which hits of a result it found, None for all."""
+        if result is self._result:
+            self._found = found
+            self.refresh_rows()
+
+    @property
+    def filter(self) -> HitFilter:
+        """What restricts the list."""
+        if self._filter is None:
+            from tui_debugger.tui.panes.hit_filter import HitFilter
+
+            self._filter = HitFilter()
+        return self._filter
+
     def set_filter(self, hit_filter: HitFilter, names: dict[int, str]) -> None:
         """Replaces the filter."""
-        self.filter = hit_filter
+        self._filter = hit_filter
         parts = [names.get(i, f"watchpoint {i}") for i in sorted(hit_filter.watchpoints)]
         parts += sorted(hit_filter.graphs) + [f"rank {rank}" for rank in sorted(hit_filter.ranks)]
         text = Text(" ", no_wrap=True, overflow="ellipsis")
@@ -113,39 +104,49 @@ class HitsPane(Pane):
 
     def refresh_rows(self) -> None:
         """Applies filter and search."""
-        from tui_debugger.tui.panes.hit_rows import HitRows  # with the condition table: not before there are hits
+        if self._result is None:
+            self.rows = None
+            self.table.set_rows(ListRows(()))
+        else:
+            import numpy as np
 
-        test = matcher(self.search_text)
-        self.mark_search(test is None)
-        hits = self._result.hits if self._result is not None else ()
-        shown = tuple(hit for hit in hits if self.filter.keeps(hit) and (test is None or _matches(hit, test)))
-        self._shown = shown
-        self.table.set_rows(HitRows(shown, self._many_ranks, {hit.key: i for i, hit in enumerate(shown)}))
+            from tui_debugger.tui.panes.hit_rows import HitRows  # with the condition table: not before there are hits
+
+            hits = self._result.hits
+            kept = self.filter.mask(hits)
+            if self._found is not None and len(self._found) == len(hits):
+                kept &= self._found
+            self.rows = HitRows(hits, np.flatnonzero(kept), self._many_ranks)
+            self.table.set_rows(self.rows)
         self._title()
 
     def _title(self) -> None:
-        if self._result is None:
+        if self.rows is None:
             self.set_count(self._state)
             return
-        findings = sum(hit.verdict is Verdict.FINDING for hit in self._shown)
-        parts = [f"{findings:,}", self._where, self._state]
+        parts = [f"{len(self.rows.findings):,}", self._where, self._state]
         parts += [f"{self.hidden:,} rows hidden"] if self.hidden and (self.filter or self.search_text) else []
         self.set_count(" · ".join(part for part in parts if part))
 
     @property
-    def hits(self) -> tuple[Hit, ...]:
-        """The rows shown."""
-        return self._shown
+    def hits(self) -> Sequence[Hit]:
+        """The hits shown."""
+        return () if self.rows is None else self.rows.all.chosen(self.rows.shown)
+
+    @property
+    def shown(self) -> int:
+        """Number of rows."""
+        return 0 if self.rows is None else self.rows.row_count
 
     @property
     def hidden(self) -> int:
         """Rows that filter and search leave out."""
-        return (len(self._result.hits) if self._result is not None else 0) - len(self.hits)
+        return 0 if self.rows is None else len(self.rows.all) - self.rows.row_count
 
     @property
     def current(self) -> Hit | None:
-        """The row under the cursor."""
-        return self.hits[self.table.cursor_row] if self.table.cursor_row < len(self.hits) else None
+        """The hit under the cursor."""
+        return self.rows.hit(self.table.cursor_row) if self.table.cursor_row < self.shown and self.rows else None
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
         """Shows the whole name."""
@@ -159,12 +160,6 @@ class HitsPane(Pane):
         hit = self.current
         if hit is not None:
             self.post_message(self.HitChosen(hit))
-
-
-def _matches(hit: Hit, test: Callable[[str], bool]) -> bool:
-    from tui_debugger.tui.panes.hit_text import abbreviations
-
-    return test(f"{hit.key.node} {abbreviations(hit).plain}")
 
 
 def _columns(*, many_ranks: bool) -> tuple[Column, ...]:

@@ -9,7 +9,6 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.messages import NodesFiltered, NodesLoaded, NodesMarked
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.node_tree import NodeTree
 from tui_debugger.tui.widgets.text import shorten
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.query import NodeQuery
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
+    from tui_debugger.tui.answers import NodesFiltered, NodesLoaded, NodesMarked
 
 
 class NodesPane(Pane):
@@ -107,6 +107,7 @@ class NodesPane(Pane):
 
     def _describe(self) -> str:
         from tui_debugger.graph.table import NodeFlag
+        from tui_debugger.tui.kinds import CATEGORIES
 
         row = self.current_row
         if self.scopes is None or self.nodes is None or self.current < 0:
@@ -114,7 +115,7 @@ class NodesPane(Pane):
         if row < 0:
             return self.scopes.path(self.current)
         flags = int(self.nodes.flags[row])
-        words = [theme.CATEGORIES[self.nodes.category_of(row)]]
+        words = [CATEGORIES[self.nodes.category_of(row)]]
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
         if flags & NodeFlag.FILE_ONLY:
@@ -124,13 +125,15 @@ class NodesPane(Pane):
 
 def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bool = True) -> list[str]:
     """What a query restricts, one part each; empty when it keeps everything."""
+    from tui_debugger.tui.kinds import CATEGORIES  # with the model: not before there is a query
+
     parts = []
     if query.text and with_text:
         parts.append(("~" if query.regex else "/") + clean(query.text))
     if query.line is not None:
         path, line = query.line
         parts.append(f"line {shorten(path.rpartition('/')[2], 24)}:{line}")
-    parts += sorted(theme.CATEGORIES[category] for category in query.categories)
+    parts += sorted(CATEGORIES[category] for category in query.categories)
     parts += sorted(clean(name) for name in query.types)
     parts += sorted(clean(name) for name in query.graphs)
     if query.watched is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -15,8 +15,10 @@ from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
-from tui_debugger.tui.widgets.search_bar import SearchBar
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.tui.widgets.search_bar import SearchBar
 
 NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)
@@ -40,21 +42,17 @@ class Pane(Vertical, can_focus=False):
     def __init__(self) -> None:
         """An empty pane with its pane id as widget id."""
         super().__init__(id=self.PANE, classes="pane")
-        self.search_bar = SearchBar()
-        self.filters = Static(id=f"{self.PANE}-filters", classes="filters", markup=False)
-        self.filters.display = False
+        self._search_bar: SearchBar | None = None
+        self._filters: Static | None = None
         self._count = ""
         self._upper = FrameLine(upper=True)
         self._lower = FrameLine(upper=False)
         self._filter_text: str | None = None
 
     def compose(self) -> ComposeResult:
-        """The frame, and in it search box, filter line, table."""
+        """The frame and the table; search box and filter line come between them when they are first needed."""
         yield self._upper
-        with Vertical(classes="body"):
-            yield self.search_bar
-            yield self.filters
-            yield self.table
+        yield self.table
         yield self._lower
 
     def on_mount(self) -> None:
@@ -86,9 +84,29 @@ class Pane(Vertical, can_focus=False):
         if plain == self._filter_text:
             return
         self._filter_text = plain
-        self.filters.display = text is not None
         if text is not None:
             self.filters.update(text)
+        if self._filters is not None:
+            self._filters.display = text is not None
+
+    @property
+    def filters(self) -> Static:
+        """The line that says what is filtered."""
+        if self._filters is None:
+            self._filters = Static(id=f"{self.PANE}-filters", classes="filters", markup=False)
+            self._filters.display = False
+            self.mount(self._filters, before=self.table)
+        return self._filters
+
+    @property
+    def search_bar(self) -> SearchBar:
+        """The search box."""
+        if self._search_bar is None:
+            from tui_debugger.tui.widgets.search_bar import SearchBar
+
+            self._search_bar = SearchBar()
+            self.mount(self._search_bar, after=self._upper)
+        return self._search_bar
 
     def open_search(self) -> None:
         """Opens the search box."""
@@ -97,18 +115,19 @@ class Pane(Vertical, can_focus=False):
     @property
     def search_text(self) -> str:
         """What is being searched for."""
-        return self.search_bar.value
+        return "" if self._search_bar is None else self._search_bar.value
 
     def clear_search(self) -> bool:
         """Ends the search; False when there was none."""
-        if not self.search_bar.value:
+        if not self.search_text:
             return False
         self.search_bar.drop()
         return True
 
     def mark_search(self, wrong: bool) -> None:
         """Shows that the search text cannot be used."""
-        self.search_bar.set_class(wrong, "-wrong")
+        if self._search_bar is not None:
+            self._search_bar.set_class(wrong, "-wrong")
 
     def on_search_bar_typed(self, event: SearchBar.Typed) -> None:
         """Passes the text on."""
@@ -118,7 +137,7 @@ class Pane(Vertical, can_focus=False):
     def on_search_bar_left(self, event: SearchBar.Left) -> None:
         """Back into the list."""
         event.stop()
-        self.table.focus()
+        self.screen.set_focus(self.table, scroll_visible=False)
 
 
 def pane_bindings(pane: str) -> list[BindingType]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.model import Watchpoint
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Watchpoint
 
 _COLUMNS = (
     Column("", 1, frozen=True),

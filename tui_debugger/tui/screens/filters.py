@@ -10,9 +10,9 @@ import numpy as np
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
-from tui_debugger.tui.panes.hits import HitFilter
+from tui_debugger.tui.kinds import CATEGORIES
+from tui_debugger.tui.panes.hit_filter import HitFilter
 from tui_debugger.tui.screens.toggles import Switch, TogglesScreen
-from tui_debugger.tui.theme import CATEGORIES
 from tui_debugger.words.clean import clean
 
 ONLY, ALSO = "Only", "Also"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -68,7 +67,6 @@ class FrameLine(Widget):
     """
 
     DEFAULT_CSS = "FrameLine { height: 1; color: $border; background: $background; }"
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"frame-line--active", "frame-line--text"}
 
     def __init__(self, *, upper: bool) -> None:
         """Empty and inactive."""
@@ -96,8 +94,8 @@ class FrameLine(Widget):
         base, width = self.rich_style, self.size.width
         if y > 0 or width < 1:
             return Strip.blank(width, base)
-        line = self.get_component_rich_style("frame-line--active") if self._active else base
-        words = self.get_component_rich_style("frame-line--text")
+        line = base + theme.WATCHED if self._active else base
+        words = base + theme.PLAIN
         left, dash, right = self._glyphs()
         title_style = (line if self._active else words) + Style(bold=True)
         segments = [Segment(left + dash, line)]

@@ -50,7 +50,6 @@ class SearchBar(Input):
             id=id,
             max_length=MAX_LENGTH,
             select_on_focus=False,
-            compact=True,
         )
         self.cursor_blink = False
 

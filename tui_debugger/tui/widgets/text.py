@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 from rich.cells import cell_len, set_cell_size, split_text
 from rich.console import Console
@@ -49,7 +50,11 @@ class Place:
 Cell = Text | str | Place
 """What a table cell holds. A string is plain text, never markup."""
 
-_CONSOLE = Console(width=10_000, force_terminal=False, legacy_windows=False, _environ={})
+
+@cache
+def _console() -> Console:
+    """What Rich renders text with; the width does not matter, because nothing is wrapped."""
+    return Console(width=10_000, force_terminal=False, legacy_windows=False, _environ={})
 
 
 def segments_of(cell: Cell, base: Style) -> list[Segment]:
@@ -61,7 +66,7 @@ def segments_of(cell: Cell, base: Style) -> list[Segment]:
     own = base + (Style.parse(cell.style) if isinstance(cell.style, str) else cell.style)
     if not cell.spans:
         return [Segment(clean(cell.plain), own)]
-    return [Segment(clean(text), base + (style or Style.null())) for text, style, _ in cell.render(_CONSOLE) if text]
+    return [Segment(clean(text), base + (style or Style.null())) for text, style, _ in cell.render(_console()) if text]
 
 
 def width_of(segments: Iterable[Segment]) -> int:

@@ -19,7 +19,9 @@ from textual.message import Message
 from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
+from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.widgets.rows import Column, ListRows, Rows
 from tui_debugger.tui.widgets.text import Cell, Place, fit, segments_of, shift, width_of
@@ -29,6 +31,8 @@ __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 PAN_STEP = 8
 """Cells that one press of left or right moves long text."""
 _CACHE_LIMIT = 2048
+_HEADER_LINE, _EMPTY_LINE, _BLANK_LINE = -1, -2, -3
+"""Lines without a row of their own, as keys of the cache."""
 
 
 class VirtualTable(ScrollView, can_focus=True):
@@ -37,13 +41,6 @@ class VirtualTable(ScrollView, can_focus=True):
     Use ``set_columns`` once and ``set_rows`` whenever the rows change; ``redraw`` when only cell contents changed.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "virtual-table--cursor",
-        "virtual-table--cursor-blurred",
-        "virtual-table--header",
-        "virtual-table--bar",
-        "virtual-table--empty",
-    }
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for("list"))
     DEFAULT_CSS = """
     VirtualTable {
@@ -95,6 +92,7 @@ class VirtualTable(ScrollView, can_focus=True):
         self._widths: tuple[int, ...] = ()
         self._overflow = 0
         self._strips: dict[tuple[int, int], Strip] = {}
+        self._base: Style | None = None
         self._key: Hashable = None
         self._keyed = False
 
@@ -283,17 +281,30 @@ class VirtualTable(ScrollView, can_focus=True):
         self._strips.clear()
         self._reveal()
 
-    def on_focus(self) -> None:
-        """The cursor line looks different."""
-        self.refresh_line(self.cursor_row + self._header)
+    def on_focus(self, event: events.Focus) -> None:
+        """Only the cursor line looks different: Textual's own answer to this would draw everything again."""
+        self._follow_focus(event, has_focus=True)
+        if isinstance(self.parent, Widget):
+            self.parent.post_message(events.DescendantFocus(self))
 
-    def on_blur(self) -> None:
-        """The cursor line looks different."""
+    def on_blur(self, event: events.Blur) -> None:
+        """See ``on_focus``."""
+        self._follow_focus(event, has_focus=False)
+        if isinstance(self.parent, Widget):
+            self.parent.post_message(events.DescendantBlur(self))
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """No style of a table depends on the focus; setting the same styles again would draw its scrollbar."""
+
+    def _follow_focus(self, event: events.Event, *, has_focus: bool) -> None:
+        event.prevent_default()
+        self.has_focus = has_focus
         self.refresh_line(self.cursor_row + self._header)
 
     def notify_style_update(self) -> None:
         """Colours changed: nothing drawn before is valid."""
         super().notify_style_update()
+        self._base = None
         self._strips.clear()
 
     def _measure(self) -> None:
@@ -315,29 +326,40 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draws one line of the screen."""
-        width = self.scrollable_content_region.width
         if y < self._header:
-            style = self.get_component_rich_style("virtual-table--header")
-            return self._strip([column.title for column in self._columns], style, " ", style, width)
-        row = self.scroll_offset.y + y - self._header
-        if row >= self.row_count:
-            return self._blank(y - self._header if not self.row_count else -1, width)
-        state = (2 if self.has_focus else 1) if row == self.cursor_row else 0
+            row, state = _HEADER_LINE, 0
+        else:
+            row = self.scroll_offset.y + y - self._header
+            state = (2 if self.has_focus else 1) if row == self.cursor_row else 0
+            if row >= self.row_count:
+                row, state = (_EMPTY_LINE if y == self._header and not self.row_count else _BLANK_LINE), 0
         strip = self._strips.get((row, state))
         if strip is None:
             if len(self._strips) >= _CACHE_LIMIT:
                 self._strips.clear()
-            strip = self._strips[row, state] = self._draw(row, state, width)
+            strip = self._strips[row, state] = self._draw(row, state)
         return strip
 
-    def _draw(self, row: int, state: int, width: int) -> Strip:
-        style = self.rich_style
-        bar, bar_style = " ", style
+    @property
+    def base_style(self) -> Style:
+        """Colours of the table itself; Textual works them out anew from all that is around it whenever it is asked."""
+        if self._base is None:
+            self._base = self.rich_style
+        return self._base
+
+    def _draw(self, row: int, state: int) -> Strip:
+        base, width = self.base_style, self.scrollable_content_region.width
+        if row == _HEADER_LINE:
+            style = base + theme.HEADING
+            return self._strip([column.title for column in self._columns], style, " ", style, width)
+        if row == _BLANK_LINE or (row == _EMPTY_LINE and not self._empty):
+            return Strip.blank(width, base)
+        if row == _EMPTY_LINE:
+            return Strip(fit([Segment(" " + self._empty, base + theme.DIM)], width, base))
+        bar, style = " ", base
         if state:
-            name = "virtual-table--cursor" if state == 2 else "virtual-table--cursor-blurred"
-            style = self.get_component_rich_style(name)
-            bar, bar_style = "▌", style + self.get_component_rich_style("virtual-table--bar", partial=True)
-        return self._strip(self._rows.cells(row), style, bar, bar_style, width)
+            bar, style = "▌", base + (theme.CURSOR if state == 2 else theme.CURSOR_BLURRED)
+        return self._strip(self._rows.cells(row), style, bar, style + theme.WATCHED if state else style, width)
 
     def _strip(self, cells: Sequence[Cell], base: Style, bar: str, bar_style: Style, width: int) -> Strip:
         """One line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
@@ -368,10 +390,3 @@ class VirtualTable(ScrollView, can_focus=True):
                 yield replace(column, elastic=1, right=False), rest - self._overflow, cell
             else:
                 yield column, size, cell
-
-    def _blank(self, y: int, width: int) -> Strip:
-        base = self.rich_style
-        if y != 0 or not self._empty:
-            return Strip.blank(width, base)
-        style = self.get_component_rich_style("virtual-table--empty")
-        return Strip(fit([Segment(" " + self._empty, style)], width, base))

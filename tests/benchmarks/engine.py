@@ -1,0 +1,122 @@
+"""The statistics of one core: whole files through ``look_all``, against a bare scan and against plain numpy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tests.analysis.looks import looks_of, watch
+from tests.benchmarks.timing import Result, best_of_each
+from tui_debugger.analysis.conditions import needs
+from tui_debugger.analysis.look import look_all
+from tui_debugger.analysis.record import Need
+
+ELEMENTS: Final = 437_000
+"""Of one tensor: 1,170 float32 tensors are 2 GB."""
+TENSORS: Final = 117
+STEPS: Final = 10
+SEVEN: Final = reduce(
+    or_,
+    (
+        needs(watch(*each))
+        for each in (
+            ("tensor_overflow",),
+            ("tensor_too_large", {"abs_mean_gt": 10.0}),
+            ("tensor_all_zero", {"zero_percentage_ge": 100.0}),
+            ("tensor_range", {"range_start_inclusive": -1.0, "range_end_inclusive": 1.0, "range_percentage_lt": 50.0}),
+            ("weight_not_changed", {"rtol": 1e-5}),
+            ("weight_change_too_large", {"abs_mean_update_ratio_gt": 0.1}),
+            ("tensor_too_small", {"abs_mean_lt": 1e-9}),
+        )
+    ),
+)
+"""What overflow, too large, all zero, range, unchanged, change above and too small need together."""
+
+
+def run(scale: float, folder: Path) -> list[Result]:
+    """Full statistics and seven watchpoints of float32; statistics of other element types for information."""
+    tensors, elements = max(1, round(TENSORS * scale)), ELEMENTS if scale > 0.05 else 20_000
+    files = write_steps(folder, tensors, STEPS, elements)
+    part = files[: max(1, len(files) // 10)]
+    scanned, measured, watched = best_of_each(
+        lambda: scan(files), lambda: statistics(files), lambda: seven(files, tensors), repeat=5
+    )
+    by_numpy, of_part = best_of_each(lambda: plain(part), lambda: statistics(part), repeat=5)
+    size = f"{len(files)} tensors of {elements} elements, one core"
+    results = [
+        Result("full statistics / isfinite scan", scanned / measured, 0.35, note=size),
+        Result("full statistics / plain numpy", by_numpy / of_part, 8.0, note=f"{len(part)} of these tensors"),
+        Result("seven watchpoints / isfinite scan", scanned / watched, 0.17, note="each compared with the step before"),
+        Result("isfinite scan", elements * len(files) * 4e-9 / scanned, unit="GB/s", note="of memory-mapped files"),
+    ]
+    for kind in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int8, np.int32, np.float64):
+        results.append(other_type(folder, np.dtype(kind), part, elements))
+    return results
+
+
+def write_steps(folder: Path, tensors: int, steps: int, elements: int) -> list[Path]:
+    """Tensors as training leaves them: some noise, changed a little from step to step. All steps of one, then the next."""
+    rng = np.random.default_rng(0)
+    noise, change = rng.standard_normal((2, elements)).astype(np.float32)
+    files = []
+    for tensor in range(tensors):
+        start = np.roll(noise, 101 * tensor)
+        for step in range(steps):
+            files.append(folder / f"{tensor}-{step}.npy")
+            np.save(files[-1], start + np.roll(change, 7 * tensor) * np.float32(1e-3 * step))
+    return files
+
+
+def scan(files: Sequence[Path]) -> None:
+    """The reference: the least that any check for NaN and Inf has to do."""
+    for file in files:
+        assert np.isfinite(np.load(file, mmap_mode="r")).all()
+
+
+def plain(files: Sequence[Path]) -> None:
+    """The same statistics as whole-array numpy in double precision."""
+    for file in files:
+        plain_statistics(np.load(file).astype(np.float64))
+
+
+def plain_statistics(x: npt.NDArray[np.float64]) -> tuple[Any, ...]:
+    """What ``Accumulator`` finds, as one writes it down."""
+    counts = (x.size, np.isnan(x).sum(), np.isposinf(x).sum(), np.isneginf(x).sum())
+    x = x[np.isfinite(x)]
+    signs = ((x == 0).sum(), (x < 0).sum(), (x > 0).sum())
+    return (*counts, *signs, x.min(), x.max(), x.mean(), np.abs(x).mean(), x.var(), np.square(x).sum())
+
+
+def statistics(files: Sequence[Path], declared: str = "") -> None:
+    """Every file by itself."""
+    look_all(looks_of(files, [-1] * len(files), Need(), declared))
+
+
+def seven(files: Sequence[Path], tensors: int) -> None:
+    """Every file against the step before."""
+    steps = len(files) // tensors
+    look_all(looks_of(files, [row - 1 if row % steps else -1 for row in range(len(files))], SEVEN))
+
+
+def other_type(folder: Path, dtype: np.dtype[Any], files: Sequence[Path], elements: int) -> Result:
+    """Elements per second of another element type, as a part of what the scan does on float32."""
+    others = []
+    for file in files:
+        others.append(folder / f"{dtype.name}-{file.name}")
+        values = np.load(file) * np.float32(8)
+        np.save(others[-1], values.astype(dtype).view(f"V{dtype.itemsize}" if dtype.kind == "V" else dtype))
+    declared = dtype.name if dtype.kind not in "biuf" or dtype.type.__module__ == "ml_dtypes" else ""
+    scanned, measured = best_of_each(lambda: scan(files), lambda: statistics(others, declared), repeat=5)
+    for other in others:
+        os.unlink(other)
+    speed = elements * len(files) / measured * dtype.itemsize / 1e9
+    note = f"{speed:.2f} GB/s; elements per second against the scan of float32"
+    return Result(f"full statistics of {dtype.name}", scanned / measured, note=note)

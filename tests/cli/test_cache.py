@@ -1,0 +1,207 @@
+"""``tdbg cache``: what it says about the index is what lies there, and clearing it clears it."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import run
+from tui_debugger.cache import Store, default_store
+
+Capsys = pytest.CaptureFixture[str]
+Env = pytest.MonkeyPatch
+
+FIRST, LAST = 1_600_000_000, 1_700_000_000
+"""When the payloads of ``filled`` were used."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: Env) -> Path:
+    """Where the index of this test lies."""
+    monkeypatch.setenv("TDBG_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "index"
+
+
+@pytest.fixture
+def filled(place: Path, monkeypatch: Env) -> Store:
+    """Two kinds, three payloads."""
+    store = default_store()
+    assert store is not None
+    assert store.path == place
+    with monkeypatch.context() as context:
+        context.setattr("tui_debugger.cache.database.time.time", lambda: FIRST)
+        store.put_many("records", {b"a": bytes(150_000), b"b": bytes(100_000)})
+        context.setattr("tui_debugger.cache.database.time.time", lambda: LAST)
+        store.put("listing", b"a", bytes(900))
+    store.close()
+    return store
+
+
+def on_disk(place: Path) -> int:
+    return sum(path.stat().st_size for path in place.iterdir())
+
+
+@pytest.mark.parametrize("words", [("cache",), ("cache", "info")])
+def test_where_how_large_and_what_is_in_it(capsys: Capsys, filled: Store, words: tuple[str, ...]) -> None:
+    answer = run(capsys, *words)
+    assert (answer.code, answer.err) == (0, "")
+    shown = [re.split(r" {2,}", line) for line in answer.lines]
+    assert [line[0] for line in shown] == ["index", "size", "listing", "records", "used"]
+    said = {line[0]: line[1] for line in shown}
+    assert said["index"] == str(filled.path)
+    size, unit = re.fullmatch(r"(\S+) (kB) of at most 1 GB", said["size"]).groups()  # type: ignore[union-attr] # a failure says enough
+    assert float(size) == pytest.approx(on_disk(filled.path) / 1000, rel=1e-3)
+    assert unit == "kB"
+    assert said["listing"] == "1 of 900 B together"
+    assert said["records"] == "2 of 250 kB together"
+    assert re.fullmatch(r"between 2020-09-1\d .* and 2023-11-1\d .*", said["used"])
+
+
+def test_the_same_as_a_document(capsys: Capsys, filled: Store, monkeypatch: Env) -> None:
+    monkeypatch.setenv("TDBG_CACHE_LIMIT", "500M")
+    answer = run(capsys, "cache", "info", "--json")
+    found = answer.json
+    assert (answer.code, answer.err) == (0, "")
+    moments = [datetime.fromisoformat(found.pop(name)).timestamp() for name in ("oldest", "newest")]
+    assert moments == [FIRST, LAST]
+    assert found == {
+        "command": "cache",
+        "path": str(filled.path),
+        "exit_code": 0,
+        "action": "info",
+        "enabled": True,
+        "size": on_disk(filled.path),
+        "limit": 500_000_000,
+        "kinds": {"listing": {"entries": 1, "size": 900}, "records": {"entries": 2, "size": 250_000}},
+        "trouble": "",
+    }
+
+
+def test_before_anything_was_remembered(capsys: Capsys, place: Path) -> None:
+    assert run(capsys, "cache").lines == [f"index  {place}", "size   0 B of at most 1 GB"]
+    found = run(capsys, "cache", "--json").json
+    assert (found["size"], found["kinds"], found["oldest"], found["newest"]) == (0, {}, None, None)
+    cleared = run(capsys, "cache", "clear")
+    assert (cleared.code, cleared.out) == (0, "nothing was remembered\n")
+    assert not place.exists(), "looking makes nothing"
+
+
+def test_clear_says_what_it_freed(capsys: Capsys, filled: Store) -> None:
+    before = on_disk(filled.path)
+    answer = run(capsys, "cache", "clear")
+    assert (answer.code, answer.err) == (0, "")
+    amount = re.fullmatch(r"(\S+) kB freed\n", answer.out)
+    assert amount is not None
+    assert float(amount[1]) == pytest.approx(before / 1000, rel=1e-3)
+    assert list(filled.path.iterdir()) == []
+    assert filled.get("records", b"a") is None
+    assert run(capsys, "cache", "--json").json["size"] == 0
+
+
+def test_clear_as_a_document(capsys: Capsys, filled: Store) -> None:
+    before = on_disk(filled.path)
+    found = run(capsys, "cache", "clear", "--json").json
+    assert found == {"command": "cache", "path": str(filled.path), "exit_code": 0, "action": "clear", "freed": before}
+
+
+def test_the_demo_beside_it_stays(capsys: Capsys, monkeypatch: Env, tmp_path: Path) -> None:
+    monkeypatch.delenv("TDBG_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    demo = tmp_path / "tdbg" / "mindspore-2.0-nan"  # where `tdbg demo` unpacks it
+    demo.mkdir(parents=True)
+    (demo / "a.npy").touch()
+    store = default_store(demo)
+    assert store is not None
+    store.put("records", b"a", b"1")
+    assert run(capsys, "cache", "clear").out != "nothing was remembered\n"
+    assert (demo / "a.npy").exists()
+
+
+def test_what_cannot_be_cleared_is_said(capsys: Capsys, filled: Store, monkeypatch: Env) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:  # noqa: ARG001 - as pathlib has it
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    answer = run(capsys, "cache", "clear", "--json")
+    assert answer.code == 2
+    found = answer.json
+    assert (found["command"], found["path"], found["exit_code"]) == ("cache", str(filled.path), 2)
+    assert found["error"] == {
+        "what": "not all could be cleared: Permission denied",
+        "where": str(filled.path),
+        "hint": "remove the directory, or have it removed by who owns it",
+    }
+    assert answer.err.startswith("tdbg: not all could be cleared")
+    monkeypatch.undo()
+    assert any(filled.path.iterdir())
+
+
+def test_switched_off(capsys: Capsys, monkeypatch: Env) -> None:
+    monkeypatch.setenv("TDBG_CACHE_DIR", "")
+    assert run(capsys, "cache").out == "index  none: TDBG_CACHE_DIR is empty\n"
+    found = run(capsys, "cache", "--json").json
+    assert (found["path"], found["enabled"], found["trouble"]) == (None, False, "TDBG_CACHE_DIR is empty")
+    answer = run(capsys, "cache", "clear", "--json")
+    assert answer.code == 2
+    assert answer.json["error"]["what"] == "there is nothing to clear: TDBG_CACHE_DIR is empty"
+    assert all(answer.json["error"].values()), "what, where, what to do"
+
+
+def test_no_room_is_off_and_what_is_there_can_be_cleared(capsys: Capsys, filled: Store, monkeypatch: Env) -> None:
+    monkeypatch.setenv("TDBG_CACHE_LIMIT", "0")
+    assert run(capsys, "cache").lines[-1] == "trouble  TDBG_CACHE_LIMIT is 0"
+    found = run(capsys, "cache", "--json").json
+    assert (found["enabled"], found["size"]) == (False, on_disk(filled.path))
+    assert run(capsys, "cache", "clear").code == 0
+    assert list(filled.path.iterdir()) == []
+
+
+def test_trouble_is_told(capsys: Capsys, filled: Store, monkeypatch: Env) -> None:
+    monkeypatch.setenv("TDBG_CACHE_LIMIT", "much")
+    said = "TDBG_CACHE_LIMIT is no size such as 500M: 'much'"
+    assert run(capsys, "cache").lines[-1] == f"trouble  {said}"
+    monkeypatch.delenv("TDBG_CACHE_LIMIT")
+    for path in filled.path.glob("*.sqlite"):
+        os.truncate(path, 5000)
+    answer = run(capsys, "cache", "--json")
+    assert (answer.code, answer.json["kinds"]) == (0, {})
+    assert answer.json["trouble"]
+
+
+def test_moments_that_no_calendar_has(capsys: Capsys, place: Path, monkeypatch: Env) -> None:
+    store = default_store()
+    assert store is not None
+    monkeypatch.setattr("tui_debugger.cache.database.time.time", lambda: 2**62)
+    store.put("records", b"a", b"1")
+    store.close()
+    answer = run(capsys, "cache", "--json")
+    assert (answer.code, answer.json["oldest"], answer.json["path"]) == (0, None, str(place))
+    assert run(capsys, "cache").code == 0
+
+
+def test_a_path_cannot_command_the_terminal(capsys: Capsys, tmp_path: Path, monkeypatch: Env) -> None:
+    monkeypatch.setenv("TDBG_CACHE_DIR", str(tmp_path / "a\x1b[31m"))
+    answer = run(capsys, "cache")
+    assert answer.code == 0
+    assert "\x1b" not in answer.out
+    assert "a␛[31m" in answer.out
+
+
+@pytest.mark.parametrize("wrong", [("forget",), ("info", "--nosuch"), ("info", "clear")])
+def test_a_wrong_argument_is_a_document_too(capsys: Capsys, wrong: tuple[str, ...]) -> None:
+    answer = run(capsys, "cache", *wrong, "--json")
+    assert (answer.code, answer.json["exit_code"], answer.json["command"]) == (2, 2, "cache")
+    assert all(answer.json["error"].values())
+
+
+def test_ctrl_c_is_130_and_a_document(capsys: Capsys, place: Path, monkeypatch: Env) -> None:
+    def pressed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Store, "info", pressed)
+    answer = run(capsys, "cache", "--json")
+    assert (answer.code, answer.json["exit_code"], answer.json["path"]) == (130, 130, str(place))

@@ -1,0 +1,231 @@
+"""Takes many looks: cuts them into batches, has them done by whoever works, and gathers what comes back.
+
+A batch that is lost with its worker is given to another one, and done right here should that be lost too. A tensor
+that is bigger than a batch is shared by the workers span by span.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.cut import compared_with, costs, cuts, part
+from tui_debugger.analysis.huge import SpanSums, joined, look_span, spans_of
+from tui_debugger.analysis.look import look_all
+from tui_debugger.analysis.looks import ONLY_COMPARED, Looks
+from tui_debugger.analysis.pool import OwnExecutor
+from tui_debugger.analysis.records import Before, Records, State
+from tui_debugger.analysis.spans import SPAN
+from tui_debugger.analysis.workers import Workers
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
+
+Int64 = npt.NDArray[np.int64]
+
+POLL: Final = 0.1
+"""Seconds after which ``progress`` is asked at the latest whether to go on, while the work is done elsewhere."""
+AHEAD: Final = 2
+"""Batches that are on their way for each worker: one is worked on, one waits."""
+TRIES: Final = 2
+"""How often a batch is given away before it is done right here."""
+
+
+def scan(
+    looks: Looks,
+    sizes: Int64,
+    workers: Workers,
+    result: Records,
+    progress: ProgressFn = no_progress,
+) -> None:
+    """Takes all looks. What they yield does not depend on who works, nor on how many.
+
+    Args:
+        looks: steps of one tensor stand one after the other, ascending.
+        sizes: bytes of each file, -1 where there is none.
+        workers: who works.
+        result: has a row for each of ``looks``, which is filled in the caller's thread as soon as it is known.
+        progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
+            that has not begun is dropped and the exception goes on; what is in ``result`` stands.
+
+    Raises:
+        CancelledError: from ``progress``, or the workers were closed meanwhile.
+    """
+    executor = workers.executor(int(costs(sizes).sum()))
+    remote = isinstance(executor, OwnExecutor) and executor.remote
+    parallel = workers.parallel if executor is not None else 1
+    work = _Work(looks, sizes, result, progress, parallel=parallel, remote=remote)
+    work.tell()
+    if executor is not None and not _elsewhere(work, executor, workers):
+        workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
+    while (task := work.next()) is not None:
+        if workers.closed:
+            raise CancelledError("closed")
+        work.here(task)
+
+
+def _elsewhere(work: _Work, executor: Executor, workers: Workers) -> bool:
+    """Has the work done; returns whether all is done: when the executor breaks, something is left."""
+    pending: dict[Future[Any], _Task] = {}
+    try:
+        while _fill(pending, work, executor) and not (isinstance(executor, OwnExecutor) and executor.broken):
+            if not pending:
+                return True
+            for future in wait(pending, timeout=POLL, return_when=FIRST_COMPLETED)[0]:
+                work.take(pending.pop(future), future)
+            if workers.closed:
+                raise CancelledError("closed")
+            work.tell()
+        for future, task in pending.items():
+            work.take(task, future) if future.done() else work.again(task)
+        return False
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _fill(pending: dict[Future[Any], _Task], work: _Work, executor: Executor) -> bool:
+    """Keeps the workers busy; False when the executor takes no more."""
+    while len(pending) < work.room and (task := work.next()) is not None:
+        if isinstance(executor, OwnExecutor) and not executor.ready and not executor.broken:
+            work.here(task)  # the workers are still starting
+            continue
+        if task.tries >= TRIES:
+            work.here(task)
+            continue
+        try:
+            pending[executor.submit(task.function, *task.arguments)] = task
+        except (BrokenExecutor, RuntimeError):  # RuntimeError: it was shut down
+            work.again(task)
+            return False
+    return True
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    """Something that a worker can do.
+
+    Attributes:
+        function: may be called with a checkpoint after its other arguments.
+        arguments: of the function.
+        deliver: takes what it returned, and whether that may be wrong about files that it could not read.
+        tries: how often it was given away in vain.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    deliver: Callable[[Any, bool], None]
+    tries: int = 0
+
+
+class _Work:
+    """What is to be done, and what has been."""
+
+    def __init__(
+        self, looks: Looks, sizes: Int64, result: Records, progress: ProgressFn, *, parallel: int, remote: bool
+    ) -> None:
+        self.room = parallel * AHEAD
+        self._remote = remote
+        self._looks = _absolute(looks) if self._remote else looks
+        self._sizes = sizes
+        self._result = result
+        self._progress = progress
+        self._parallel = parallel
+        self._done, self._total = 0, int(np.count_nonzero(looks.need != ONLY_COMPARED))
+        self._tasks = self._cut()
+        self._again: deque[_Task] = deque()
+
+    def tell(self) -> None:
+        """Says how far it is."""
+        self._progress(Progress(self._done, self._total))
+
+    def next(self) -> _Task | None:
+        """Something to do; None when all of it has been given out."""
+        return self._again.popleft() if self._again else next(self._tasks, None)
+
+    def again(self, task: _Task) -> None:
+        """Takes back a task that was not done."""
+        self._again.append(task)
+
+    def here(self, task: _Task) -> None:
+        """Does a task in this thread."""
+        task.deliver(task.function(*task.arguments, self.tell), False)
+        self.tell()
+
+    def take(self, task: _Task, future: Future[Any]) -> None:
+        """Takes what a worker made of a task.
+
+        Raises:
+            Exception: what it raised; a task that was lost is only taken back.
+        """
+        if future.cancelled() or isinstance(future.exception(), BrokenExecutor):
+            task.tries += 1
+            self.again(task)
+        else:
+            task.deliver(future.result(), self._remote)
+
+    def _cut(self) -> Iterator[_Task]:
+        for start, end in cuts(self._looks, self._sizes, self._parallel):
+            huge = self._huge(start) if end == start + 1 and self._parallel > 1 else None
+            if huge is not None:
+                yield from huge
+            else:
+                yield self._batch(np.arange(start, end))
+
+    def _batch(self, rows: Int64) -> _Task:
+        batch, every = part(self._looks, rows)
+        return _Task(look_all, (batch,), partial(self._place, batch, every))
+
+    def _place(self, batch: Looks, every: Int64, records: Records, doubtful: bool) -> None:
+        good = batch.need != ONLY_COMPARED
+        if doubtful:
+            bad = (records.rows["state"] == State.UNREADABLE) | (records.rows["before"] == Before.UNREADABLE)
+            if bad.any():
+                self._again.append(dataclasses.replace(self._batch(every[bad]), tries=TRIES))
+                good &= ~bad
+        at = np.flatnonzero(good)
+        self._result.place(records, at, every[at])
+        self._done += len(at)
+
+    def _huge(self, row: int) -> Iterator[_Task] | None:
+        """The spans of a file that is worth sharing."""
+        if self._sizes[row] < SPAN or self._looks.need[row] == ONLY_COMPARED:
+            return None
+        need, before = self._looks.needs[int(self._looks.need[row])], int(compared_with(self._looks)[row])
+        specs = self._spec(row), self._spec(before) if before >= 0 else None
+        spans = spans_of(*specs)
+        if not spans:
+            return None
+        found: dict[int, SpanSums | None] = {}
+
+        def deliver(number: int, sums: SpanSums | None, _: bool) -> None:
+            found[number] = sums
+            if len(found) < len(spans):
+                return
+            records = joined([found[at] for at in range(len(spans))], need)
+            if records is None:  # its files changed meanwhile, or cannot be read to the end
+                self.again(self._batch(np.array([row])))
+            else:
+                self._result.place(records, np.zeros(1, np.int64), np.array([row]))
+                self._done += 1
+
+        return (_Task(look_span, (*specs, need, span), partial(deliver, number)) for number, span in enumerate(spans))
+
+    def _spec(self, row: int) -> ReadSpec:
+        specs = self._looks.specs
+        return dataclasses.replace(specs.kinds[int(specs.kind[row])], path=os.fsdecode(specs.paths[row]))
+
+
+def _absolute(looks: Looks) -> Looks:
+    """The same files for workers that stand in another directory."""
+    here = os.path.join(os.fsencode(os.getcwd()), b"")  # noqa: PTH109,PTH118 - bytes
+    paths = [path if path.startswith(b"/") else here + path for path in looks.specs.paths]
+    return dataclasses.replace(looks, specs=dataclasses.replace(looks.specs, paths=paths))

@@ -1,0 +1,147 @@
+"""``tdbg cache``: what is remembered between runs, and how to forget it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.output import documented, print_json, print_table
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.cache.store import StoreInfo
+
+DESCRIPTION = """Tells what is remembered between runs, or forgets it.
+statistics of tensors, listings of directories and digests of contents are kept in the
+user's cache directory, so that what was read once is not read again; values of tensors
+never are, and nothing is written into a dump
+
+TDBG_CACHE_DIR    where (default: $XDG_CACHE_HOME/tdbg or ~/.cache/tdbg); empty: nowhere
+TDBG_CACHE_LIMIT  bytes at most, as 500M or 2 GiB (default: 1G); what was not used for
+                  the longest time goes first; 0: nothing is remembered
+"""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "cache",
+        help="show or clear what is remembered between runs",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=("info", "clear"),
+        default="info",
+        metavar="ACTION",
+        help="info: where it lies, how large it is, what is in it (default); clear: forget all of it",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")
+    parser.set_defaults(run=_run, path=None)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from tui_debugger.cache.place import default_directory
+
+    with documented("cache", arguments):
+        directory, why = default_directory()
+        arguments.path = directory
+        return _clear(directory, why, arguments) if arguments.action == "clear" else _info(directory, why, arguments)
+
+
+def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
+    from tui_debugger.cache.place import default_limit, why_off
+    from tui_debugger.cache.store import Store
+
+    limit, note = default_limit()
+    found = None
+    if directory is not None:
+        store = Store(directory, limit=limit, note=note)
+        found = store.info()
+        store.close()
+        why = why_off()
+    if arguments.json:
+        print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
+    else:
+        from tui_debugger.words.clean import clean
+
+        titles, *rows = _lines(found, why)
+        print_table(list(map(clean, titles)), rows)
+    return 0
+
+
+def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
+    from tui_debugger.cache.place import DIRECTORY
+    from tui_debugger.cache.store import Store
+    from tui_debugger.words.numbers import size
+
+    if directory is None:
+        raise TdbgError(f"there is nothing to clear: {why}", where="the cache directory", hint=f"set {DIRECTORY}")
+    cleared = Store(directory).clear()
+    if cleared.trouble:
+        raise TdbgError(
+            f"not all could be cleared: {cleared.trouble}",
+            where=str(directory),
+            hint="remove the directory, or have it removed by who owns it",
+        )
+    if arguments.json:
+        print_json({**_head(arguments), "freed": cleared.freed})
+    else:
+        print(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
+    return 0
+
+
+def _head(arguments: argparse.Namespace) -> dict[str, Any]:
+    path = None if arguments.path is None else str(arguments.path)
+    return {"command": "cache", "path": path, "exit_code": 0, "action": arguments.action}
+
+
+def _document(found: StoreInfo | None) -> dict[str, Any]:
+    if found is None:
+        return {"size": 0, "limit": 0, "kinds": {}, "oldest": None, "newest": None}
+    return {
+        "size": found.size,
+        "limit": found.limit,
+        "kinds": {name: {"entries": kind.entries, "size": kind.size} for name, kind in found.kinds.items()},
+        "oldest": _when(found.oldest),
+        "newest": _when(found.newest),
+    }
+
+
+def _lines(found: StoreInfo | None, why: str) -> list[Sequence[str]]:
+    from tui_debugger.words.numbers import size
+
+    if found is None:
+        return [("index", f"none: {why}")]
+    lines: list[Sequence[str]] = [
+        ("index", str(found.path)),
+        ("size", f"{size(found.size)} of at most {size(found.limit)}"),
+    ]
+    for name, kind in found.kinds.items():
+        lines.append((name, f"{kind.entries:,} of {size(kind.size)} together"))
+    if found.oldest is not None:
+        lines.append(("used", f"between {_when(found.oldest)} and {_when(found.newest)}"))
+    if why or found.trouble:
+        lines.append(("trouble", why or found.trouble))
+    return lines
+
+
+def _trouble(found: StoreInfo | None) -> str:
+    return "" if found is None else found.trouble
+
+
+def _when(seconds: float | None) -> str | None:
+    """A moment in local time, ISO 8601; None for what a damaged index may say."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.fromtimestamp(seconds).astimezone().isoformat(sep=" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return None

@@ -1,0 +1,244 @@
+"""The hits of a check as columns: a hit is made into an object when somebody looks at it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.conditions import evaluate
+from tui_debugger.analysis.records import Records
+from tui_debugger.analysis.sieve import SILENT
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
+
+Mask = npt.NDArray[np.bool_]
+Int8 = npt.NDArray[np.int8]
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StepHits:
+    """The hits of one step of one rank, in execution order.
+
+    Attributes:
+        rank, step: where they are.
+        nodes: the node table that ``node`` are rows of.
+        node, side, slot, order: the tensors; ``order`` is their place in the step.
+        records: what is known about them, one row each.
+        watchpoints: with a flag: whether it judged them as initial values.
+        verdicts: [watchpoint, hit]: a ``Verdict`` or ``SILENT``.
+        first: whether no step came before.
+        origin: see ``Hit.origin``.
+    """
+
+    rank: int
+    step: int
+    nodes: NodeTable
+    node: Int64
+    side: npt.NDArray[np.uint8]
+    slot: npt.NDArray[np.int16]
+    order: npt.NDArray[np.int32]
+    records: Records
+    watchpoints: tuple[tuple[Watchpoint, bool], ...]
+    verdicts: Int8
+    first: Mask
+    origin: Mask
+    _made: dict[int, Hit] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        """Number of hits."""
+        return len(self.node)
+
+    def get(self, index: int) -> Hit:
+        """A hit; the same object every time."""
+        hit = self._made.get(index)
+        if hit is None:
+            hit = self._made[index] = self.make(index)
+        return hit
+
+    def make(self, index: int) -> Hit:
+        """A hit made anew."""
+        record = self.records.get(index)
+        row = int(self.node[index])
+        key = TensorKey(
+            self.rank,
+            self.nodes.graph_of(row).name,
+            self.nodes.names[row],
+            Side(int(self.side[index])),
+            int(self.slot[index]),
+            self.step,
+        )
+        return Hit(
+            key=key,
+            row=row,
+            results=self._results(index),
+            order=(self.step, int(self.order[index])),
+            stats=record.stats if record is not None else None,
+            origin=bool(self.origin[index]),
+            detail=record.error if record is not None else "",
+        )
+
+    def _results(self, index: int) -> tuple[WatchResult, ...]:
+        record, first = self.records.get(index), bool(self.first[index])
+        results = []
+        for number in np.flatnonzero(self.verdicts[:, index] != SILENT).tolist():
+            watchpoint, initial = self.watchpoints[number]
+            result = evaluate(watchpoint, record, first_step=first or initial, initial=initial) if record else None
+            if result is not None:
+                results.append(result)
+        return tuple(sorted(results, key=lambda result: result.watchpoint))
+
+
+class HitList(Sequence[Hit]):
+    """Hits of any number of steps, as a sequence.
+
+    Attributes:
+        parts: the steps that they are hits of, with all of their hits.
+        verdict: the strongest verdict of each hit.
+        node: its row in the node table of its rank.
+        rank: its rank.
+        origin: whether it is an origin.
+    """
+
+    __slots__ = ("_at", "_part", "node", "origin", "parts", "rank", "verdict")
+
+    def __init__(self, parts: Iterable[StepHits] = ()) -> None:
+        """All hits of the steps, by step, then execution order, then rank."""
+        self.parts = [part for part in parts if len(part)]
+        part = np.repeat(np.arange(len(self.parts)), [len(each) for each in self.parts])
+        at = _joined([np.arange(len(each)) for each in self.parts])
+        order = _joined([each.order for each in self.parts])
+        steps, ranks = (np.array([getattr(each, name) for each in self.parts], np.int64) for name in ("step", "rank"))
+        by = np.lexsort((ranks[part], order, steps[part])) if len(self.parts) > 1 else np.arange(len(part))
+        verdict = _joined([each.verdicts.max(axis=0, initial=SILENT) for each in self.parts])
+        self._choose(part[by], at[by], verdict[by].astype(np.int8))
+
+    def _choose(self, part: Int64, at: Int64, verdict: Int8) -> None:
+        self._part, self._at, self.verdict = part, at, verdict
+        starts = np.cumsum([0, *(len(each) for each in self.parts)])[:-1]
+        self.node: Int64 = _joined([each.node for each in self.parts])[starts[part] + at]
+        self.origin: Mask = _joined([each.origin for each in self.parts])[starts[part] + at]
+        self.rank: Int64 = np.array([each.rank for each in self.parts], np.int64)[part]
+
+    def __len__(self) -> int:
+        """Number of hits."""
+        return len(self._at)
+
+    @overload
+    def __getitem__(self, index: int) -> Hit: ...
+    @overload
+    def __getitem__(self, index: slice) -> HitList: ...
+    def __getitem__(self, index: int | slice) -> Hit | HitList:
+        """A hit, or a list of several."""
+        if isinstance(index, slice):
+            return self.chosen(np.arange(len(self))[index])
+        return self.parts[int(self._part[index])].get(int(self._at[index]))
+
+    def __iter__(self) -> Iterator[Hit]:
+        """The hits one by one."""
+        for part, at in zip(self._part.tolist(), self._at.tolist(), strict=True):
+            yield self.parts[part].get(at)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal hits in the same order."""
+        if not isinstance(other, (HitList, tuple, list)):
+            return NotImplemented
+        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash either
+
+    def __repr__(self) -> str:
+        """How many there are."""
+        return f"HitList({len(self)} hits)"
+
+    def chosen(self, which: npt.NDArray[Any]) -> HitList:
+        """Some of the hits, by mask or by number."""
+        other = HitList()
+        other.parts = self.parts
+        other._choose(self._part[which], self._at[which], self.verdict[which])
+        return other
+
+    def with_verdict(self, verdict: Verdict) -> HitList:
+        """The hits whose strongest verdict is this one."""
+        return self.chosen(self.verdict == verdict)
+
+    @property
+    def findings(self) -> int:
+        """How many hits are findings."""
+        return int((self.verdict == Verdict.FINDING).sum())
+
+    def with_any(self, verdict: Verdict) -> HitList:
+        """The hits of which some watchpoint came to this verdict."""
+        return self.chosen(self._any(verdict, lambda _: True))
+
+    def found_by(self, conditions: Collection[str]) -> Mask:
+        """Which hits are findings of one of some conditions."""
+        return self._any(Verdict.FINDING, lambda watchpoint: watchpoint.condition in conditions)
+
+    def by_step(self) -> Iterator[tuple[StepHits, Int64, Int64]]:
+        """Each step, with the places that its hits have in this list, and those that they have in the step."""
+        for number, part in enumerate(self.parts):
+            places = np.flatnonzero(self._part == number)
+            yield part, places, self._at[places]
+
+    def said_by(self, watchpoints: Collection[int]) -> Mask:
+        """Which hits some of these watchpoints (by id) have something to say about."""
+        mask = np.zeros(len(self), np.bool_)
+        for part, places, at in self.by_step():
+            rows = [row for row, (each, _) in enumerate(part.watchpoints) if each.id in watchpoints]
+            mask[places] = (part.verdicts[rows][:, at] != SILENT).any(axis=0)
+        return mask
+
+    def of_graphs(self, names: Collection[str]) -> Mask:
+        """Which hits are in one of these graphs."""
+        mask = np.zeros(len(self), np.bool_)
+        for part, places, at in self.by_step():
+            wanted = np.array([info.name in names for info in part.nodes.graphs], np.bool_)
+            mask[places] = wanted[part.nodes.graph[part.node[at]]]
+        return mask
+
+    def find(self, key: TensorKey) -> int:
+        """Where the hit of a tensor is in the list, or -1."""
+        for number, part in enumerate(self.parts):
+            if (part.rank, part.step) == (key.rank, key.step):
+                row = part.nodes.find(key.node, key.graph)
+                at = np.flatnonzero((part.node == row) & (part.side == key.side) & (part.slot == key.slot))
+                places = np.flatnonzero((self._part == number) & (self._at == at[0])) if len(at) else at
+                return int(places[0]) if len(places) else -1
+        return -1
+
+    def of_nodes(self, rows: Sequence[int]) -> HitList:
+        """The hits of some node rows."""
+        return self.chosen(np.isin(self.node, rows))
+
+    def _any(self, verdict: Verdict, among: Callable[[Watchpoint], bool]) -> Mask:
+        mask = np.zeros(len(self), np.bool_)
+        for number, part in enumerate(self.parts):
+            of = np.flatnonzero(self._part == number)
+            rows = [at for at, (each, _) in enumerate(part.watchpoints) if among(each)]
+            mask[of] = (part.verdicts[rows][:, self._at[of]] == verdict).any(axis=0)
+        return mask
+
+    def counts(self) -> Counter[tuple[int, Verdict]]:
+        """How often each watchpoint came to each verdict."""
+        counts = Counter[tuple[int, Verdict]]()
+        for number, part in enumerate(self.parts):
+            verdicts = part.verdicts[:, self._at[self._part == number]]
+            for (watchpoint, _), row in zip(part.watchpoints, verdicts, strict=True):
+                for verdict in Verdict:
+                    counts[watchpoint.id, verdict] += int((row == verdict).sum())
+        return +counts
+
+    @staticmethod
+    def merged(lists: Iterable[HitList]) -> HitList:
+        """All hits of several checks of different steps as one list."""
+        return HitList(part for each in lists for part in each.parts)
+
+
+def _joined(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return np.concatenate(columns) if columns else np.zeros(0, np.int64)

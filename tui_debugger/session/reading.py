@@ -1,0 +1,120 @@
+"""In which order files are read: tensor by tensor, each through its steps, so that every file is read once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.looks import ONLY_COMPARED, Looks, Specs
+from tui_debugger.analysis.record import Need
+from tui_debugger.model import ReadSpec
+from tui_debugger.sources.base import TensorTable
+from tui_debugger.sources.columns import tensor_keys
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_ENTRY: Final = np.dtype(
+    [
+        ("key", "<i8"),
+        ("step", "<i8"),
+        ("index", "<i8"),
+        ("before", "<i8"),
+        ("before_index", "<i8"),
+        ("need", "<i2"),
+        ("valueless", "?"),
+    ]
+)
+"""A file: which tensor it holds, where it stands, and what it is compared with (-1: nothing)."""
+
+
+class Reading:
+    """Files in the order in which they are read.
+
+    Attributes:
+        step, index: where each stands: the row of a step's table.
+        valueless: of the tensor that it should be compared with only statistics were dumped.
+        looks: the files with what is asked about them.
+        sizes: bytes of each file, -1 without one.
+    """
+
+    def __init__(self, entries: npt.NDArray[Any], needs: tuple[Need, ...], specs: Specs, sizes: Int64) -> None:
+        """``entries`` are sorted by tensor, then step, and hold every file once."""
+        self.step: Int64 = entries["step"]
+        self.index: Int64 = entries["index"]
+        self.valueless: Mask = entries["valueless"]
+        self.sizes = sizes
+        steps, numbers = np.unique(self.step, return_inverse=True)
+        places = entries["key"] * len(steps) + numbers
+        wanted = entries["key"] * len(steps) + np.searchsorted(steps, entries["before"])
+        previous = np.where(entries["before"] >= 0, np.searchsorted(places, wanted), -1)
+        self.looks = Looks(specs, previous.astype(np.int32), needs, entries["need"].copy())
+
+    def files(self, at: int) -> list[str]:
+        """The paths behind a look: the file, and what it is compared with."""
+        before = int(self.looks.previous[at])
+        return [os.fsdecode(self.looks.specs.paths[each]) for each in (at, before) if each >= 0]
+
+
+class ReadingList:
+    """Collects what is to be read."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._entries: list[npt.NDArray[Any]] = []
+        self._needs: dict[Need, int] = {}
+
+    def __len__(self) -> int:
+        """Number of files whose values are asked for."""
+        return sum(map(len, self._entries))
+
+    def add(self, step: int, table: TensorTable, rows: Int64, need: Need, compared: tuple[Int64, Int64, Mask]) -> None:
+        """Adds rows of a step that share a need.
+
+        ``compared``: for each the step and row that it is compared with, -1 without one, and whether that is valueless.
+        """
+        entries = np.zeros(len(rows), _ENTRY)
+        entries["key"] = tensor_keys(table.node[rows], table.side[rows], table.slot[rows])
+        entries["step"], entries["index"] = step, rows
+        entries["before"], entries["before_index"], entries["valueless"] = compared
+        entries["need"] = self._needs.setdefault(need, len(self._needs))
+        self._entries.append(entries)
+
+    def sorted(self, table: Callable[[int], TensorTable], states: Callable[[int], tuple[Int64, Int64]]) -> Reading:
+        """Everything by tensor, then step, files that are only compared with included."""
+        entries = np.concatenate(self._entries)
+        compared = entries[entries["before"] >= 0]
+        only = np.zeros(len(compared), _ENTRY)
+        only["key"], only["step"], only["index"] = compared["key"], compared["before"], compared["before_index"]
+        only["need"], only["before"], only["before_index"] = ONLY_COMPARED, -1, -1
+        entries = np.concatenate([entries, only])
+        entries = entries[np.lexsort((-entries["need"], entries["step"], entries["key"]))]
+        first = np.ones(len(entries), np.bool_)
+        first[1:] = (entries["key"][1:] != entries["key"][:-1]) | (entries["step"][1:] != entries["step"][:-1])
+        entries = entries[first]
+        specs, sizes = _specs(entries, table, states)
+        return Reading(entries, tuple(self._needs), specs, sizes)
+
+
+def _specs(
+    entries: npt.NDArray[Any], table: Callable[[int], TensorTable], states: Callable[[int], tuple[Int64, Int64]]
+) -> tuple[Specs, Int64]:
+    kinds: dict[ReadSpec, int] = {}
+    paths: list[bytes] = []
+    kind, sizes = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
+    by_step = np.argsort(entries["step"], kind="stable")
+    for step in np.unique(entries["step"]).tolist():
+        of = np.flatnonzero(entries["step"] == step)
+        rows = entries["index"][of]
+        specs = table(step).specs(rows)
+        numbers = np.array([kinds.setdefault(spec, len(kinds)) for spec in specs.kinds], np.int32)
+        kind[of] = numbers[specs.kind]
+        paths += specs.paths
+        sizes[of] = states(step)[0][rows]
+    at = np.empty(len(by_step), np.int64)
+    at[by_step] = np.arange(len(by_step))
+    return Specs([paths[place] for place in at.tolist()], tuple(kinds), kind), sizes

@@ -1,0 +1,178 @@
+"""What a screen with a session is made of, and the ways that the answers of workers take through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import Screen
+
+from tui_debugger.errors import CancelledError
+from tui_debugger.tui import messages
+from tui_debugger.tui.bridge import Bridge
+from tui_debugger.tui.opening import opening_lines
+from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Progress
+    from tui_debugger.session import Session
+    from tui_debugger.tui import answers
+    from tui_debugger.tui.checker import Checker
+    from tui_debugger.tui.inspector import Inspector
+    from tui_debugger.tui.navigator import Navigator
+    from tui_debugger.tui.state import State
+    from tui_debugger.tui.watcher import Watcher
+
+
+class Routes(Screen[None]):
+    """Gives every answer to the controller that asked, unless something newer was asked meanwhile.
+
+    Attributes:
+        session: None until the run is open.
+        bridge: where work is started.
+        progress: how far the work of each lane is.
+        state: what is shown. It and the controllers come with the session: the first frame does without.
+    """
+
+    state: State
+    navigator: Navigator
+    checker: Checker
+    watcher: Watcher
+    inspector: Inspector
+
+    def __init__(self, title: str) -> None:
+        """``title`` is the path as the user typed it, shown until the run says its name."""
+        super().__init__()
+        self.run_title = title
+        self.session: Session | None = None
+        self.bridge = Bridge(self.post_message)
+        self.progress: dict[str, Progress] = {}
+        self.header = HeaderBar()
+        self.footer = FooterBar()
+        self._waiting: dict[int, tuple[Callable[[Any], None], Callable[[Exception], None]]] = {}
+
+    @property
+    def opened_session(self) -> Session:
+        """The session; only used where one is open."""
+        if self.session is None:
+            msg = "no session is open"
+            raise RuntimeError(msg)
+        return self.session
+
+    def update_header(self) -> None:
+        """Draws the header again, where it changed."""
+        if self.session is None:
+            self.header.show(*opening_lines(self.run_title, self.progress))
+        else:
+            from tui_debugger.tui.header import header_lines
+
+            self.header.show(*header_lines(self.session, self.state, self.progress, self.checker.status()))
+
+    def stop_work(self) -> bool:
+        """Stops what runs; False when nothing does."""
+        return bool([lane for lane in {"check", "open", *self.progress} if self.bridge.cancel(lane)])
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        """One line in the footer, until the next key."""
+        self.footer.say(text, bad=bad)
+
+    def ask(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+        """Does work for a dialog; ``done`` or ``failed`` is called on the event loop."""
+        self._waiting.clear()
+        self._waiting[self.bridge.run("dialog", lambda _: messages.Answered(work()))] = (done, failed)
+
+    def on_progressed(self, message: messages.Progressed) -> None:
+        """Long work tells how far it is."""
+        if self.bridge.fresh(message) and self.bridge.busy(message.lane):
+            self.progress[message.lane] = message.progress
+            self.update_header()
+
+    def _route(self, message: messages.Finished, handler: Callable[[Any], None]) -> None:
+        if self.bridge.fresh(message):
+            if not self.bridge.busy(message.lane):
+                self.progress.pop(message.lane, None)
+            handler(message)
+            self.update_header()
+
+    def on_opened(self, message: messages.Opened) -> None:
+        """Routes to the app, which also starts to follow the directory."""
+        if self.bridge.fresh(message):
+            self.post_message(messages.Started(message.session))
+
+    def on_nodes_loaded(self, message: answers.NodesLoaded) -> None:
+        """Routes to the navigator."""
+        self._route(message, self.navigator.nodes_loaded)
+
+    def on_nodes_filtered(self, message: answers.NodesFiltered) -> None:
+        """Routes to the navigator."""
+        self._route(message, self.navigator.nodes_filtered)
+
+    def on_nodes_marked(self, message: answers.NodesMarked) -> None:
+        """Routes to the watcher."""
+        self._route(message, self.watcher.marked)
+
+    def on_refreshed(self, message: answers.Refreshed) -> None:
+        """The directory changed; told by the follower, so there is no request to compare with."""
+        self.navigator.refreshed(message.changes)
+        self.update_header()
+
+    def on_checked(self, message: answers.Checked) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.checked)
+
+    def on_check_too_large(self, message: answers.CheckTooLarge) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.too_large)
+
+    def on_hits_found(self, message: answers.HitsFound) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.searched)
+
+    def on_step_found(self, message: answers.StepFound) -> None:
+        """Routes to the checker."""
+        self._route(message, self.checker.step_found)
+
+    def on_tensors_listed(self, message: answers.TensorsListed) -> None:
+        """Routes to the inspector."""
+        self._route(message, self.inspector.listed)
+
+    def on_stack_indexed(self, message: answers.StackIndexed) -> None:
+        """Routes to the inspector."""
+        self._route(message, self.inspector.indexed)
+
+    def on_saved(self, message: answers.Saved) -> None:
+        """A tensor was written."""
+        self._route(message, lambda saved: self.say(f"wrote {saved.path}"))
+
+    def on_answered(self, message: messages.Answered) -> None:
+        """Work for a dialog is done."""
+        done, _ = self._waiting.pop(message.request, (None, None))
+        if done is not None:
+            done(message.value)
+
+    def on_failed(self, message: messages.Failed) -> None:
+        """Something went wrong in a worker."""
+        if message.lane == "open":
+            self.post_message(messages.Unopened(message.error))
+            return
+        if message.lane == "dialog":
+            _, failed = self._waiting.pop(message.request, (None, None))
+            if failed is not None:
+                failed(message.error)
+            return
+        self._route(message, self._failed)
+
+    def _failed(self, message: messages.Failed) -> None:
+        error = message.error
+        if isinstance(error, CancelledError):
+            self.checker.stopped()
+        elif message.lane == "filter":
+            self.navigator.bad_query(error)
+        else:
+            self.show_error(error)
+
+    def show_error(self, error: Exception) -> None:
+        """What, where and what to do, until Enter or Esc."""
+        from tui_debugger.tui.screens.error import ErrorScreen
+
+        self.app.push_screen(ErrorScreen(messages.presentable(error)))

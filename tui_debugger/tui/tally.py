@@ -1,0 +1,32 @@
+"""How often the watchpoints hit: counted once, where the check was done, and not whenever something is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tui_debugger.model import Verdict
+
+if TYPE_CHECKING:
+    from tui_debugger.session import CheckResult
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What there is to count in a result.
+
+    Attributes:
+        findings: hits that are findings.
+        by_watchpoint: findings of each watchpoint, by id; those without any are left out.
+    """
+
+    findings: int
+    by_watchpoint: Mapping[int, int]
+
+    @classmethod
+    def of(cls, result: CheckResult) -> Tally:
+        """Counts; as slow as the result is large."""
+        counts = result.hits.counts()
+        found = {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}
+        return cls(result.hits.findings, found)
