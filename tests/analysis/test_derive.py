@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tui_debugger.analysis.comparison import compare
 from tui_debugger.analysis.derive import derive
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.analysis.records import Records
-from tui_debugger.analysis.stats import compare, measure_stats
+from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.model import TensorMeta
 
 Array = npt.NDArray[Any]

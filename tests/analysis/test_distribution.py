@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tui_debugger.analysis.blocks import BLOCK
 from tui_debugger.analysis.distribution import BINS, Histogram, histogram
 from tui_debugger.analysis.npy import open_array
-from tui_debugger.analysis.stats import BLOCK
 from tui_debugger.model import ReadSpec
 
 Array = npt.NDArray[Any]

@@ -129,6 +129,27 @@ def test_sums_of_huge_doubles_do_not_overflow(tmp_path: Path) -> None:
         assert record.stats.abs_mean == pytest.approx(float(np.abs(array.astype(np.longdouble)).mean()))
 
 
+def test_a_tensor_is_what_it_is_whatever_its_neighbours_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    steps = [
+        rng.standard_normal(300),
+        np.full(50, 1.5e308),  # its sum overflows
+        np.array([np.nan, np.inf, 1.0, 0.1, 0.3]),
+        1000 + 1e-3 * rng.standard_normal(70),  # its variance is lost among the squares
+        np.full(3, 0.1),
+        rng.standard_normal(2000),
+    ]
+    files = [tmp_path / f"{number}.npy" for number in range(len(steps))]
+    for path, array in zip(files, steps, strict=True):
+        np.save(path, array)
+        os.utime(path, ns=(OLD, OLD))
+    together = look_all(looks_of(files, [-1] * len(files), EVERYTHING))
+    for row, path in enumerate(files):
+        assert_equal_bits(look_all(looks_of([path], [-1], EVERYTHING)), together, np.array([row]))
+        if row != 1:  # whose sum plain numpy cannot have either
+            assert_same(together.get(row), record_of(steps[row], None, EVERYTHING))
+
+
 def test_each_look_gets_what_it_asked_for(tmp_path: Path) -> None:
     needs = [Need(), None, Need(frozenset({(0.0, 1.0)})), Need(change=True), EVERYTHING]
     files = [tmp_path / f"{number}.npy" for number in range(len(needs))]

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tui_debugger.analysis.stats import BLOCK, Accumulator, compare, measure_stats
+from tui_debugger.analysis.blocks import BLOCK
+from tui_debugger.analysis.records import COUNTS, REALS
+from tui_debugger.analysis.stats import Accumulator, measure_stats
 from tui_debugger.model import TensorStats
 
 Array = npt.NDArray[Any]
@@ -121,38 +123,6 @@ class TestNothingFinite:
         assert (found.count, found.finite, found.sum_squares) == (array.size, 0, 0.0)
 
 
-class TestPrecision:
-    def test_squares_of_tiny_gradients_do_not_vanish(self) -> None:
-        array = np.full(100_000, 1e-24, np.float32)
-        found = stats(array)
-        assert found.sum_squares == pytest.approx(100_000 * float(np.float32(1e-24)) ** 2, rel=1e-9)
-
-    def test_variance_at_a_large_offset(self) -> None:
-        array = (1e4 + np.random.default_rng(0).standard_normal(200_000) * 1e-2).astype(np.float32)
-        assert_same(stats(array), brute(array))
-
-    def test_variance_of_equal_blocks_at_different_offsets(self) -> None:
-        array = np.repeat(np.array([1.0, 1e6, -1e6]), BLOCK)
-        assert_same(stats(array), brute(array))
-
-    def test_mean_that_cancels(self) -> None:
-        array = np.random.default_rng(1).standard_normal(300_000).astype(np.float32)
-        array -= array.mean()
-        assert_same(stats(array), brute(array))
-
-    def test_huge_doubles_do_not_overflow_the_mean(self) -> None:
-        found = stats(np.array([1.7e308, 1.7e308, -1.7e308]))
-        assert found.mean == pytest.approx(1.7e308 / 3)
-        assert found.abs_mean == pytest.approx(1.7e308)
-        assert (found.nan, found.inf) == (0, 0)
-
-    def test_extremes_of_big_integers(self) -> None:
-        found = stats(np.array([2**62, -(2**62), 0]))
-        assert (found.maximum, found.minimum, found.mean) == (2.0**62, -(2.0**62), 0)
-        assert stats(np.array([2**64 - 1], np.uint64)).maximum == 2.0**64
-        assert stats(np.array([-128], np.int8)).abs_mean == 128
-
-
 class TestLayouts:
     @pytest.mark.parametrize("kind", REAL_TYPES)
     def test_every_element_type(self, kind: Any) -> None:
@@ -189,18 +159,67 @@ class TestLayouts:
             stats(np.array(["a"]))
 
 
+class TestValues:
+    def test_they_come_in_the_order_of_a_row_of_records(self) -> None:
+        accumulator = Accumulator()
+        accumulator.add(f32(NAN, INF, INF, -INF, 0, -1, -2, 4, 5, 6))
+        values = dict(zip((*COUNTS, *REALS), accumulator.values(), strict=True))
+        found = accumulator.stats()
+        assert values == {name: getattr(found, name) for name in values}
+        assert (values["nan"], values["pos_inf"], values["neg_inf"]) == (1, 2, 1)
+        assert (values["zero"], values["negative"], values["positive"]) == (1, 2, 3)
+
+    @pytest.mark.parametrize("array", [f32(), f32(NAN, INF)])
+    def test_nan_stands_for_what_there_is_not(self, array: Array) -> None:
+        accumulator = Accumulator()
+        accumulator.add(array)
+        counts, reals = accumulator.values()[: len(COUNTS)], accumulator.values()[len(COUNTS) :]
+        assert counts[0] == len(array)
+        assert [math.isnan(value) for value in reals] == [True] * 5 + [False]
+
+
 class TestRanges:
     def test_bounds_are_inclusive_and_nan_is_outside(self) -> None:
         array = f32(-INF, -3, -1, 0, 2, INF, NAN)
         bounds = [(-3.0, 0.0), (-INF, INF), (0.0, INF), (5.0, 4.0)]
         assert measure_stats(array, bounds)[1] == dict(zip(bounds, (3, 6, 3, 0), strict=True))
 
+    @pytest.mark.parametrize("kind", ["f4", "f8", "f2", "i4", "i8", ">f4"])
+    def test_blocks_far_from_a_bound_count_as_a_whole(self, kind: str) -> None:
+        array = np.repeat(np.array([1, 50, 100], kind), BLOCK)
+        bounds = {
+            (0.0, 200.0): 3 * BLOCK,
+            (2.0, 49.0): 0,
+            (40.0, 60.0): BLOCK,
+            (-INF, 99.0): 2 * BLOCK,
+            (50.0, INF): 2 * BLOCK,
+        }
+        assert measure_stats(array, bounds)[1] == bounds
+
     def test_elements_are_doubles_before_they_are_compared(self) -> None:
         """float32 0.1 lies above 0.1."""
         assert measure_stats(f32(0.1), [(0.0, 0.1)])[1] == {(0.0, 0.1): 0}
 
+    def test_bounds_beyond_what_the_element_type_can_hold(self) -> None:
+        bounds = {(-1e300, 1e300): 2, (1e300, INF): 1, (-INF, -1e300): 1, (1e-300, 1e300): 1, (NAN, 1.0): 0}
+        assert measure_stats(f32(0, 1, INF, -INF), bounds)[1] == bounds
 
-REALS = st.sampled_from(["f2", "f4", "f8", "i1", "i8", "u8", "?", ">f4"]).flatmap(
+
+BOUNDS = st.sampled_from([-INF, -1e300, -2.0, -1.0, -0.1, -0.0, 0.0, 1e-45, 0.1, 1.0, 1.0 + 1e-9, 2.0, 1e300, INF])
+IN_RANGE = st.sampled_from([-INF, -2.0, -1.0, -0.1, 0.0, 1e-45, 0.1, 1.0, 2.0, INF, NAN])
+
+
+@given(
+    st.lists(IN_RANGE, max_size=8), st.lists(st.tuples(BOUNDS, BOUNDS), max_size=4), st.sampled_from(["f2", "f4", "f8"])
+)
+def test_ranges_equal_the_definition(values: list[float], bounds: list[tuple[float, float]], kind: str) -> None:
+    array = np.array(values, kind)
+    wide = [float(value) for value in array]
+    expected = {(low, high): sum(low <= x <= high for x in wide) for low, high in bounds}
+    assert measure_stats(array, bounds)[1] == expected
+
+
+ANY = st.sampled_from(["f2", "f4", "f8", "i1", "i8", "u8", "?", ">f4"]).flatmap(
     lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=6))
 )
 TAME = hnp.arrays(
@@ -208,7 +227,7 @@ TAME = hnp.arrays(
 )
 
 
-@given(REALS.filter(lambda a: a.dtype != np.float64) | TAME)
+@given(ANY.filter(lambda a: a.dtype != np.float64) | TAME)
 def test_statistics_equal_the_definition(array: Array) -> None:
     assert_same(stats(array), brute(array))
 
@@ -223,52 +242,3 @@ def test_parts_merge_to_the_whole(array: Array, cut: int) -> None:
     whole, ranges = measure_stats(array, [(-1.0, 1.0)])
     assert_same(first.stats(), whole)
     assert first.ranges == ranges
-
-
-class TestCompare:
-    def test_complex_differences_are_distances(self) -> None:
-        change, _ = compare(np.array([3 + 4j]), np.array([0j + 0]))
-        assert (change.mean_abs_difference, change.mean_abs_previous) == (5, 0)
-
-    def test_unsigned_and_bool_do_not_wrap_around(self) -> None:
-        assert compare(np.array([0], np.uint8), np.array([255], np.uint8))[0].mean_abs_difference == 255
-        assert compare(np.array([True]), np.array([False]))[0].mean_abs_difference == 1
-
-    def test_an_outlier_in_a_later_block_is_not_close(self) -> None:
-        before = np.ones(3 * BLOCK, np.float32)
-        after = before.copy()
-        after[-1] = 2
-        key = (1e-5, 1e-8, False)
-        assert compare(before, before, [key])[1] == {key: True}
-        assert compare(after, before, [key])[1] == {key: False}
-
-    def test_layouts_may_differ(self) -> None:
-        array = np.random.default_rng(4).standard_normal((30, 40))
-        key = (0.0, 0.0, False)
-        change, close = compare(array, np.asfortranarray(array), [key])
-        assert (change.mean_abs_difference, close) == (0, {key: True})
-
-    def test_empty_tensors_are_never_close(self) -> None:
-        assert compare(f32(), f32(), [(1.0, 1.0, True)])[1] == {(1.0, 1.0, True): False}
-
-    def test_other_shapes_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="shapes"):
-            compare(f32(1), f32(1, 2))
-
-
-PAIRS = hnp.array_shapes(max_dims=2).flatmap(
-    lambda shape: st.tuples(
-        *[hnp.arrays("f8", shape, elements=st.sampled_from([0.0, 1.0, 1.0 + 1e-7, 1.1, -2.0, NAN, INF, -INF]))] * 2
-    )
-)
-
-
-@given(PAIRS, st.sampled_from([(0.0, 0.0), (1e-5, 1e-8), (0.5, 0.0), (0.0, 1.0)]), st.booleans())
-def test_closeness_equals_numpy_where_inf_is_equal_only_to_itself(
-    pair: tuple[Array, Array], tolerance: tuple[float, float], equal_nan: bool
-) -> None:
-    current, previous = pair
-    key = (*tolerance, equal_nan)
-    with np.errstate(invalid="ignore"):
-        expected = np.allclose(current, previous, rtol=key[0], atol=key[1], equal_nan=equal_nan)
-    assert compare(current, previous, [key])[1] == {key: expected}

@@ -18,7 +18,7 @@ from typing import cast
 from tests.benchmarks.timing import Result
 
 Run = Callable[[float, Path], list[Result]]
-NOT_BENCHMARKS = {"timing"}
+NOT_BENCHMARKS = {"dumps", "timing"}
 
 
 def names() -> list[str]:

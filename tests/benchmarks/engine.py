@@ -1,9 +1,11 @@
-"""The statistics of one core: whole files through ``look_all``, against a bare scan and against plain numpy."""
+"""The statistics of whole files through ``look_all``, against a bare scan of one thread and against plain numpy."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import Executor, wait
+from contextlib import closing
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -18,11 +20,14 @@ from tests.benchmarks.timing import Result, best_of_each
 from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.look import look_all
 from tui_debugger.analysis.record import Need
+from tui_debugger.analysis.workers import Workers
 
 ELEMENTS: Final = 437_000
 """Of one tensor: 1,170 float32 tensors are 2 GB."""
 TENSORS: Final = 117
 STEPS: Final = 10
+JOBS: Final = 2
+SHARES: Final = 32
 SEVEN: Final = reduce(
     or_,
     (
@@ -46,24 +51,42 @@ def run(scale: float, folder: Path) -> list[Result]:
     tensors, elements = max(1, round(TENSORS * scale)), ELEMENTS if scale > 0.05 else 20_000
     files = write_steps(folder, tensors, STEPS, elements)
     part = files[: max(1, len(files) // 10)]
-    scanned, measured, watched = best_of_each(
-        lambda: scan(files), lambda: statistics(files), lambda: seven(files, tensors), repeat=5
-    )
+    with closing(Workers(JOBS)) as workers:
+        executor = ready(workers)
+        scanned, measured, watched, shared = best_of_each(
+            lambda: scan(files),
+            lambda: statistics(files),
+            lambda: seven(files, tensors),
+            lambda: statistics_by(executor, files),
+            repeat=5,
+        )
     by_numpy, of_part = best_of_each(lambda: plain(part), lambda: statistics(part), repeat=5)
-    size = f"{len(files)} tensors of {elements} elements, one core"
+    size = f"{len(files)} tensors of {elements} elements"
+    against_numpy = by_numpy / of_part
     results = [
-        Result("full statistics / isfinite scan", scanned / measured, 0.35, note=size),
-        Result("full statistics / plain numpy", by_numpy / of_part, 8.0, note=f"{len(part)} of these tensors"),
-        Result("seven watchpoints / isfinite scan", scanned / watched, 0.17, note="each compared with the step before"),
+        Result("full statistics / isfinite scan", scanned / measured, 0.35, note=f"{size}, one core"),
+        Result("full statistics / plain numpy", against_numpy, note=f"{len(part)} of these tensors, one core"),
+        Result(
+            "seven watchpoints / isfinite scan", scanned / watched, 0.17, note="each against the step before, one core"
+        ),
+        Result(f"full statistics, {JOBS} workers / isfinite scan", scanned / shared, 0.65, note=size),
+        Result(f"full statistics, {JOBS} workers / plain numpy", against_numpy * measured / shared, 8.0),
         Result("isfinite scan", elements * len(files) * 4e-9 / scanned, unit="GB/s", note="of memory-mapped files"),
     ]
-    for kind in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int8, np.int32, np.float64):
-        results.append(other_type(folder, np.dtype(kind), part, elements))
-    return results
+    others = (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.int8, np.int32, np.float64)
+    return results + [other_type(folder, np.dtype(kind), part, elements) for kind in others]
+
+
+def ready(workers: Workers) -> Executor:
+    """The worker processes, once they are there."""
+    executor = workers.executor(1 << 62)
+    assert executor is not None
+    wait([executor.submit(os.getpid) for _ in range(JOBS)])
+    return executor
 
 
 def write_steps(folder: Path, tensors: int, steps: int, elements: int) -> list[Path]:
-    """Tensors as training leaves them: some noise, changed a little from step to step. All steps of one, then the next."""
+    """Noise that changes a little from step to step: all steps of one tensor, then those of the next one."""
     rng = np.random.default_rng(0)
     noise, change = rng.standard_normal((2, elements)).astype(np.float32)
     files = []
@@ -100,6 +123,12 @@ def statistics(files: Sequence[Path], declared: str = "") -> None:
     look_all(looks_of(files, [-1] * len(files), Need(), declared))
 
 
+def statistics_by(executor: Executor, files: Sequence[Path]) -> None:
+    """The same, spread over workers."""
+    for future in [executor.submit(statistics, files[start::SHARES]) for start in range(SHARES)]:
+        future.result()
+
+
 def seven(files: Sequence[Path], tensors: int) -> None:
     """Every file against the step before."""
     steps = len(files) // tensors
@@ -116,7 +145,7 @@ def other_type(folder: Path, dtype: np.dtype[Any], files: Sequence[Path], elemen
     declared = dtype.name if dtype.kind not in "biuf" or dtype.type.__module__ == "ml_dtypes" else ""
     scanned, measured = best_of_each(lambda: scan(files), lambda: statistics(others, declared), repeat=5)
     for other in others:
-        os.unlink(other)
+        other.unlink()
     speed = elements * len(files) / measured * dtype.itemsize / 1e9
     note = f"{speed:.2f} GB/s; elements per second against the scan of float32"
     return Result(f"full statistics of {dtype.name}", scanned / measured, note=note)

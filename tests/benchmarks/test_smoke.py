@@ -47,13 +47,14 @@ def test_a_bar_is_reached_from_its_side(value: float, bar: float | None, at_most
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="RssAnon is told by Linux only")
 def test_memory_of_children_counts_and_pages_of_files_do_not(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(bytes(1 << 26))
-    child = "x = b'1' * (1 << 26)"
+    busy = "x = b'1' * (1 << 26); [x.count(b'2') for _ in range(20)]"
     parent = f"""
 import mmap, subprocess, sys
-mapped = mmap.mmap(open({str(tmp_path / "file")!r}, "rb").fileno(), 0, access=mmap.ACCESS_READ)
+with open({str(tmp_path / "file")!r}, "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 assert mapped.find(b"1") == -1
 own = b"1" * (1 << 26)
-subprocess.run([sys.executable, "-c", {child!r} + "; print(input())"], input=b"go", check=True)
+subprocess.run([sys.executable, "-c", {busy!r}], check=True)
 sys.exit(3)
 """
     peak, code = anonymous_peak([sys.executable, "-c", parent])

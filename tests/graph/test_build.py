@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
-from tui_debugger.graph.build import FileNode, build_table, extend_table, graph_number, reorder
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.extend import FileNode, extend_table
+from tui_debugger.graph.order import graph_number, reorder
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
 from tui_debugger.sources.mindspore.graphs import read_order

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.graph.graphs import OLD_DUMPS, graph, number, op, real_table
 from tui_debugger.errors import BadQueryError
-from tui_debugger.graph.build import FileNode, build_table, extend_table
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.extend import FileNode, extend_table
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match, select
 from tui_debugger.graph.table import NodeTable

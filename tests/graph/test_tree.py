@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, graph, number, op, real_table, row
-from tui_debugger.graph.build import FileNode, build_table, extend_table
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.extend import FileNode, extend_table
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
 

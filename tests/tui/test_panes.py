@@ -483,7 +483,7 @@ async def test_a_growing_dump_grows_on_screen_and_nothing_jumps(
         await screen.press("down", "down", "down")
         place = screen.desk.nodes_pane.table.cursor_key
         kept.rename(last)
-        from tui_debugger.tui.messages import Refreshed
+        from tui_debugger.tui.answers import Refreshed
 
         screen.desk.post_message(Refreshed(screen.session.refresh()))
         await screen.settled()

@@ -6,6 +6,8 @@ scheduler, comes back as lost, and is done right here (see ``scan``): results do
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import logging
 import time
 import warnings
@@ -30,6 +32,9 @@ LOOK_EVERY: Final = 1.0
 """Seconds between two questions whether there are workers."""
 GRACE: Final = 15.0
 """Seconds without any worker after which no more is expected of a cluster: a nanny needs some to start a new one."""
+_LATE: Final = (OSError, TimeoutError, asyncio.TimeoutError, concurrent.futures.TimeoutError)
+"""How distributed says that somebody does not answer: lost connections are OSErrors, and before Python 3.11 there were
+several TimeoutErrors."""
 _NOISE: Final = ("distributed", "tornado", "tornado.application")
 
 
@@ -98,7 +103,7 @@ class Cluster(OwnExecutor):
     def _answered(self, outer: Future[T], inner: Future[T]) -> None:
         try:
             result = inner.result()
-        except (CancelledError, OSError, TimeoutError) as error:  # lost connections are OSErrors
+        except (CancelledError, *_LATE) as error:
             _fail(outer, LostWorkerError(str(error)))
         except Exception as error:  # noqa: BLE001 - a task itself never raises: the worker could not even begin
             _fail(outer, self._translated(error))
@@ -146,7 +151,7 @@ def _connected(address: str) -> Any:
             warnings.simplefilter("ignore")  # about versions of packages that play no part here
             client: Any = distributed.Client
             return client(address, timeout=CONNECT, set_as_default=False, name="tdbg")
-    except (OSError, ValueError, TimeoutError) as error:
+    except (ValueError, *_LATE) as error:
         raise TdbgError(
             f"no dask scheduler answers: {error}",
             where=f"--executor dask:{address}",
@@ -158,7 +163,7 @@ def _greetings(client: Any, address: str) -> dict[str, Any]:
     try:
         client.wait_for_workers(1, timeout=CONNECT)
         return dict(client.run(greet, on_error="return"))
-    except (OSError, TimeoutError):
+    except _LATE:
         raise TdbgError(
             "the dask cluster has no workers",
             where=f"--executor dask:{address}",

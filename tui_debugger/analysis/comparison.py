@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import BLOCK, Array, Doubles, doubles, exact, pieces, scratch
+from tui_debugger.analysis.blocks import BLOCK, Array, Doubles, doubles, pieces, scratch
 from tui_debugger.analysis.record import Change, Closeness
 from tui_debugger.analysis.sums import total
 
@@ -47,42 +47,37 @@ class Comparison:
     def _add_block(self, current: Array, previous: Array) -> None:
         n = len(current)
         difference, magnitude = scratch.doubles[0][:n], scratch.doubles[1][:n]
-        before = doubles(exact(previous, 1), 1)  # these values are overwritten in place: little stays in the cache
-        np.subtract(doubles(exact(current)), before, out=difference)
+        before = doubles(previous, 1)  # these values are overwritten in place: little stays in the cache
+        np.subtract(doubles(current), before, out=difference)
         np.abs(difference, out=difference)
         np.abs(before, out=magnitude)
-        if self._extend(difference, magnitude):
-            now, before = doubles(exact(current)), doubles(exact(previous, 1), 1)
+        if not self._extend(difference, magnitude):
+            now, before = doubles(current), doubles(previous, 1)
             self._test(now, before, np.abs(now - before), np.abs(before))
 
     def _add_complex(self, current: Array, previous: Array) -> None:
         now, before = current.astype(np.complex128), previous.astype(np.complex128)
         difference, magnitude = np.abs(now - before), np.abs(before)
-        if self._extend(difference, magnitude):
+        if not self._extend(difference, magnitude):
             self._test(now, before, difference, magnitude)
 
     def _extend(self, difference: Doubles, magnitude: Doubles) -> bool:
-        """Adds a block; whether closeness is still open."""
+        """Adds a block; False where NaN, Inf or an overflow leave it to the elements themselves what is close."""
         changed, reference = total(difference), total(magnitude)
         self._count += len(difference)
         self._difference += changed
         self._previous += reference
         if not changed or not any(self._close.values()):  # no change at all is close, whatever the tolerance
-            return False
-        if not (math.isfinite(changed) and math.isfinite(reference)):
             return True
+        if not (math.isfinite(changed) and math.isfinite(reference)):
+            return False
         at = difference.argmax()
-        return self._judge(difference.item(at), magnitude.item(at))
-
-    def _judge(self, greatest: float, magnitude: float) -> bool:
-        """Looks at the element that differs most; whether that leaves any closeness open. All elements are finite."""
-        left = False
+        greatest, its_magnitude = difference.item(at), magnitude.item(at)
         for (rtol, atol, equal_nan), so_far in self._close.items():
             if so_far and not (greatest <= atol and rtol >= 0):
-                close = greatest <= magnitude * rtol + atol
-                self._close[rtol, atol, equal_nan] = close
-                left = left or close
-        return left
+                close = greatest <= its_magnitude * rtol + atol  # the element that differs most usually decides
+                self._close[rtol, atol, equal_nan] = close and _all_close(difference, magnitude, rtol, atol)
+        return True
 
     def _test(self, now: Array, before: Array, difference: Doubles, magnitude: Doubles) -> None:
         """Tests every element: |now − before| against |before|, or whether both are the same Inf or NaN."""
@@ -114,3 +109,14 @@ def compare(
     for piece, other in pieces(current, previous):
         comparison.add(piece, other)
     return comparison.result()
+
+
+def _all_close(difference: Doubles, magnitude: Doubles, rtol: float, atol: float) -> bool:
+    """Whether all differences of finite elements are within their tolerance, or nothing at all."""
+    n = len(difference)
+    tolerance, close = scratch.double_work[:n], scratch.mask[:n]
+    np.add(np.multiply(magnitude, rtol, out=tolerance), atol, out=tolerance)
+    if np.less_equal(difference, tolerance, out=close).all():
+        return True
+    close |= difference == 0
+    return bool(close.all())

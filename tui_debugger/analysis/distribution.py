@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.blocks import BLOCK, double_blocks
 from tui_debugger.analysis.dtypes import is_numeric
-from tui_debugger.analysis.stats import BLOCK, double_blocks
 
 BINS: Final = 10
 """Bins unless asked otherwise: what fits into a line and still shows two peaks apart."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from dataclasses import dataclass, field
 from typing import Final
 
+from tui_debugger.analysis.comparison import compare
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.npy import Layout, TensorFile, open_array
 from tui_debugger.analysis.record import Change, Closeness, Need
@@ -32,7 +32,6 @@ from tui_debugger.analysis.spans import (
     measure_span,
     spans,
 )
-from tui_debugger.analysis.stats import compare
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 
@@ -172,10 +171,9 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
 
 def put_stats(records: Records, row: int, sums: Sums) -> None:
     """What its elements add up to."""
-    stats, at = sums.stats.stats(), records.rows[row]
-    for name in (*COUNTS, *REALS):
-        value = getattr(stats, name)
-        at[name] = math.nan if value is None else value
+    at = records.rows[row]
+    for name, value in zip((*COUNTS, *REALS), sums.stats.values(), strict=True):
+        at[name] = value
     for bounds, inside in sums.stats.ranges.items():
         records.ranges[bounds][row] = inside
 

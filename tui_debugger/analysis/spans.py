@@ -14,17 +14,18 @@ from typing import Any, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.comparison import Comparison
 from tui_debugger.analysis.npy import Layout
 from tui_debugger.analysis.record import Need
-from tui_debugger.analysis.stats import Accumulator, Comparison
+from tui_debugger.analysis.stats import Accumulator
 from tui_debugger.errors import UnreadableTensorError
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Checkpoint = Callable[[], None]
 
-PIECE: Final = 1 << 20
-"""Bytes that are read at once: a multiple of every block of the statistics, small beside the last-level cache."""
+PIECE: Final = 1 << 19
+"""Bytes that are read at once, two blocks of float32: they stay in the L2 cache until they are measured."""
 SPAN: Final = 1 << 24
 """Elements of a span: of float32 64 MiB, some 30 ms of work."""
 

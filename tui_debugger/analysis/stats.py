@@ -21,19 +21,15 @@ from tui_debugger.analysis.blocks import (
     Array,
     Doubles,
     Singles,
-    double_blocks,
     doubles,
     exact,
     pieces,
     scratch,
 )
-from tui_debugger.analysis.comparison import Comparison, compare
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.record import Bounds
 from tui_debugger.analysis.sums import mean_and_spread, mean_of, sum_of_squares, total
 from tui_debugger.model import TensorStats
-
-__all__ = ["BLOCK", "Accumulator", "Comparison", "compare", "double_blocks", "measure_stats"]
 
 Values = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float]
 _ZERO: Final = {dtype: np.zeros((), dtype) for dtype in (SINGLE, DOUBLE)}

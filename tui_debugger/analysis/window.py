@@ -14,7 +14,7 @@ from tui_debugger.analysis.records import CHANGE_KNOWN, NOT_KNOWN, Before, Recor
 from tui_debugger.analysis.small import SMALL, SmallTensors
 
 Int64 = npt.NDArray[np.int64]
-ELEMENTS: Final = 1 << 14
+ELEMENTS: Final = 1 << 15
 """Elements of a window: their float64 copies stay in the L2 cache."""
 LIKE_ELEMENTS: Final = 64
 """What a tensor counts besides its elements: some 250 tensors are enough to share the calls of numpy."""
@@ -90,12 +90,13 @@ class Window:
         if not len(rows):
             return
         small = SmallTensors.of(_joined(values, dtype), counts)
-        for name, column in small.columns().items():
+        columns = small.columns()
+        for name, column in columns.items():
             table[name][rows] = column
         for bounds, counted in self._records.ranges.items():
             asked = self._asking[bounds][self._need[rows]]
             if asked.any():
-                counted[rows[asked]] = small.inside(bounds)[asked]
+                counted[rows[asked]] = small.inside(bounds, columns)[asked]
 
     def _put_empty(self, rows: Int64) -> None:
         for name in ("minimum", "maximum", "mean", "abs_mean", "variance"):

@@ -183,7 +183,7 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
     """
     categories = np.full(len(table), int(Category.OTHER), np.uint8)
     lower = [name.lower() for name in table.types]
-    parameters = [row for row, kind in enumerate(table.type_id.tolist()) if lower[kind] == _PARAMETER]
+    parameters = _rows_of(table, [name == _PARAMETER for name in lower])
     names = {table.names[row] for row in parameters}
     # By name, not by row: a parameter that one graph trains may be read by another.
     updated, states = ({table.names[row] for row in rows} for rows in _optimizer_slots(table, set(parameters)))
@@ -191,18 +191,21 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
         name = table.names[row]
         known = _parameter(name, names, name in updated, name in states) if updated else parameter_by_name(name, names)
         categories[row] = int(known)
-    activation = [is_activation(name) for name in table.types]
-    for row, kind in enumerate(table.type_id.tolist()):
-        if lower[kind] in _CONSTANTS:
-            categories[row] = int(Category.CONSTANT)
-        elif lower[kind] == _PARAMETER:
-            continue
-        elif is_gradient(table.names[row]) or is_gradient(table.paths[row]):
-            categories[row] = int(Category.GRADIENT)
-        elif activation[kind]:
-            categories[row] = int(Category.ACTIVATION)
+    categories[_rows_of(table, [name in _CONSTANTS for name in lower])] = int(Category.CONSTANT)
+    operator = [name != _PARAMETER and name not in _CONSTANTS for name in lower]
+    active = [mine and is_activation(name) for mine, name in zip(operator, table.types, strict=True)]
+    categories[_rows_of(table, active)] = int(Category.ACTIVATION)
+    both = ((row, table.names[row], table.paths[row]) for row in _rows_of(table, operator))
+    backward = [row for row, name, path in both if is_gradient(name) or (path is not name and is_gradient(path))]
+    categories[backward] = int(Category.GRADIENT)
     categories[_by_scope(table, categories)] = int(Category.ACTIVATION)
     return categories
+
+
+def _rows_of(table: NodeTable, types: list[bool]) -> list[int]:
+    """Rows whose type is marked, by index of types."""
+    rows: list[int] = np.flatnonzero(np.array([*types, False])[table.type_id]).tolist()
+    return rows
 
 
 def _parameter(name: str, names: Container[str], updated: bool, state: bool) -> Category:

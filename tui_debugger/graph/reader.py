@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,17 +31,16 @@ _TYPE_NAMES = dict((*enumerate(_FIRST_TYPES), *_LATER_TYPES))
 _NONE, _MONADS = 34, frozenset({43, 44})
 
 
-@dataclass(frozen=True, slots=True)
-class SlotType:
+class SlotType(NamedTuple):
     """Element type (by name) and shape of one output slot; the shape is None when the file does not say."""
 
     dtype: str
     shape: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ParsedNode:
-    """One operator.
+    """One operator. Not frozen, because a graph has a hundred thousand and that would take three times as long.
 
     Attributes:
         index: the name other nodes refer to it by: a decimal number.
@@ -168,34 +167,47 @@ def _text(data: bytes) -> str:
 
 
 def _graph(graph: Any, attributes: bool = False) -> ParsedGraph:
-    shared: dict[bytes, str] = {}
+    texts, types = _Texts(), _Types()
     return ParsedGraph(
         name=_text(graph.name),
         root_name=_text(graph.root_name),
-        nodes=tuple(_node(node, shared, attributes) for node in graph.node),
+        nodes=tuple([_node(node, texts, types, attributes) for node in graph.node]),
         parameters=tuple(ParsedParameter(_text(each.name), _slots(each.type)[0]) for each in graph.parameters),
         constants=tuple(_constant(each) for each in graph.const_vals),
     )
 
 
-def _node(node: Any, shared: dict[bytes, str], attributes: bool) -> ParsedNode:
-    """``shared`` keeps one copy of the long texts that many nodes have in common."""
+class _Texts(dict[bytes, str]):
+    """One copy of the texts that many nodes have in common, by their bytes."""
 
-    def text(data: bytes) -> str:
-        found = shared.get(data)
-        return shared.setdefault(data, _text(data)) if found is None else found
+    def __missing__(self, data: bytes) -> str:
+        text = self[data] = _text(data)
+        return text
 
-    op_type = text(node.op_type)
+
+class _Types(dict[bytes, tuple[SlotType, ...]]):
+    """Output slots by the bytes of the type: a graph has a few hundred distinct ones."""
+
+    def of(self, kind: Any) -> tuple[SlotType, ...]:
+        data: bytes = kind.SerializeToString()
+        found = self.get(data)
+        if found is None:
+            found = self[data] = _slots(kind)
+        return found
+
+
+def _node(node: Any, texts: _Texts, types: _Types, attributes: bool) -> ParsedNode:
+    op_type = texts[node.op_type]
     return ParsedNode(
-        index=_text(node.name),
-        full_name=_text(node.full_name),
-        op_type=op_type,
-        scope=text(node.scope),
-        inputs=tuple(text(each.name) for each in node.input if each.type != _CONTROL_EDGE),
-        outputs=_slots(node.output_type),
-        source=text(node.source_address),
-        item=_item(node) if op_type == "TupleGetItem" else -1,
-        attributes=tuple((text(each.name), _value(each.value) or "") for each in node.attribute) if attributes else (),
+        texts[node.name],
+        _text(node.full_name),
+        op_type,
+        texts[node.scope],
+        tuple([texts[each.name] for each in node.input if each.type != _CONTROL_EDGE]),
+        types.of(node.output_type),
+        texts[node.source_address],
+        _item(node) if op_type == "TupleGetItem" else -1,
+        tuple([(texts[each.name], _value(each.value) or "") for each in node.attribute]) if attributes else (),
     )
 
 

@@ -99,8 +99,9 @@ class Checker:
         return f"rank {self.flow.rank} {named}"
 
     def _judge(self, plan: Plan, progress: ProgressFn) -> PairResult:
-        judged = _Judged(plan, self.planner, self.measurements)
-        hits = self._hits(plan, judged)
+        with self.measurements.undisturbed():
+            judged = _Judged(plan, self.planner, self.measurements)
+            hits = self._hits(plan, judged)
         rows = hits.records.rows
         bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)).tolist()
         made = [hits.make(index) for index in bad]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,10 @@ class Measurements:
         self._shelf = shelf
         self._workers = workers
         self._memory = memory
+
+    def undisturbed(self) -> AbstractContextManager[object]:
+        """While it is held no other thread puts records in, which would make rows unknown for a moment."""
+        return self._shelf.lock
 
     def record(self, step: int, index: int) -> Record | None:
         """What is known about a tensor."""

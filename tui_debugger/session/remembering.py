@@ -91,6 +91,11 @@ class _Now:
         compared = np.flatnonzero(valid & found.compared())
         if len(compared):
             found.forget_changes(compared[~self._same_before(found, compared, start)])
+        if len(found) == len(kept.records) and not kept.records.rows["state"].any():
+            if not valid.all():
+                found.forget(np.flatnonzero(~valid))
+            kept.records = found
+            return
         source = np.flatnonzero(valid)
         kept.records.place(found, source, source + start)
 

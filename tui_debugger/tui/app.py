@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     OpenSession = Callable[[ProgressFn], Session]
 
 
+FULL_COLLECTION = 100
+"""Collections of the middle generation between two of the oldest; each waits for about two pages of drawing."""
+
+
 class Runnable(Protocol):
     """A follower of the dump directory, with a thread of its own."""
 
@@ -111,7 +115,9 @@ class TdbgApp(App[int]):
 
     def _start(self) -> None:
         # What is there now stays until the end: the collector, which start-up does without, need not look at it.
+        # A look at everything else holds up a key for longer than drawing it takes: not more often than needed.
         gc.freeze()
+        gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION)
         gc.enable()
         opener = self._open_session
         bridge = self.desk.bridge

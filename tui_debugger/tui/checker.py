@@ -159,7 +159,7 @@ class Checker:
     def checked(self, message: Checked) -> None:
         """A check, or a part of one, is done."""
         result = message.result
-        self._show(result, message.tally)
+        self._show(result, message.tally, final=message.final)
         if result.cancelled:
             self._desk.say(f"stopped after {plural(len(result.pairs), 'step')}")
         elif message.final and self._desk.hits_pane.shown and len(result.pairs) > 1:
@@ -193,13 +193,15 @@ class Checker:
         """Watchpoints or files changed: the hits may be outdated now."""
         self._show(self._desk.state.result, self._desk.state.tally)
 
-    def _show(self, result: CheckResult | None, tally: Tally | None = None) -> None:
+    def _show(self, result: CheckResult | None, tally: Tally | None = None, *, final: bool = True) -> None:
         desk = self._desk
         state = desk.state
         changed = result is not state.result
         state.result, state.tally = result, tally if result is not None else None
         self._fresh = result is not None and self._session.fresh(result.pairs)
-        desk.hits_pane.show(result, where=self._where(result), state=self._words(), empty=self._empty(result))
+        desk.hits_pane.show(
+            result, where=self._where(result), state=self._words(), empty=self._empty(result), final=final
+        )
         desk.watcher.show_list()
         if changed:
             desk.watcher.mark()

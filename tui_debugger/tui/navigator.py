@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -92,6 +93,8 @@ class Navigator:
 
     def nodes_loaded(self, message: NodesLoaded) -> None:
         """Nodes are there: applies the filter, marks, and goes to a hit that waited for them."""
+        # The nodes stay: looking for garbage among hundreds of thousands of names would hold up a key for long.
+        gc.freeze()
         desk = self._desk
         desk.nodes_pane.show(message)
         self.apply_query()

@@ -31,6 +31,7 @@ class Watcher:
         self._recommended = recommended
         self._deleted: list[tuple[Watchpoint, ...]] = []
         self._covered: dict[int, int] = {}
+        self._turned: tuple[int, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -248,10 +249,8 @@ class Watcher:
             return
         out = state == 2
         selection = selecting.without(current.selection, index) if out else selecting.having(current.selection, index)
+        self._turned = (current.id, index, 0 if out else 2)
         self._replace(replace(current, selection=selection))
-        now = int(tree.spread(self._session.watch_state(rank, current.id) > 0)[index])
-        if now != (0 if out else 2):
-            self._desk.say("part of it is excluded by category or regular expression: W edits", bad=True)
 
     def show_covered(self) -> None:
         """Restricts the node list to the nodes of the watchpoint, or takes that back."""
@@ -310,9 +309,18 @@ class Watcher:
         if message.rank != self._desk.state.rank:
             return
         self._desk.nodes_pane.mark(message)
+        self._say_exceptions(message)
         if message.covered != self._covered:
             self._covered = message.covered
             self.show_list()
+
+    def _say_exceptions(self, message: NodesMarked) -> None:
+        """Whether the entry that Space turned on or off is now watched as a whole, or not at all."""
+        turned, self._turned = self._turned, None
+        if turned is None or turned[0] != self._desk.state.watchpoint or turned[1] >= len(message.marks.watch):
+            return
+        if int(message.marks.watch[turned[1]]) != turned[2]:
+            self._desk.say("part of it is excluded by category or regular expression: W edits", bad=True)
 
 
 def _abbr(watchpoint: Watchpoint) -> str:

@@ -12,7 +12,7 @@ bounded; what the budget does not reach stays possible, which errs on the side o
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,7 +22,8 @@ from tui_debugger.sources.mindspore.values import UNKNOWN
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
-Domains = list[Mask]
+Domains = MutableMapping[int, Mask]
+"""What each variable may still take."""
 
 BUDGET = 30_000
 """Net and pool checks that the search of one problem may cost: about a second."""
@@ -105,6 +106,23 @@ class Solution:
     strained: set[int] = field(default_factory=set)
 
 
+class _Trial(dict[int, Mask]):
+    """Domains that were changed; the others are those of the problem, which may have a hundred thousand."""
+
+    __slots__ = ("_others",)
+
+    def __init__(self, others: Mapping[int, Mask], changed: Mapping[int, Mask]) -> None:
+        super().__init__(changed)
+        self._others = others
+
+    def __missing__(self, variable: int) -> Mask:
+        return self._others[variable]
+
+    def trial(self) -> _Trial:
+        """To be changed without changing this one."""
+        return _Trial(self._others, self)
+
+
 class Solver:
     """Solves one problem; use once."""
 
@@ -122,11 +140,11 @@ class Solver:
 
     def solve(self) -> Solution:
         """Propagates, then searches what stays open, component by component."""
-        domains: Domains = [mask.copy() for pool in self._pools for mask in pool.domains]
+        domains: Domains = dict(enumerate(mask.copy() for pool in self._pools for mask in pool.domains))
         self._propagate(domains, range(len(self._nets)), range(len(self._pools)), relax=True)
         self._budget = BUDGET
         chosen = np.full(len(domains), -1, np.int64)
-        possible = list(domains)
+        possible = list(domains.values())
         for component in self._components(domains):
             self._search_component(domains, component, possible)
         for variable, mask in enumerate(possible):
@@ -247,7 +265,7 @@ class Solver:
             return variable
 
         bundles: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for variable, mask in enumerate(domains):
+        for variable, mask in domains.items():
             if mask.sum() > 1:
                 bundles["pool", self._pool_of[variable]].append(variable)
         for index, net in enumerate(self._nets):
@@ -258,7 +276,7 @@ class Solver:
             for other in members[1:]:
                 parent[top(other)] = top(members[0])
         components: dict[int, list[int]] = defaultdict(list)
-        for variable, mask in enumerate(domains):
+        for variable, mask in domains.items():
             if mask.sum() > 1:
                 components[top(variable)].append(variable)
         return list(components.values())
@@ -272,8 +290,16 @@ class Solver:
                 return True
         return False
 
+    def _free(self, component: list[int], domains: Domains) -> bool:
+        """Whether each variable may take any choice of the others, whatever those take."""
+        first = domains[component[0]]
+        alike = all(np.array_equal(domains[variable], first) for variable in component[1:])
+        return alike and len({self._pool_of[v] for v in component}) == 1 and not self._tied(component, domains)
+
     def _search_component(self, domains: Domains, component: list[int], possible: list[Mask]) -> None:
         """Finds which choices of a component some complete assignment has, within the budget."""
+        if self._free(component, domains):
+            return
         if len(component) > (LARGEST if self._tied(component, domains) else LARGEST_FREE):
             return
         proven = {variable: np.zeros_like(domains[variable]) for variable in component}
@@ -303,7 +329,7 @@ class Solver:
 
     def _attempt(self, domains: Domains, component: list[int], fixed: tuple[int, int] | None) -> Domains | None:
         """One complete assignment of a component (depth first, fewest choices first), None when there is none."""
-        trial = list(domains)
+        trial = domains.trial() if isinstance(domains, _Trial) else _Trial(domains, {})
         touched: list[int] = []
         if fixed is not None:
             variable, choice = fixed
@@ -333,9 +359,11 @@ class Solver:
         if not open_variables:
             return
         self._budget = BUDGET // 4
-        domains = [mask if mask.any() else np.ones_like(mask) for mask in possible]
+        domains = dict(enumerate(mask if mask.any() else np.ones_like(mask) for mask in possible))
         for component in self._components(domains):
-            found = self._attempt(domains, component, None) if len(component) <= LARGEST else None
+            if len(component) > LARGEST or self._free(component, domains):
+                continue  # any choice that the stock allows is as good: by preference
+            found = self._attempt(domains, component, None)
             for variable in component:
                 if found is not None:
                     chosen[variable] = int(found[variable].argmax())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tui_debugger.cache.store import Store
 from tui_debugger.sources.mindspore.files import Files
+from tui_debugger.sources.mindspore.lexicon import Int64
 from tui_debugger.sources.mindspore.values import WHOLE, Digest
 
 KIND: Final = "contents"
@@ -43,6 +44,7 @@ class Contents:
         self._store, self._files = store, files
         self._rows: dict[int, dict[tuple[bytes, bool], _Row]] = {}
         self._fresh: set[int] = set()
+        self._known: set[int] = set()
         self._looks: dict[int, tuple[bytes, int, int]] = {}
 
     def get(self, index: int, whole: bool) -> Digest | None:
@@ -52,16 +54,30 @@ class Contents:
         for kind in (whole, True):
             row = rows.get((name, kind))
             if row is not None and row[:2] == (size, mtime) and (kind == whole or row[2] <= WHOLE):
+                self._known.add(index)
                 return Digest(row[3], row[2], kind)
         return None
 
     def put(self, index: int, digest: Digest) -> None:
         """Takes the digest of a file that was just read."""
+        self._known.add(index)
         name, size, mtime = self._look(index)
         if size >= 0 and abs(time.time_ns() - mtime) >= YOUNG_NS:
             number = int(self._files.directory[index])
             self._directory(number)[name, digest.whole] = (size, mtime, digest.size, digest.text)
             self._fresh.add(number)
+
+    def read(self) -> tuple[Int64, Int64, Int64] | None:
+        """Numbers of the files that were asked for, their sizes and modification times before they were read.
+
+        None when the system refused to read one of them, or one may change without looking different.
+        """
+        looks = [(index, size, mtime) for index, (_, size, mtime) in self._looks.items()]
+        columns = np.array(looks, np.int64).reshape(-1, 3)
+        young = np.abs(time.time_ns() - columns[:, 2]) < YOUNG_NS
+        if self._looks.keys() - self._known or young.any():
+            return None
+        return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
 
     def keep(self) -> None:
         """Writes what is new."""
@@ -74,7 +90,7 @@ class Contents:
     def _look(self, index: int) -> tuple[bytes, int, int]:
         """(digest of the name, size, modification time) of a file before it was read; size -1 when it is gone."""
         if index not in self._looks:
-            path = self._files.paths(np.array([index]))[0]
+            path = os.fsencode(self._files.path(index))
             try:
                 status = os.stat(path)  # noqa: PTH116 - a path of bytes
                 look = (status.st_size, status.st_mtime_ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +11,25 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.cache.store import Store
-from tui_debugger.graph.build import FileNode, build_table, extend_table, reorder
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.extend import FileNode, append_nodes
+from tui_debugger.graph.order import reorder
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import ReadSpec
-from tui_debugger.sources.columns import latest, tensor_keys
 from tui_debugger.sources.mindspore.contents import Contents
+from tui_debugger.sources.mindspore.files import Files
 from tui_debugger.sources.mindspore.graphs import GraphFiles
+from tui_debugger.sources.mindspore.groups import Groups, groups_of
 from tui_debugger.sources.mindspore.lexicon import Int32, Int64, Prefix
 from tui_debugger.sources.mindspore.listing import Listing
-from tui_debugger.sources.mindspore.match import FileGroup, Match, match_files
+from tui_debugger.sources.mindspore.match import Match, match_files
+from tui_debugger.sources.mindspore.matched import RememberedMatches
 from tui_debugger.sources.mindspore.names import logical_dtype, split_prefix
 
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
 """Node row and doubt by prefix of the lexicon."""
 _UNKNOWN = -1
+Mask = npt.NDArray[np.bool_]
 
 
 class NodeMap:
@@ -61,9 +66,9 @@ class NodeMap:
 
     def settle(self, listing: Listing) -> None:
         """Uses another step to decide what stayed open; only before rows are handed out."""
-        groups_of = _groups(listing)
+        by_root = groups_of(listing)
         self._grow(len(listing.lexicon.prefixes))
-        for root, groups in groups_of.items():
+        for root, groups in by_root.items():
             if self._match.get(root) is not None and self._match[root].open:
                 self._matched(root, groups, listing)
         self._flag()
@@ -85,14 +90,12 @@ class NodeMap:
 
     def _enter(self, unknown: Int32, listing: Listing) -> None:
         """Finds rows for new names."""
-        fresh = set(unknown.tolist())
         first = not (self._row != _UNKNOWN).any()
         if self.has_graph:
-            groups = _groups(listing)
-            lexicon = listing.lexicon
-            for root in dict.fromkeys(lexicon.prefix(number)[0] for number in unknown.tolist()):
-                # All groups of the step take part: the known ones are the evidence for the new ones.
-                self._matched(root, groups[root], listing, only=fresh)
+            for root, groups in groups_of(listing).items():
+                fresh = np.isin(groups.prefixes, unknown)
+                if fresh.any():  # all groups of the step take part: the known ones are the evidence for the new ones
+                    self._matched(root, groups, listing, only=fresh)
         stamps = _first_timestamps(listing)
         outside = unknown[self._row[unknown] == _UNKNOWN]
         if len(outside):
@@ -104,40 +107,46 @@ class NodeMap:
             self.table = reorder(self.table, dict(zip(rows.tolist(), stamps[known].tolist(), strict=True)))
         self._flag()
 
-    def _matched(
-        self, root: int, groups: Mapping[int, FileGroup], listing: Listing, only: set[int] | None = None
-    ) -> None:
-        files = listing.files
+    def _matched(self, root: int, groups: Groups, listing: Listing, only: Mask | None = None) -> None:
+        earlier = self._match.get(root)
+        match = self._look_up(root, groups, listing.files, earlier)
+        mine = match.node >= 0
+        if only is not None:
+            # A row that an earlier step gave away stays with the name that has it.
+            mine &= only & ~np.isin(match.node, self._row)
+        self._row[groups.prefixes[mine]] = match.node[mine]
+        self._doubtful[groups.prefixes[mine]] = match.uncertain[mine]
+        self._match[root] = _united(earlier, match)
+        self.open = any(other.open for other in self._match.values())
+
+    def _look_up(self, root: int, groups: Groups, files: Files, earlier: Match | None) -> Match:
+        """The match, from the store when nothing that it follows from has changed."""
 
         def load(index: int) -> npt.NDArray[Any]:
             token = files.lexicon.dtype(int(files.ending[index]))
             return open_array(ReadSpec(files.path(index), dtype=logical_dtype(token, unknown="")))
 
-        # A row that an earlier step gave away stays with the name that has it.
-        taken = set(self._row.tolist()) if only is not None else set()
-        known = Contents(self._store, files) if self._store is not None else None
-        earlier = self._match.get(root)
-        match = match_files(self._graph, list(groups.values()), load, root=root, earlier=earlier, known=known)
-        if known is not None:
+        if self._store is None:
+            return match_files(self._graph, groups.file_groups(), load, root=root, earlier=earlier)
+        remembered = RememberedMatches(self._store, self._graph)
+        key = remembered.key(root, groups, earlier)
+        match = remembered.recall(key, groups, files)
+        if match is None:
+            known = Contents(self._store, files)
+            match = match_files(self._graph, groups.file_groups(), load, root=root, earlier=earlier, known=known)
             known.keep()
-        for prefix, row, doubt in zip(groups, match.node.tolist(), match.uncertain.tolist(), strict=True):
-            if row < 0 or row in taken or (only is not None and prefix not in only):
-                continue
-            self._row[prefix] = row
-            self._doubtful[prefix] = doubt
-        self._match[root] = _united(earlier, match)
-        self.open = any(other.open for other in self._match.values())
+            remembered.keep(key, match, known)
+        return match
 
     def _append(self, prefixes: Sequence[int], listing: Listing) -> None:
         outputs = _output_slots(listing)[np.searchsorted(listing.prefixes, prefixes)].tolist()
         names = {info.root_id: info.name for info in reversed(self.table.graphs) if info.is_root}
-        extra = []
-        for number, count in zip(prefixes, outputs, strict=True):
-            prefix = listing.lexicon.prefix(number)
-            extra.append(_file_node(prefix, names.get(prefix[0], f"kernel_graph_{prefix[0]}"), count))
-        self.table = extend_table(self.table, _unique(extra))
-        for number, node in zip(prefixes, extra, strict=True):
-            self._row[number] = self.table.find(node.name, node.graph)
+        lexicon = listing.lexicon
+        nodes = (
+            _file_node(prefix, names.get(prefix[0], f"kernel_graph_{prefix[0]}"), count)
+            for prefix, count in zip(map(lexicon.prefix, prefixes), outputs, strict=True)
+        )
+        self.table, self._row[prefixes] = append_nodes(self.table, _unique(nodes))
 
     def _flag(self) -> None:
         """Marks the rows whose files are in doubt."""
@@ -146,29 +155,6 @@ class NodeMap:
         flags[self._row[self._doubtful]] |= int(NodeFlag.UNCERTAIN)
         if not np.array_equal(flags, self.table.flags):
             self.table = replace(self.table, flags=flags)
-
-
-def _groups(listing: Listing) -> dict[int, dict[int, FileGroup]]:
-    """The files of a listing by root graph and prefix; of duplicates the latest."""
-    files, lexicon = listing.files, listing.lexicon
-    keys = tensor_keys(files.prefix, listing.side, listing.slot)
-    kept = latest(keys, files.timestamp)
-    starts = np.searchsorted(files.prefix[kept], np.append(listing.prefixes, len(lexicon.prefixes)))
-    sides, slots = listing.side[kept].tolist(), listing.slot[kept].tolist()
-    stamps, numbers = files.timestamp[kept].tolist(), kept.tolist()
-    groups: dict[int, dict[int, FileGroup]] = {}
-    for at, prefix in enumerate(listing.prefixes.tolist()):
-        part = slice(int(starts[at]), int(starts[at + 1]))
-        root, _, text = lexicon.prefix(prefix)
-        op_type, op_name = split_prefix(text)
-        group = FileGroup(
-            op_type,
-            op_name,
-            tuple(zip(sides[part], slots[part], numbers[part], strict=True)),
-            min(stamps[part], default=0),
-        )
-        groups.setdefault(root, {})[prefix] = group
-    return groups
 
 
 def _first_timestamps(listing: Listing) -> Int64:
@@ -226,10 +212,9 @@ def _file_node(prefix: Prefix, graph: str, outputs: int) -> FileNode:
     return FileNode(graph, root, op_name, f"{op_type}/{op_name}", op_type, outputs)
 
 
-def _unique(nodes: list[FileNode]) -> list[FileNode]:
-    """Gives nodes of one name and different types different ids, in place; returns the list."""
+def _unique(nodes: Iterable[FileNode]) -> Iterator[FileNode]:
+    """Gives nodes of one name and different types different ids."""
     seen: dict[tuple[str, str], str] = {}
-    for number, node in enumerate(nodes):
-        if seen.setdefault((node.graph, node.name), node.op_type) != node.op_type:
-            nodes[number] = replace(node, name=f"{node.op_type}.{node.name}")
-    return nodes
+    for node in nodes:
+        first = seen.setdefault((node.graph, node.name), node.op_type)
+        yield node if first == node.op_type else node._replace(name=f"{node.op_type}.{node.name}")

@@ -55,6 +55,7 @@ class StepListings:
         self.complaints: dict[tuple[bytes, str], int] = {}
         self._states: dict[int, _State] = {}
         self._kept: dict[int, Listing] = {}
+        self._constants: dict[Path, tuple[Stamps, Part]] = {}
         self.forget_all()
 
     @property
@@ -85,6 +86,7 @@ class StepListings:
         """Makes all steps ones that were never listed."""
         self._kept.clear()
         self._states.clear()
+        self._constants.clear()  # their numbers are those of the lexicon before
         self.lexicon = Lexicon()
         self._remembered = RememberedListings(self._store, self.lexicon) if self._store is not None else None
 
@@ -118,7 +120,16 @@ class StepListings:
         return listing
 
     def _part(self, place: Place, looks: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
-        """One directory: as an earlier session listed it when it looks the same, else listed now."""
+        """One directory: as it was listed before when it looks the same, else listed now."""
+        shared = self._constants.get(place[1])
+        if shared is not None and shared[0] == looks and not young(looks):  # the same constants in every step
+            return shared[1]
+        part = self._listed(place, looks, progress, done)
+        if place[2]:
+            self._constants[place[1]] = looks, part
+        return part
+
+    def _listed(self, place: Place, looks: Stamps, progress: ProgressFn, done: tuple[int, int]) -> Part:
         remembered, path = self._remembered, place[1]
         worthwhile = remembered is not None and not young(looks)
         if remembered is not None and worthwhile:

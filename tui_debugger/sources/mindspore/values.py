@@ -26,13 +26,16 @@ class Digest(NamedTuple):
 
     Attributes:
         text: digest of the values' bytes, or of samples of them.
-        size: bytes of the values.
+        size: bytes of the values; negative for a file that holds no array, whoever reads it.
         whole: whether all of them are in the digest.
     """
 
     text: bytes
     size: int
     whole: bool
+
+
+NO_ARRAY = Digest(bytes(16), -1, whole=True)
 
 
 class Known(Protocol):
@@ -81,6 +84,8 @@ class Values:
                 return UNKNOWN
             if self._known is not None:
                 self._known.put(index, digest)
+        if digest.size < 0:
+            return UNKNOWN
         if not digest.whole:
             self._sampled[index] = digest.size
         return self._digest.setdefault(digest.text, len(self._digest))
@@ -89,7 +94,9 @@ class Values:
         try:
             array = self._load(index)
             content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        except (UnreadableTensorError, OSError):
+        except UnreadableTensorError as problem:
+            return None if problem.__cause__ is not None else NO_ARRAY  # a cause may be gone another time
+        except OSError:
             return None
         hasher = blake2b(content.size.to_bytes(8, "little"), digest_size=16)
         whole = self._whole or content.size <= WHOLE

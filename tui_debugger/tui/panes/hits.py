@@ -45,6 +45,8 @@ class HitsPane(Pane):
         self.rows: HitRows | None = None
         self._result: CheckResult | None = None
         self._found: npt.NDArray[np.bool_] | None = None
+        self._final = True
+        self._grows = False
         self._state = ""
         self._where = ""
         self._many_ranks = False
@@ -55,7 +57,7 @@ class HitsPane(Pane):
         self._many_ranks = many
         self.table.set_columns(_columns(many_ranks=many))
 
-    def show(self, result: CheckResult | None, *, where: str, state: str, empty: str) -> None:
+    def show(self, result: CheckResult | None, *, where: str, state: str, empty: str, final: bool = True) -> None:
         """Shows the findings of a check.
 
         Args:
@@ -63,8 +65,10 @@ class HitsPane(Pane):
             where: which steps, for the title.
             state: ``outdated``, ``checking …`` or empty.
             empty: the line for an empty list.
+            final: False for a part of a running check.
         """
         same = result is self._result
+        self._grows, self._final = not self._final, final
         self._result, self._where, self._state = result, where, state
         self.table.set_empty(empty)
         if same:
@@ -117,7 +121,8 @@ class HitsPane(Pane):
             if self._found is not None and len(self._found) == len(hits):
                 kept &= self._found
             self.rows = HitRows(hits, np.flatnonzero(kept), self._many_ranks)
-            self.table.set_rows(self.rows)
+            # Nobody has moved the cursor from the first hit yet: an earlier one that is found later takes its place.
+            self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
         self._title()
 
     def _title(self) -> None:

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import var
 from textual.scroll_view import ScrollView
@@ -92,6 +92,8 @@ class VirtualTable(ScrollView, can_focus=True):
         self._widths: tuple[int, ...] = ()
         self._overflow = 0
         self._strips: dict[tuple[int, int], Strip] = {}
+        self._drawn: dict[int, Strip] = {}
+        self._comparing = False
         self._base: Style | None = None
         self._key: Hashable = None
         self._keyed = False
@@ -143,12 +145,24 @@ class VirtualTable(ScrollView, can_focus=True):
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
         self._place(max(row, 0), shift_view=(row - old_row) if found >= 0 else 0)
-        self.refresh()
+        self._refresh_changed()
 
     def redraw(self) -> None:
-        """Draws everything again: the contents of cells changed."""
+        """Draws what looks different now: the contents of cells changed."""
         self._strips.clear()
-        self.refresh()
+        self._refresh_changed()
+
+    def _refresh_changed(self) -> None:
+        """Has the lines drawn again that are not what they were; over a slow line every one of them counts."""
+        if not self._comparing:
+            self._comparing = True
+            self.call_next(self._compare)  # once, however much is being changed now
+
+    def _compare(self) -> None:
+        self._comparing = False
+        for y in range(self.scrollable_content_region.height):
+            if self._line(y) != self._drawn.get(y):
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def redraw_row(self, row: int) -> None:
         """Draws one row again."""
@@ -326,6 +340,10 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Draws one line of the screen."""
+        strip = self._drawn[y] = self._line(y)
+        return strip
+
+    def _line(self, y: int) -> Strip:
         if y < self._header:
             row, state = _HEADER_LINE, 0
         else:
@@ -377,8 +395,8 @@ class VirtualTable(ScrollView, can_focus=True):
             target = frozen if column.frozen else moving
             target += fit(segments, size, base, right=column.right)
             target.append(gap)
-        line = frozen + shift(moving, line_shift)
-        return Strip(line).adjust_cell_length(width, base).simplify()
+        line = (frozen + shift(moving, line_shift))[:-1]  # no gap after the last column
+        return Strip(Segment.simplify(line)).adjust_cell_length(width, base)
 
     def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[Column, int, Cell]]:
         """Column, width and cell; a last cell before the last column spans what is left."""
