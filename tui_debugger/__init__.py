@@ -8,7 +8,8 @@ One way through the house (imports point one way, checked in CI)::
                            ▼          ▼
                         cache/    analysis/ (numpy only)   graph/ (node table, stacks)
 
-``cache/`` remembers statistics between runs. ``words/`` is how values read to people, for the screen and the commands alike.
+``cache/`` remembers statistics between runs.
+``words/`` is how values read to people, for the screen and the commands alike.
 ``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.
 ``model`` holds the frozen dataclasses that cross a seam, ``errors`` the one exception tree.
 """

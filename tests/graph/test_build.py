@@ -13,7 +13,7 @@ import pytest
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.extend import FileNode, extend_table
-from tui_debugger.graph.order import graph_number, reorder
+from tui_debugger.graph.order import graph_number, reorder, reorder_rows
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
 from tui_debugger.sources.mindspore.graphs import read_order
@@ -162,6 +162,13 @@ def test_timestamps_place_what_no_listing_places() -> None:
     moved = reorder(table, {table.find(name): stamp for name, stamp in stamps.items()})
     assert in_order(moved) == ["A-op1", "D-op4", "C-op3", "B-op2", "q", "p"]
     assert moved.names is table.names
+
+
+def test_of_several_timestamps_of_one_node_the_first_counts() -> None:
+    table = build_table([graph([op(number, f"A-op{number}") for number in range(3)])])
+    rows, stamps = np.array([2, 0, 1, 2]), np.array([5, 20, 10, 30])
+    assert reorder_rows(table, rows, stamps).order.tolist() == [2, 1, 0]
+    assert reorder_rows(table, rows[::-1], stamps[::-1]).order.tolist() == [2, 1, 0]
 
 
 def test_timestamps_do_not_move_what_is_listed() -> None:

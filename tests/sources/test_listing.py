@@ -284,7 +284,7 @@ def test_no_object_per_file_is_kept(tmp_path: Path) -> None:
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(listing) == 5000
-    assert kept / len(listing) < 150
+    assert kept / len(listing) < 40
 
 
 def test_listing_costs_little_more_than_reading_the_directory(tmp_path: Path) -> None:

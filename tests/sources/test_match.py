@@ -288,6 +288,31 @@ def test_more_groups_than_nodes_leave_the_odd_one_nowhere() -> None:
     assert names(table, match_files(table, groups, files.load)) == [None, "S/Mul-op1", "S/Mul-op0", "w0"]
 
 
+def test_groups_too_many_stay_nowhere_while_others_are_still_being_decided() -> None:
+    table = graph(
+        *(node(0, "S/Mul-op0", "w0"), node(1, "S/Mul-op1", "0"), node(2, "T/Add-op0", "w0")), parameters=["w0"]
+    )
+    files = Files()
+    groups = [
+        files.group("Mul", "S_Mul-op0", [1], [1], 20),  # only time tells, which is asked last
+        files.group("Mul", "S_Mul-op1", [1], [1], 10),
+        files.group("Parameter", "w0", [], [1], 99),
+        files.group("Add", "T_Add-op0", [1], [5], 30),
+        *(files.group("Add", f"T_Add-op{number}", [7], [7], 31) for number in (8, 9)),
+    ]
+    match = match_files(table, groups, files.load)
+    assert names(table, match) == ["S/Mul-op1", "S/Mul-op0", "w0", "T/Add-op0", None, None]
+
+
+def test_of_two_spellings_of_one_node_the_later_one_has_it() -> None:
+    table = graph(node(0, "S/Mul-op0", "w0"), parameters=["w0"])
+    files = Files()
+    spellings = ("Mul-op0", "S_Mul-op0", "S--Mul-op0")
+    for order in (spellings, spellings[::-1]):
+        groups = [files.group("Mul", name, [1], [2]) for name in order]
+        assert names(table, match_files(table, groups, files.load)) == [None, None, "S/Mul-op0"]
+
+
 def test_a_later_step_decides_only_what_was_open() -> None:
     table = graph(*(node(i, f"S/Mul-op{i}", f"w{i}") for i in range(4)), parameters=[f"w{i}" for i in range(4)])
 

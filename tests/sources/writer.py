@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -289,3 +290,10 @@ def write_dump(
             write_step(writer, step, rank=rank)
         writer.history(steps, rank=rank)
     return writer
+
+
+def age(root: Path) -> None:
+    """Makes everything look an hour old, directories after what is in them."""
+    for path in sorted((*root.rglob("*"), root), reverse=True):
+        then = path.lstat().st_mtime_ns - 3600 * 10**9
+        os.utime(path, ns=(then, then))

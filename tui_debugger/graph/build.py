@@ -200,7 +200,7 @@ def _item(node: ParsedNode, numbers: Mapping[str, int]) -> int:
 def _display_paths(table: NodeTable) -> list[str]:
     """Operators: their full name. Parameters and constants: below their first real consumer's scope."""
     paths = list(table.names)
-    if _unclean("\0".join(paths)):
+    if any("//" in name or name[:1] == "/" or name[-1:] == "/" for name in paths):
         paths = [clean_path(name) for name in paths]
     flow = edges(table)
     consumer_order = table.order[flow.out_node]
@@ -211,8 +211,3 @@ def _display_paths(table: NodeTable) -> list[str]:
             scope = paths[first].rpartition("/")[0]
             paths[row] = f"{scope}/{paths[row]}" if scope else paths[row]
     return paths
-
-
-def _unclean(names: str) -> bool:
-    """Whether any of the names, NUL between them, has an empty component."""
-    return "//" in names or "/\0" in names or "\0/" in names or names[:1] == "/" or names[-1:] == "/"

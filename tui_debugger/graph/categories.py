@@ -162,7 +162,7 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
 
 def is_gradient(name: str) -> bool:
     """Whether an operator's full name (or the part of it a file name kept) lies in the backward pass."""
-    return _GRADIENT_NAME.match(name) is not None
+    return name[:1] in {"g", "G"} and _GRADIENT_NAME.match(name) is not None
 
 
 def is_activation(op_type: str) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tui_debugger.graph.build import MAX_SLOTS, clean_path
 from tui_debugger.graph.categories import categorise
@@ -40,7 +42,7 @@ def extend_table(table: NodeTable, extra: Iterable[FileNode]) -> NodeTable:
     return append_nodes(table, extra)[0]
 
 
-def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable, list[int]]:
+def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable, npt.NDArray[np.int64]]:
     """Appends nodes that only file names know; a name the table has already is left out.
 
     They come after the operators of the graph files (parameters and constants after all operators) in the
@@ -56,8 +58,7 @@ def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable
     for row, (graph, name) in enumerate(zip(table.graph.tolist(), table.names, strict=True)):
         taken[graph].setdefault(name, row)
     names, paths = list(table.names), list(table.paths)
-    columns: list[tuple[int, int, int]] = []
-    rows: list[int] = []
+    rows, graph_of, type_of, outputs = array("q"), array("h"), array("i"), array("h")  # no objects that scatter memory
     for node in extra:
         graph = by_name.setdefault(node.graph, len(graphs))
         if graph == len(graphs):
@@ -68,26 +69,29 @@ def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable
         if row == len(names):
             names.append(node.name)
             paths.append(clean_path(node.path) or node.name)
-            columns.append((graph, types.setdefault(node.op_type, len(types)), min(node.outputs, MAX_SLOTS)))
-    if not columns:
-        return table, rows
-    added, n = np.array(columns, np.int32), len(columns)
+            graph_of.append(graph)
+            type_of.append(types.setdefault(node.op_type, len(types)))
+            outputs.append(min(node.outputs, MAX_SLOTS))
+    if not type_of:
+        return table, np.array(rows, np.int64)
+    n = len(type_of)
     structural = np.array([name.lower() in STRUCTURAL_TYPES for name in types])
-    flags = int(NodeFlag.FILE_ONLY) + int(NodeFlag.STRUCTURAL) * structural[added[:, 1]]
+    flags = int(NodeFlag.FILE_ONLY) + int(NodeFlag.STRUCTURAL) * structural[np.array(type_of)]
     longer = replace(
         table,
         graphs=tuple(graphs),
         names=names,
         paths=paths,
         types=tuple(types),
-        graph=np.append(table.graph, added[:, 0]).astype(np.int16),
-        type_id=np.append(table.type_id, added[:, 1]).astype(np.int32),
+        graph=np.append(table.graph, np.array(graph_of)),
+        type_id=np.append(table.type_id, np.array(type_of)),
         category=np.append(table.category, np.zeros(n)).astype(np.uint8),
         flags=np.append(table.flags, flags).astype(np.uint8),
         order=np.append(table.order, np.full(n, -1)).astype(np.int32),
-        outputs=np.append(table.outputs, added[:, 2]).astype(np.int16),
+        outputs=np.append(table.outputs, np.array(outputs)),
         in_ptr=np.append(table.in_ptr, np.full(n, table.in_ptr[-1])).astype(np.int32),
         stack_id=np.append(table.stack_id, np.full(n, -1)).astype(np.int32),
     )
     longer = replace(longer, category=categorise(longer))
-    return replace(longer, order=ranks(longer, np.where(longer.order < 0, len(longer), longer.order))), rows
+    order = ranks(longer, np.where(longer.order < 0, len(longer), longer.order))
+    return replace(longer, order=order), np.array(rows, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +53,18 @@ def reorder(table: NodeTable, timestamps: Mapping[int, int]) -> NodeTable:
             with the greatest timestamp up to its own. Nodes without a timestamp follow the node they
             followed before. Parameters stay after all operators, constants last.
     """
-    if not timestamps:
-        return table
-    n = len(table)
-    stamp: npt.NDArray[np.int64] = np.full(n, -1, np.int64)
     rows = np.fromiter(timestamps, np.int64, len(timestamps))
-    stamp[rows] = np.fromiter(timestamps.values(), np.int64, len(timestamps))
+    return reorder_rows(table, rows, np.fromiter(timestamps.values(), np.int64, len(timestamps)))
+
+
+def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: npt.NDArray[np.int64]) -> NodeTable:
+    """``reorder`` with the timestamps as two columns; of several for one row the first in time counts."""
+    if not len(rows):
+        return table
+    never = np.iinfo(np.int64).max
+    stamp: npt.NDArray[np.int64] = np.full(len(table), never)
+    np.minimum.at(stamp, rows, stamps)
+    stamp[stamp == never] = -1
     listed: Bool = (table.flags & int(NodeFlag.LISTED)).astype(np.bool_)
     operators = classes(table) == 0
     anchors = np.flatnonzero(listed & (stamp >= 0))

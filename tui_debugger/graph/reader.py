@@ -200,7 +200,7 @@ def _node(node: Any, texts: _Texts, types: _Types, attributes: bool) -> ParsedNo
     op_type = texts[node.op_type]
     return ParsedNode(
         texts[node.name],
-        _text(node.full_name),
+        str(node.full_name, "utf-8", "replace"),
         op_type,
         texts[node.scope],
         tuple([texts[each.name] for each in node.input if each.type != _CONTROL_EDGE]),

@@ -198,7 +198,9 @@ def _scopes_of(paths: Sequence[str]) -> tuple[list[str], Int64, Int64]:
             above = known[name]
         return above
 
-    nodes = [enter(path.rpartition("/")[0]) for path in paths]
+    nodes = [
+        enter(scope) if (number := known.get(scope := path.rpartition("/")[0])) is None else number for path in paths
+    ]
     return scopes, np.array(parents, np.int64), np.array(nodes, np.int64)
 
 

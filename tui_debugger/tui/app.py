@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -13,6 +12,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions, messages, theme
 from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.collector import settle
 from tui_debugger.tui.desk import Desk
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Changes
 
     OpenSession = Callable[[ProgressFn], Session]
-
-
-FULL_COLLECTION = 100
-"""Collections of the middle generation between two of the oldest; each waits for about two pages of drawing."""
 
 
 class Runnable(Protocol):
@@ -85,6 +81,7 @@ class TdbgApp(App[int]):
         rank: int | None = None,
         step: int | None = None,
         follow: Follow | None = None,
+        settle: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is read before the first frame.
 
@@ -95,6 +92,7 @@ class TdbgApp(App[int]):
             rank: where to start, when the run has it.
             step: likewise.
             follow: makes a follower that tells of changes on disk; None follows nothing.
+            settle: called whenever much was made that stays: see ``collector``.
         """
         super().__init__()
         self.register_theme(theme.THEME)
@@ -103,6 +101,7 @@ class TdbgApp(App[int]):
         self._open_session = open_session
         self._make_follower = follow
         self._follower: Runnable | None = None
+        self._settle = settle or (lambda: None)
         self.desk = Desk(title=title, recommended=recommended, rank=rank, step=step)
 
     def get_default_screen(self) -> Desk:
@@ -114,11 +113,7 @@ class TdbgApp(App[int]):
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
-        # What is there now stays until the end: the collector, which start-up does without, need not look at it.
-        # A look at everything else holds up a key for longer than drawing it takes: not more often than needed.
-        gc.freeze()
-        gc.set_threshold(*gc.get_threshold()[:2], FULL_COLLECTION)
-        gc.enable()
+        self._settle()
         opener = self._open_session
         bridge = self.desk.bridge
 
@@ -140,6 +135,10 @@ class TdbgApp(App[int]):
         from tui_debugger.tui.answers import Refreshed
 
         self.desk.post_message(Refreshed(changes))
+
+    def on_settled(self) -> None:
+        """Nodes are there, and stay."""
+        self._settle()
 
     def on_unopened(self, event: messages.Unopened) -> None:
         """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""
@@ -180,7 +179,18 @@ def run_app(
     step: int | None = None,
     mouse: bool = True,
 ) -> int:
-    """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened."""
-    app = TdbgApp(open_session, title=title, recommended=recommended, rank=rank, step=step, follow=follow_directory)
+    """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened.
+
+    The process is the screen's own: its garbage collector is set up for it, see ``collector``.
+    """
+    app = TdbgApp(
+        open_session,
+        title=title,
+        recommended=recommended,
+        rank=rank,
+        step=step,
+        follow=follow_directory,
+        settle=settle,
+    )
     app.run(mouse=mouse)
     return app.return_code or 0

@@ -79,6 +79,10 @@ class Started(Message):
         self.session = session
 
 
+class Settled(Message):
+    """For the app: much was made that stays."""
+
+
 class Unopened(Message):
     """For the app: the run could not be opened."""
 

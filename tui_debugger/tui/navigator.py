@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from tui_debugger.model import Category, GraphRun, Hit
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
+from tui_debugger.tui.messages import Settled
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
@@ -93,8 +93,6 @@ class Navigator:
 
     def nodes_loaded(self, message: NodesLoaded) -> None:
         """Nodes are there: applies the filter, marks, and goes to a hit that waited for them."""
-        # The nodes stay: looking for garbage among hundreds of thousands of names would hold up a key for long.
-        gc.freeze()
         desk = self._desk
         desk.nodes_pane.show(message)
         self.apply_query()
@@ -105,6 +103,7 @@ class Navigator:
         elif desk.nodes_pane.current_row >= 0:
             desk.inspector.show_node(desk.nodes_pane.current_row)
         desk.inspector.search_stack(desk.stack_pane.search_text)
+        desk.post_message(Settled())
 
     def refreshed(self, changes: Changes) -> None:
         """The dump grew. Nothing moves under the cursor."""

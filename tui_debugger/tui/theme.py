@@ -20,6 +20,7 @@ _FOREGROUND: Final = "#d8dee9"
 _BACKGROUND: Final = "#101317"
 _CURSOR: Final = "#1f4f8f"
 _CURSOR_BLURRED: Final = "#2a3038"
+_THUMB: Final = "#4a5361"
 
 NORMAL: Final = Style()
 DIM: Final = Style(color=GREY)
@@ -33,6 +34,7 @@ PLAIN: Final = Style(color=_FOREGROUND)
 HEADING: Final = Style(color=GREY, bold=True)
 CURSOR: Final = Style(bgcolor=_CURSOR, bold=True)
 CURSOR_BLURRED: Final = Style(bgcolor=_CURSOR_BLURRED)
+THUMB: Final = Style(bgcolor=_THUMB)
 """What lists and frames add to their own style. Plain styles and no component classes: Textual works those out for
 every widget before it shows anything, and there are dozens of them."""
 
@@ -68,7 +70,7 @@ THEME: Final = Theme(
         "border-blurred": "#4a5361",
         "block-cursor-text-style": "bold",
         "input-selection-background": _CURSOR,
-        "scrollbar": "#4a5361",
+        "scrollbar": _THUMB,
         "scrollbar-hover": "#6a7381",
         "scrollbar-active": BLUE,
         "scrollbar-background": _BACKGROUND,

@@ -122,7 +122,7 @@ class Ballot:
             facts = self._facts[groups[0]]
             masks = [slots[side] > facts.last(side) for side in (IN, OUT)]
             if facts.allowed is not None:
-                masks.append(np.array([row in facts.allowed for row in rows]))
+                masks.append(np.array([row in facts.allowed for row in rows], np.bool_))
             for mask in masks:
                 if (domains[: len(rows), choice] & mask).any():  # else the graph's counts are not to be trusted
                     domains[: len(rows), choice] &= mask

@@ -54,6 +54,8 @@ class Oddities:
 
 
 NO_ODDITIES = Oddities(np.zeros(0, np.int64), Names.of([]))
+_BATCH = 1 << 14
+"""So many names are made at once: those of a step with a million files would take 200 MB."""
 NO_FILE = -1
 """In place of an ending: there is no file, only a row of statistics."""
 
@@ -94,14 +96,10 @@ class Files:
 
     def paths(self, indices: Indices) -> list[bytes]:
         """Paths of files."""
-        prefixes, devices, endings = self.lexicon.prefixes, self.lexicon.devices, self.lexicon.endings
         heads = [directory + b"/" for directory in self.directories]
-        columns = (self.directory, self.prefix, self.device, self.timestamp, self.ending)
-        parts = zip(*(column[indices].tolist() for column in columns), strict=True)
-        paths = [heads[d] + prefixes[p] + devices[v] + b"%d" % t + endings[e] for d, p, v, t, e in parts]
-        for position, name in self.odd.among(indices):
-            paths[position] = heads[int(self.directory[indices[position]])] + name
-        return paths
+        if len(heads) == 1:
+            return [heads[0] + name for name in self._names(indices)]
+        return [heads[d] + name for d, name in zip(self.directory[indices].tolist(), self._names(indices), strict=True)]
 
     def states(self, indices: Indices) -> States:
         """Sizes and modification times as they are now; -1, 0 without a file."""
@@ -109,18 +107,17 @@ class Files:
         real = np.flatnonzero(self.ending[indices] != NO_FILE)
         numbers = self.directory[indices[real]]
         for number in np.unique(numbers).tolist():
-            at = real[numbers == number]
-            sizes[at], times[at] = directory_states(self.directories[number], self._names(indices[at]))
+            mine = real[numbers == number]
+            for start in range(0, len(mine), _BATCH):
+                at = mine[start : start + _BATCH]
+                sizes[at], times[at] = directory_states(self.directories[number], self._names(indices[at]))
         return sizes, times
 
     def _names(self, indices: Indices) -> list[bytes]:
-        """Names as pieces to be joined, each name with the same number of pieces and a NUL at its end."""
-        lexicon = self.lexicon
-        pieces = [b"\0"] * (5 * len(indices))
-        pieces[0::5] = map(lexicon.prefixes.__getitem__, self.prefix[indices].tolist())
-        pieces[1::5] = map(lexicon.devices.__getitem__, self.device[indices].tolist())
-        pieces[2::5] = [b"%d" % stamp for stamp in self.timestamp[indices].tolist()]
-        pieces[3::5] = map(lexicon.endings.__getitem__, self.ending[indices].tolist())
+        prefixes, devices, endings = self.lexicon.prefixes, self.lexicon.devices, self.lexicon.endings
+        columns = (self.prefix, self.device, self.timestamp, self.ending)
+        parts = zip(*(column[indices].tolist() for column in columns), strict=True)
+        names = [prefixes[p] + devices[v] + b"%d" % t + endings[e] for p, v, t, e in parts]
         for position, name in self.odd.among(indices):
-            pieces[5 * position : 5 * position + 4] = [name, b"", b"", b""]
-        return pieces
+            names[position] = name
+        return names

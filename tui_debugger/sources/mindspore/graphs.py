@@ -86,8 +86,8 @@ def read_order(path: Path) -> tuple[str, ...] | None:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError:
         return None
-    names = (line.strip().rstrip(",") for line in text.splitlines())
-    return tuple(name for name in names if name and not name.startswith(_ORDER_HEADER))
+    names = [line.strip().rstrip(",") for line in text.splitlines()]
+    return tuple([name for name in names if name and not name.startswith(_ORDER_HEADER)])
 
 
 def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:

@@ -20,12 +20,14 @@ class Groups:
     """All files of one root graph, of duplicates the latest, by prefix.
 
     Attributes:
+        root: number of the root graph.
         prefixes: numbers of the prefixes, ascending; one group each.
         texts: ``type.name`` of each group.
         ends: end of each group in the columns below.
         side, slot, timestamp, file: of the files, ``file`` is the number in the listing.
     """
 
+    root: int
     prefixes: Int32
     texts: list[bytes]
     ends: Int64
@@ -37,7 +39,7 @@ class Groups:
     @property
     def digest(self) -> bytes:
         """Equal digests mean equal groups in the same order, with the same file numbers."""
-        hasher = blake2b(b"\0".join(self.texts), digest_size=16)
+        hasher = blake2b(b"%d " % self.root + b"\0".join(self.texts), digest_size=16)
         for column in (self.ends, self.side, self.slot, self.timestamp, self.file):
             hasher.update(column.data)
         return hasher.digest()
@@ -73,6 +75,7 @@ def groups_of(listing: Listing) -> dict[int, Groups]:
         counts = (bounds[1:] - bounds[:-1])[mine]
         of = kept[np.repeat(roots == root, bounds[1:] - bounds[:-1])]
         found[root] = Groups(
+            root=root,
             prefixes=prefixes[mine],
             texts=[lexicon.prefixes[number] for number in prefixes[mine].tolist()],
             ends=np.cumsum(counts),

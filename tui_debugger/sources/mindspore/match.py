@@ -13,7 +13,7 @@ bytes are all alike are interchangeable at that step, which is no doubt but no k
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tui_debugger.graph.table import PARAMETER, NodeTable
 from tui_debugger.sources.mindspore.assign import Net, Pool, Solution, Solver
 from tui_debugger.sources.mindspore.ballot import Ballot, GroupFacts, number_at
-from tui_debugger.sources.mindspore.candidates import Key, NameIndex, Slate, slates
+from tui_debugger.sources.mindspore.candidates import Key, NameIndex, Slate, by_names
 from tui_debugger.sources.mindspore.flow import OUT, Flow, build_flow
 from tui_debugger.sources.mindspore.ordering import Bounds
 from tui_debugger.sources.mindspore.values import UNKNOWN, Known, Load, Values
@@ -94,11 +94,47 @@ def match_files(
             decided among what it left possible.
         known: digests of files that need not be read; takes those of files that were.
     """
-    matching = _Matching(table, groups, (load, known), earlier)
-    for slate in slates(NameIndex(table, root), [group.key for group in groups]):
+    keys = tuple([group.key for group in groups])
+    return match_names(table, keys, lambda: groups, Reading(load, known), root=root, earlier=earlier)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How contents of files are learned: see ``match_files``."""
+
+    load: Load
+    known: Known | None = None
+
+
+def match_names(
+    table: NodeTable,
+    keys: tuple[Key, ...],
+    groups: Callable[[], Sequence[FileGroup]],
+    reading: Reading,
+    *,
+    root: int | None = None,
+    earlier: Match | None = None,
+) -> Match:
+    """``match_files`` for hundreds of thousands of names: groups are made (in the order of ``keys``) only if needed."""
+    settled, slates = by_names(NameIndex(table, root), keys)
+    if not slates:
+        return _result(keys, settled, {})
+    matching = _Matching(table, (keys, groups()), reading, earlier)
+    matching.settle(settled)
+    for slate in slates:
         matching.enter(slate)
     matching.run()
     return matching.result()
+
+
+def _result(keys: tuple[Key, ...], settled: Mapping[int, int], proposed: Mapping[int, int]) -> Match:
+    """A match without doubts; ``settled`` are groups by row, ``proposed`` rows by group."""
+    node = np.full(len(keys), NOWHERE, np.int32)
+    groups = np.fromiter(settled.values(), np.int64, len(settled))
+    node[groups] = np.fromiter(settled, np.int32, len(settled))
+    for group, row in proposed.items():
+        node[group] = row
+    return Match(keys, node, np.zeros(len(keys), np.bool_))
 
 
 class _Matching:
@@ -107,13 +143,12 @@ class _Matching:
     def __init__(
         self,
         table: NodeTable,
-        groups: Sequence[FileGroup],
-        read: tuple[Load, Known | None],
+        files: tuple[tuple[Key, ...], Sequence[FileGroup]],
+        reading: Reading,
         earlier: Match | None,
     ) -> None:
-        self._table = table
-        self._load, self._known = read
-        self._keys = tuple(group.key for group in groups)
+        self._table, self._reading = table, reading
+        self._keys, groups = files
         self._facts = [
             GroupFacts({(side, slot): index for side, slot, index in group.files}, group.timestamp) for group in groups
         ]
@@ -126,6 +161,10 @@ class _Matching:
         self._open: dict[int, tuple[int, ...]] = {}
         self._doubted: set[int] = set()
         self._strained: set[int] = set()
+
+    def settle(self, groups: Mapping[int, int]) -> None:
+        """Takes groups by row that names alone decide."""
+        self._settled.update(groups)
 
     def enter(self, slate: Slate) -> None:
         """Takes a slate: what names or an earlier step decide is settled at once."""
@@ -151,10 +190,10 @@ class _Matching:
         if not self._slates:
             return
         flow = self._table.memo(build_flow)
-        values = Values(self._load, known=self._known)
+        values = Values(self._reading.load, known=self._reading.known)
         self._round(flow, values)
         if 0 < self._sampled_bytes(values) <= READ_AGAIN:
-            values = Values(self._load, whole=True, known=self._known)
+            values = Values(self._reading.load, whole=True, known=self._reading.known)
             self._round(flow, values)
         if self._slates and self._filter_by_time():
             self._round(flow, values)
@@ -163,19 +202,14 @@ class _Matching:
 
     def result(self) -> Match:
         """What came out."""
-        node = np.full(len(self._keys), NOWHERE, np.int32)
-        for row, group in self._settled.items():
-            node[group] = row
-        for group, row in self._proposed.items():
-            node[group] = row
-        uncertain = np.zeros(len(self._keys), np.bool_)
-        uncertain[list(self._doubted)] = True
-        uncertain |= np.isin(node, list(self._strained)) & (node != NOWHERE)
-        for group, key in enumerate(self._keys):
-            uncertain[group] |= self._earlier.doubted(key) and (
+        match = _result(self._keys, self._settled, self._proposed)
+        match.uncertain[list(self._doubted)] = True
+        match.uncertain[:] |= np.isin(match.node, list(self._strained)) & (match.node != NOWHERE)
+        for group, key in enumerate(self._keys) if self._earlier.doubts else ():
+            match.uncertain[group] |= self._earlier.doubted(key) and (
                 group in self._open or len(self._earlier.rows(key)) == 1
             )
-        return Match(self._keys, node, uncertain, self._open)
+        return replace(match, open=self._open)
 
     def _sampled_bytes(self, values: Values) -> int:
         """Bytes of what is open and known by samples only."""
@@ -286,6 +320,11 @@ class _Earlier:
             self._rows[key] = match.open.get(group, (int(match.node[group]),))
             if match.uncertain[group]:
                 self._doubted.add(key)
+
+    @property
+    def doubts(self) -> bool:
+        """Whether any name was uncertain."""
+        return bool(self._doubted)
 
     def rows(self, key: Key) -> tuple[int, ...]:
         """Rows that remained for a name; one when it was decided, none when the name is new."""

@@ -13,7 +13,6 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger import __version__
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.contents import Contents
@@ -23,8 +22,8 @@ from tui_debugger.sources.mindspore.lexicon import Int64
 from tui_debugger.sources.mindspore.match import NOWHERE, Match
 
 KIND: Final = "match"
-_RULES: Final = f"{__version__} 1".encode()
-"""Part of every key: matches of another version of the rules are none."""
+_RULES: Final = b"1"
+"""Part of every key: whoever changes what ``match`` (or what it is made of) decides changes this, too."""
 _HEAD: Final = struct.Struct("<4s4x4q")
 """Magic, then groups, open groups, rows that these may have, files that were read."""
 _MAGIC: Final = b"tdbM"
@@ -37,10 +36,10 @@ class RememberedMatches:
         """``nodes`` are those of the graph files."""
         self._store, self._nodes = store, nodes
 
-    def key(self, root: int, groups: Groups, earlier: Match | None) -> bytes:
+    def key(self, groups: Groups, earlier: Match | None) -> bytes:
         """What a match of these groups is found by."""
         hasher = blake2b(self._nodes.memo(_digest), digest_size=16)
-        hasher.update(b"%d " % root + groups.digest + (b"" if earlier is None else _pack(earlier, _NO_FILES)))
+        hasher.update(groups.digest + (b"" if earlier is None else _pack(earlier, _NO_FILES)))
         if earlier is not None:
             hasher.update(repr(earlier.keys).encode("utf-8", "surrogateescape"))
         return hasher.digest()

@@ -18,6 +18,7 @@ MindSpore  ``op_name``                                             ``dtype``
 from __future__ import annotations
 
 from dataclasses import dataclass
+from sys import intern
 
 from tui_debugger.analysis.dtypes import canonical_name
 from tui_debugger.model import Side
@@ -99,7 +100,7 @@ def split_name(name: bytes) -> Fields | None:
 def split_prefix(prefix: bytes) -> tuple[str, str]:
     """(operator type, operator name) of a ``type.name`` prefix."""
     op_type, _, op_name = decode(prefix).partition(".")
-    return op_type, op_name
+    return intern(op_type), op_name  # there are a few dozen types
 
 
 def parse_name(name: bytes | str) -> ParsedName | None:

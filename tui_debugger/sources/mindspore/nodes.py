@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,22 +14,24 @@ from tui_debugger.analysis.npy import open_array
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import reorder
+from tui_debugger.graph.order import reorder_rows
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
-from tui_debugger.model import ReadSpec
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.sources.mindspore.contents import Contents
+from tui_debugger.sources.mindspore.decided import Decided
 from tui_debugger.sources.mindspore.files import Files
 from tui_debugger.sources.mindspore.graphs import GraphFiles
 from tui_debugger.sources.mindspore.groups import Groups, groups_of
 from tui_debugger.sources.mindspore.lexicon import Int32, Int64, Prefix
 from tui_debugger.sources.mindspore.listing import Listing
-from tui_debugger.sources.mindspore.match import Match, match_files
+from tui_debugger.sources.mindspore.match import Match, Reading, match_names
 from tui_debugger.sources.mindspore.matched import RememberedMatches
 from tui_debugger.sources.mindspore.names import logical_dtype, split_prefix
 
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
 """Node row and doubt by prefix of the lexicon."""
 _UNKNOWN = -1
+_PROGRESS_EVERY = 64
 Mask = npt.NDArray[np.bool_]
 
 
@@ -39,7 +42,6 @@ class NodeMap:
 
     Attributes:
         table: the nodes.
-        open: whether another step could decide what the steps matched so far left open.
         version: another number when rows or doubts may have changed.
     """
 
@@ -48,11 +50,10 @@ class NodeMap:
         self._store = store
         self._graph = build_table(files.graphs, files.orders)
         self.table: NodeTable = self._graph
-        self.open = False
         self.version = 0
         self._row = np.zeros(0, np.int32)
         self._doubtful = np.zeros(0, np.bool_)
-        self._match: dict[int, Match] = {}
+        self._decided = Decided()
 
     @property
     def has_graph(self) -> bool:
@@ -60,26 +61,39 @@ class NodeMap:
         return len(self._graph) > 0
 
     @property
+    def open(self) -> bool:
+        """Whether another step could decide what the steps matched so far left open."""
+        return self._decided.open
+
+    @property
     def uncertain(self) -> int:
         """Number of names whose node stayed open."""
         return int(self._doubtful.sum())
 
-    def settle(self, listing: Listing) -> None:
-        """Uses another step to decide what stayed open; only before rows are handed out."""
-        by_root = groups_of(listing)
+    def settle(self, listing: Listing, progress: ProgressFn = no_progress) -> None:
+        """Uses another step to decide what stayed open; only before rows are handed out.
+
+        Raises:
+            CancelledError: from ``progress``; nothing is decided then.
+        """
+        wanted = [groups for groups in groups_of(listing).values() if self._decided.open_in(groups.root)]
         self._grow(len(listing.lexicon.prefixes))
-        for root, groups in by_root.items():
-            if self._match.get(root) is not None and self._match[root].open:
-                self._matched(root, groups, listing)
+        matches = [self._look_up(groups, listing.files, progress) for groups in wanted]
+        for groups, match in zip(wanted, matches, strict=True):
+            self._take(groups, match, match.node >= 0)
         self._flag()
 
-    def resolve(self, listing: Listing) -> Rows:
-        """Rows of a listing's names; unknown names are matched, or appended as nodes of their own."""
+    def resolve(self, listing: Listing, progress: ProgressFn = no_progress) -> Rows:
+        """Rows of a listing's names; unknown names are matched, or appended as nodes of their own.
+
+        Raises:
+            CancelledError: from ``progress``; nothing is decided then.
+        """
         prefixes = listing.prefixes
         self._grow(len(listing.lexicon.prefixes))
         unknown = prefixes[self._row[prefixes] == _UNKNOWN]
         if len(unknown):
-            self._enter(unknown, listing)
+            self._enter(unknown, listing, progress)
         return self._row, self._doubtful
 
     def _grow(self, length: int) -> None:
@@ -88,14 +102,17 @@ class NodeMap:
             self._row = np.append(self._row, np.full(more, _UNKNOWN, np.int32))
             self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
 
-    def _enter(self, unknown: Int32, listing: Listing) -> None:
+    def _enter(self, unknown: Int32, listing: Listing, progress: ProgressFn) -> None:
         """Finds rows for new names."""
         first = not (self._row != _UNKNOWN).any()
         if self.has_graph:
-            for root, groups in groups_of(listing).items():
-                fresh = np.isin(groups.prefixes, unknown)
-                if fresh.any():  # all groups of the step take part: the known ones are the evidence for the new ones
-                    self._matched(root, groups, listing, only=fresh)
+            fresh = [(groups, np.isin(groups.prefixes, unknown)) for groups in groups_of(listing).values()]
+            # All groups of the step take part: the known ones are the evidence for the new ones.
+            wanted = [(groups, new) for groups, new in fresh if new.any()]
+            matches = [self._look_up(groups, listing.files, progress) for groups, _ in wanted]
+            for (groups, new), match in zip(wanted, matches, strict=True):
+                # A row that an earlier step gave away stays with the name that has it.
+                self._take(groups, match, new & (match.node >= 0) & ~np.isin(match.node, self._row))
         stamps = _first_timestamps(listing)
         outside = unknown[self._row[unknown] == _UNKNOWN]
         if len(outside):
@@ -103,40 +120,35 @@ class NodeMap:
             self._append(outside[np.argsort(when, kind="stable")].tolist(), listing)
         if first or len(outside):
             known = np.flatnonzero(stamps)
-            rows = self._row[listing.prefixes[known]]
-            self.table = reorder(self.table, dict(zip(rows.tolist(), stamps[known].tolist(), strict=True)))
+            self.table = reorder_rows(self.table, self._row[listing.prefixes[known]], stamps[known])
         self._flag()
 
-    def _matched(self, root: int, groups: Groups, listing: Listing, only: Mask | None = None) -> None:
-        earlier = self._match.get(root)
-        match = self._look_up(root, groups, listing.files, earlier)
-        mine = match.node >= 0
-        if only is not None:
-            # A row that an earlier step gave away stays with the name that has it.
-            mine &= only & ~np.isin(match.node, self._row)
+    def _take(self, groups: Groups, match: Match, mine: Mask) -> None:
+        """Gives rows to the marked ones of some groups."""
         self._row[groups.prefixes[mine]] = match.node[mine]
         self._doubtful[groups.prefixes[mine]] = match.uncertain[mine]
-        self._match[root] = _united(earlier, match)
-        self.open = any(other.open for other in self._match.values())
+        self._decided.take(groups, match)
 
-    def _look_up(self, root: int, groups: Groups, files: Files, earlier: Match | None) -> Match:
+    def _look_up(self, groups: Groups, files: Files, progress: ProgressFn) -> Match:
         """The match, from the store when nothing that it follows from has changed."""
-
-        def load(index: int) -> npt.NDArray[Any]:
-            token = files.lexicon.dtype(int(files.ending[index]))
-            return open_array(ReadSpec(files.path(index), dtype=logical_dtype(token, unknown="")))
-
+        earlier, load = self._decided.earlier(groups), _Loading(files, progress)
         if self._store is None:
-            return match_files(self._graph, groups.file_groups(), load, root=root, earlier=earlier)
+            return self._match(groups, earlier, Reading(load))
         remembered = RememberedMatches(self._store, self._graph)
-        key = remembered.key(root, groups, earlier)
+        key = remembered.key(groups, earlier)
         match = remembered.recall(key, groups, files)
-        if match is None:
-            known = Contents(self._store, files)
-            match = match_files(self._graph, groups.file_groups(), load, root=root, earlier=earlier, known=known)
+        if match is not None:
+            return match
+        known = Contents(self._store, files)
+        try:
+            match = self._match(groups, earlier, Reading(load, known))
+        finally:
             known.keep()
-            remembered.keep(key, match, known)
+        remembered.keep(key, match, known)
         return match
+
+    def _match(self, groups: Groups, earlier: Match | None, reading: Reading) -> Match:
+        return match_names(self._graph, groups.keys, groups.file_groups, reading, root=groups.root, earlier=earlier)
 
     def _append(self, prefixes: Sequence[int], listing: Listing) -> None:
         outputs = _output_slots(listing)[np.searchsorted(listing.prefixes, prefixes)].tolist()
@@ -149,12 +161,30 @@ class NodeMap:
         self.table, self._row[prefixes] = append_nodes(self.table, _unique(nodes))
 
     def _flag(self) -> None:
-        """Marks the rows whose files are in doubt."""
+        """Marks the rows whose files are in doubt, and frees what only matching needs."""
         self.version += 1
+        if not self.open:
+            same = self.table is self._graph
+            self._graph = replace(self._graph)  # without what was computed for the one before
+            self.table = self._graph if same else self.table
         flags = self.table.flags & np.uint8(255 - int(NodeFlag.UNCERTAIN))
         flags[self._row[self._doubtful]] |= int(NodeFlag.UNCERTAIN)
         if not np.array_equal(flags, self.table.flags):
             self.table = replace(self.table, flags=flags)
+
+
+class _Loading:
+    """Reads files for the matcher, and says how many it were."""
+
+    def __init__(self, files: Files, progress: ProgressFn) -> None:
+        self._files, self._progress, self._done = files, progress, 0
+
+    def __call__(self, index: int) -> npt.NDArray[Any]:
+        if self._done % _PROGRESS_EVERY == 0:
+            self._progress(Progress(self._done, 0, "reading tensors to find their nodes"))
+        self._done += 1
+        token = self._files.lexicon.dtype(int(self._files.ending[index]))
+        return open_array(ReadSpec(self._files.path(index), dtype=logical_dtype(token, unknown="")))
 
 
 def _first_timestamps(listing: Listing) -> Int64:
@@ -166,22 +196,6 @@ def _first_timestamps(listing: Listing) -> Int64:
         np.minimum.at(first, np.searchsorted(listing.prefixes, entry.prefix), entry.rows.timestamp)
     stamps: Int64 = np.where(first == never, 0, first)
     return stamps
-
-
-def _united(earlier: Match | None, later: Match) -> Match:
-    """Both, the later one where they speak of the same group."""
-    if earlier is None:
-        return later
-    place = {key: number for number, key in enumerate(later.keys)}
-    others = [number for number, key in enumerate(earlier.keys) if key not in place]
-    start = len(later.keys)
-    moved = {number: start + at for at, number in enumerate(others)}
-    return Match(
-        keys=(*later.keys, *(earlier.keys[number] for number in others)),
-        node=np.concatenate([later.node, earlier.node[others]]),
-        uncertain=np.concatenate([later.uncertain, earlier.uncertain[others]]),
-        open={**later.open, **{moved[n]: rows for n, rows in earlier.open.items() if n in moved}},
-    )
 
 
 def _output_slots(listing: Listing) -> Int64:
@@ -214,7 +228,7 @@ def _file_node(prefix: Prefix, graph: str, outputs: int) -> FileNode:
 
 def _unique(nodes: Iterable[FileNode]) -> Iterator[FileNode]:
     """Gives nodes of one name and different types different ids."""
-    seen: dict[tuple[str, str], str] = {}
+    seen: dict[str, dict[str, str]] = defaultdict(dict)
     for node in nodes:
-        first = seen.setdefault((node.graph, node.name), node.op_type)
+        first = seen[node.graph].setdefault(node.name, node.op_type)
         yield node if first == node.op_type else node._replace(name=f"{node.op_type}.{node.name}")

@@ -87,6 +87,7 @@ class RankRun:
         self._signature: Signature = ()
         self._graph_notices: tuple[str, ...] = ()
         self._tables: dict[int, StepTable] = {}
+        self._rows = 0
         self._arrangements: WeakValueDictionary[tuple[Pattern, ...], Arrangement] = WeakValueDictionary()
         self._arranged = 0
         self._listings.forget_all()
@@ -148,9 +149,9 @@ class RankRun:
             nodes = self._map(progress)
             if step not in self._tables:
                 listing = self._listing(step, progress)
-                self._listings.drop(step)
                 length = len(nodes.table)
-                table = self._table(nodes, listing)
+                table = self._table(nodes, listing, progress)
+                self._listings.drop(step)
                 self._grew = self._grew or len(nodes.table) != length
                 if not self._places(step):
                     return table  # not dumped (yet): not worth keeping
@@ -183,7 +184,7 @@ class RankRun:
                 grown = set(self._listings.steps)
                 self._forget_nodes()
             for step in grown:
-                self._tables.pop(step, None)
+                self._drop(step)
                 self._listings.forget(step)
             fresh = tuple(sorted(after - before))
             return RankChanges(fresh, tuple(sorted(grown & (before | after))), new_nodes or rebuilt, rebuilt)
@@ -201,12 +202,16 @@ class RankRun:
 
     def _keep(self, step: int, table: StepTable) -> None:
         """Keeps a table; the oldest ones give way when all together would fill the memory."""
-        rows = len(table) + sum(map(len, self._tables.values()))
-        for old in list(self._tables):
-            if rows <= _MOST_ROWS:
-                break
-            rows -= len(self._tables.pop(old))
         self._tables[step] = table
+        self._rows += len(table)
+        for old in list(self._tables) if self._rows > _MOST_ROWS else ():
+            if self._rows <= _MOST_ROWS or old == step:
+                break
+            self._drop(old)
+
+    def _drop(self, step: int) -> None:
+        table = self._tables.pop(step, None)
+        self._rows -= len(table) if table is not None else 0
 
     def _map(self, progress: ProgressFn) -> NodeMap:
         nodes = self._nodes
@@ -225,11 +230,11 @@ class RankRun:
         first = sorted({min(graph.steps) for graph in self._layout.graphs if graph.steps})
         self._provisional = nodes.has_graph and bool(first) and first[-1] == steps[-1]
         for step in first:
-            nodes.resolve(self._listing(step, progress))
+            nodes.resolve(self._listing(step, progress), progress)
         for step in [step for step in steps if step not in first][: _MATCH_STEPS - 1]:
             if not nodes.open:
                 break
-            nodes.settle(self._listing(step, progress))
+            nodes.settle(self._listing(step, progress), progress)
         return nodes
 
     def _read_graphs(self, progress: ProgressFn) -> GraphFiles:
@@ -262,9 +267,9 @@ class RankRun:
         """The listing of a step, kept until its tensors are asked for."""
         return self._listings.listing(step, self._places(step), progress)
 
-    def _table(self, nodes: NodeMap, listing: Listing) -> StepTable:
+    def _table(self, nodes: NodeMap, listing: Listing, progress: ProgressFn) -> StepTable:
         """The table of a listing; steps with the same names share what they can."""
-        rows, doubts = nodes.resolve(listing)
+        rows, doubts = nodes.resolve(listing, progress)
         if nodes.version != self._arranged:
             self._arrangements.clear()
             self._arranged = nodes.version

@@ -33,7 +33,7 @@ class _Lines:
         return self._visible.key(index)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        return self._owner.draw(self._visible.key(index))
+        return self._owner.entry_cells(self._visible.key(index))
 
 
 class NodeTree(VirtualTable):
@@ -165,7 +165,7 @@ class NodeTree(VirtualTable):
 
     # -- drawing ---------------------------------------------------------------------------------
 
-    def draw(self, index: int) -> Sequence[Cell]:
+    def entry_cells(self, index: int) -> Sequence[Cell]:
         """The marks and the label of one entry."""
         if self._view is None or self._marks is None:
             return ("", "")

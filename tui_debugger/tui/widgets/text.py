@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from rich.cells import cell_len, set_cell_size, split_text
 from rich.console import Console
@@ -93,6 +93,34 @@ def _side_by_side(cell: Text, own: Style) -> list[Segment]:
 def width_of(segments: Iterable[Segment]) -> int:
     """Cells that segments take."""
     return sum(cell_len(segment.text) for segment in segments)
+
+
+def joined(segments: Iterable[Segment]) -> list[Segment]:
+    """Neighbours that can be written in one go: those of one style, and blanks, whose colour nobody sees.
+
+    Every change of style costs twenty bytes or more, which counts over a slow line.
+    """
+    found: list[Segment] = []
+    text, style = "", Style.null()
+    for piece, own, _ in segments:
+        other = own or Style.null()
+        if not text or other is style or other == style:
+            text, style = text + piece, other
+        elif piece.isspace() and _same_blank(style, other):
+            text += piece
+        elif text.isspace() and _same_blank(style, other):
+            text, style = text + piece, other
+        else:
+            found.append(Segment(text, style))
+            text, style = piece, other
+    return [*found, Segment(text, style)] if text else found
+
+
+@lru_cache(maxsize=256)
+def _same_blank(one: Style, other: Style) -> bool:
+    """Whether a blank looks the same in two styles."""
+    seen = [style.reverse or style.underline or style.strike or style.overline or style.link for style in (one, other)]
+    return one.bgcolor == other.bgcolor and not any(seen)
 
 
 def shift(segments: list[Segment], cells: int) -> list[Segment]:

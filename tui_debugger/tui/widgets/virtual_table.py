@@ -14,43 +14,29 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
-from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import var
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
+from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
 from tui_debugger.tui.widgets.rows import Column, ListRows, Rows
-from tui_debugger.tui.widgets.text import Cell, Place, fit, segments_of, shift, width_of
+from tui_debugger.tui.widgets.text import Cell, Place, fit, joined, segments_of, shift, width_of
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 
 PAN_STEP = 8
 """Cells that one press of left or right moves long text."""
-_CACHE_LIMIT = 2048
-_HEADER_LINE, _EMPTY_LINE, _BLANK_LINE = -1, -2, -3
-"""Lines without a row of their own, as keys of the cache."""
 
 
-class VirtualTable(ScrollView, can_focus=True):
+class VirtualTable(LineWindow, can_focus=True):
     """Rows with a cursor, drawn on demand.
 
     Use ``set_columns`` once and ``set_rows`` whenever the rows change; ``redraw`` when only cell contents changed.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for("list"))
-    DEFAULT_CSS = """
-    VirtualTable {
-        height: 1fr;
-        overflow-x: hidden;
-        overflow-y: auto;
-        scrollbar-size-vertical: 1;
-        scrollbar-gutter: stable;
-    }
-    """
 
     cursor_row: var[int] = var(0, init=False)
 
@@ -83,18 +69,13 @@ class VirtualTable(ScrollView, can_focus=True):
         classes: str | None = None,
     ) -> None:
         """``empty`` is the one line shown when there are no rows."""
-        super().__init__(id=id, classes=classes)
+        super().__init__(header=header, id=id, classes=classes)
         self._columns = tuple(columns)
         self._rows: Rows = rows if rows is not None else ListRows(())
-        self._header = 1 if header else 0
         self._empty = empty
         self._pan = 0
         self._widths: tuple[int, ...] = ()
         self._overflow = 0
-        self._strips: dict[tuple[int, int], Strip] = {}
-        self._drawn: dict[int, Strip] = {}
-        self._comparing = False
-        self._base: Style | None = None
         self._key: Hashable = None
         self._keyed = False
 
@@ -115,15 +96,10 @@ class VirtualTable(ScrollView, can_focus=True):
         """Key of the row under the cursor, None when there are no rows."""
         return self._key if self._keyed else None
 
-    @property
-    def page(self) -> int:
-        """Rows that fit on the screen."""
-        return max(self.scrollable_content_region.height - self._header, 1)
-
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Replaces the columns."""
         self._columns = tuple(columns)
-        self._measure()
+        self._measure(self.line_width)
         self.redraw()
 
     def set_empty(self, text: str) -> None:
@@ -139,42 +115,20 @@ class VirtualTable(ScrollView, can_focus=True):
         is gone the cursor stays at the same height.
         """
         old_row, old_key, had = self.cursor_row, self._key, self._keyed
+        as_many = rows.row_count == self._rows.row_count
         self._rows = rows
         self._strips.clear()
-        self.virtual_size = Size(self.size.width, rows.row_count + self._header)
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
         self._place(max(row, 0), shift_view=(row - old_row) if found >= 0 else 0)
-        self._refresh_changed()
-
-    def redraw(self) -> None:
-        """Draws what looks different now: the contents of cells changed."""
-        self._strips.clear()
-        self._refresh_changed()
-
-    def _refresh_changed(self) -> None:
-        """Has the lines drawn again that are not what they were; over a slow line every one of them counts."""
-        if not self._comparing:
-            self._comparing = True
-            self.call_next(self._compare)  # once, however much is being changed now
-
-    def _compare(self) -> None:
-        self._comparing = False
-        for y in range(self.scrollable_content_region.height):
-            if self._line(y) != self._drawn.get(y):
-                self.refresh(Region(0, y, self.size.width, 1))
-
-    def redraw_row(self, row: int) -> None:
-        """Draws one row again."""
-        for state in range(3):
-            self._strips.pop((row, state), None)
-        self.refresh_line(row + self._header)
+        if not as_many and self.styles.auto_dimensions:
+            self.refresh(layout=True)
+        self.refresh_changed()
 
     def _place(self, row: int, *, shift_view: int = 0) -> None:
-        if shift_view:
-            self.scroll_to(y=self.scroll_offset.y + shift_view, animate=False, force=True)
         self.set_reactive(VirtualTable.cursor_row, row)
         self._announce()
+        self.show_from(self._top + shift_view)
         if not shift_view:
             self._reveal()
 
@@ -204,17 +158,13 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def watch_cursor_row(self, old: int, new: int) -> None:
         """Redraws the two lines concerned and tells who listens."""
-        self.refresh_line(old + self._header)
-        self.refresh_line(new + self._header)
+        self.refresh_row(old)
+        self.refresh_row(new)
         self._reveal()
         self._announce(force=True)
 
     def _reveal(self) -> None:
-        top, page = self.scroll_offset.y, self.page
-        if self.cursor_row < top:
-            self.scroll_to(y=self.cursor_row, animate=False, force=True)
-        elif self.cursor_row >= top + page:
-            self.scroll_to(y=self.cursor_row - page + 1, animate=False, force=True)
+        self.show_from(max(min(self._top, self.cursor_row), self.cursor_row - self.page + 1))
 
     def action_cursor_up(self) -> None:
         """One row up."""
@@ -261,7 +211,7 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def _hidden_cells(self) -> int:
         """Cells that are out of sight to the right, over the visible rows."""
-        top = self.scroll_offset.y
+        top = self._top
         most = 0
         for row in range(top, min(top + self.page, self.row_count)):
             for column, width, cell in self._laid_out(self._rows.cells(row)):
@@ -273,8 +223,9 @@ class VirtualTable(ScrollView, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Moves the cursor; the second click selects."""
-        row = event.y + self.scroll_offset.y - self._header
-        if event.y < self._header or not 0 <= row < self.row_count:
+        at = event.get_content_offset(self)
+        row = at.y - self._header + self._top if at is not None else -1
+        if at is None or at.y < self._header or row >= self.row_count or self.on_bar(at):
             return
         event.stop()
         self.move_to(row)
@@ -284,47 +235,25 @@ class VirtualTable(ScrollView, can_focus=True):
     # -- drawing ---------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """First layout."""
-        self.virtual_size = Size(self.size.width, self.row_count + self._header)
+        """Tells where the cursor is."""
         self._announce(force=True)
 
     def on_resize(self) -> None:
-        """Columns share the new width; the cursor stays in sight."""
-        self.virtual_size = Size(self.size.width, self.row_count + self._header)
-        self._measure()
-        self._strips.clear()
+        """The cursor stays in sight."""
         self._reveal()
 
-    def on_focus(self, event: events.Focus) -> None:
-        """Only the cursor line looks different: Textual's own answer to this would draw everything again."""
-        self._follow_focus(event, has_focus=True)
-        if isinstance(self.parent, Widget):
-            self.parent.post_message(events.DescendantFocus(self))
+    def state_of(self, row: int) -> int:
+        """0 for a row, 1 and 2 for that under the cursor, without and with the focus."""
+        return 0 if row != self.cursor_row else 2 if self.has_focus else 1
 
-    def on_blur(self, event: events.Blur) -> None:
-        """See ``on_focus``."""
-        self._follow_focus(event, has_focus=False)
-        if isinstance(self.parent, Widget):
-            self.parent.post_message(events.DescendantBlur(self))
+    def fit_to(self, width: int) -> None:
+        """Columns share the new width."""
+        self._measure(width)
 
-    def watch_has_focus(self, _has_focus: bool) -> None:
-        """No style of a table depends on the focus; setting the same styles again would draw its scrollbar."""
-
-    def _follow_focus(self, event: events.Event, *, has_focus: bool) -> None:
-        event.prevent_default()
-        self.has_focus = has_focus
-        self.refresh_line(self.cursor_row + self._header)
-
-    def notify_style_update(self) -> None:
-        """Colours changed: nothing drawn before is valid."""
-        super().notify_style_update()
-        self._base = None
-        self._strips.clear()
-
-    def _measure(self) -> None:
+    def _measure(self, width: int) -> None:
         """Shares the width among the columns (one cell for the cursor bar, one between columns)."""
         columns = self._columns
-        room = self.scrollable_content_region.width - 1
+        room = width - 1
         least = sum(column.width for column in columns) + max(len(columns) - 1, 0)
         spare = max(room - least, 0)
         shares = sum(column.elastic for column in columns)
@@ -338,41 +267,15 @@ class VirtualTable(ScrollView, can_focus=True):
         self._overflow = max(least - room, 0)
         self._pan = min(self._pan, self._overflow) if self._pan else 0
 
-    def render_line(self, y: int) -> Strip:
-        """Draws one line of the screen."""
-        strip = self._drawn[y] = self._line(y)
-        return strip
-
-    def _line(self, y: int) -> Strip:
-        if y < self._header:
-            row, state = _HEADER_LINE, 0
-        else:
-            row = self.scroll_offset.y + y - self._header
-            state = (2 if self.has_focus else 1) if row == self.cursor_row else 0
-            if row >= self.row_count:
-                row, state = (_EMPTY_LINE if y == self._header and not self.row_count else _BLANK_LINE), 0
-        strip = self._strips.get((row, state))
-        if strip is None:
-            if len(self._strips) >= _CACHE_LIMIT:
-                self._strips.clear()
-            strip = self._strips[row, state] = self._draw(row, state)
-        return strip
-
-    @property
-    def base_style(self) -> Style:
-        """Colours of the table itself; Textual works them out anew from all that is around it whenever it is asked."""
-        if self._base is None:
-            self._base = self.rich_style
-        return self._base
-
-    def _draw(self, row: int, state: int) -> Strip:
-        base, width = self.base_style, self.scrollable_content_region.width
-        if row == _HEADER_LINE:
+    def draw(self, row: int, state: int, width: int) -> Strip:
+        """Draws one line."""
+        base = self.base_style
+        if row == HEADER:
             style = base + theme.HEADING
             return self._strip([column.title for column in self._columns], style, " ", style, width)
-        if row == _BLANK_LINE or (row == _EMPTY_LINE and not self._empty):
+        if row == BLANK or (row == EMPTY and not self._empty):
             return Strip.blank(width, base)
-        if row == _EMPTY_LINE:
+        if row == EMPTY:
             return Strip(fit([Segment(" " + self._empty, base + theme.DIM)], width, base))
         bar, style = " ", base
         if state:
@@ -396,7 +299,7 @@ class VirtualTable(ScrollView, can_focus=True):
             target += fit(segments, size, base, right=column.right)
             target.append(gap)
         line = (frozen + shift(moving, line_shift))[:-1]  # no gap after the last column
-        return Strip(Segment.simplify(line)).adjust_cell_length(width, base)
+        return Strip(joined(line)).adjust_cell_length(width, base)
 
     def _laid_out(self, cells: Sequence[Cell]) -> Iterator[tuple[Column, int, Cell]]:
         """Column, width and cell; a last cell before the last column spans what is left."""

@@ -1,0 +1,92 @@
+"""Sizes and modification times of files, asked for in bulk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tui_debugger.sources import file_states as module
+from tui_debugger.sources.file_states import directory_states, file_states
+
+
+@pytest.fixture(params=["descriptor", "path"], autouse=True)
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems that know files relative to a directory, and on others."""
+    if request.param == "path":
+        monkeypatch.setattr(module.os, "supports_dir_fd", set())
+    elif os.stat not in os.supports_dir_fd:
+        pytest.skip("this system has no such descriptors")
+
+
+def states(directory: Path, names: Sequence[bytes]) -> list[tuple[int, int]]:
+    sizes, times = directory_states(os.fsencode(directory), names)
+    assert sizes.dtype == times.dtype == "i8"
+    return list(zip(sizes.tolist(), times.tolist(), strict=True))
+
+
+def look(path: Path | bytes) -> tuple[int, int]:
+    status = os.stat(path)  # noqa: PTH116 - may be bytes
+    return status.st_size, status.st_mtime_ns
+
+
+def test_states_are_those_of_os_stat(tmp_path: Path) -> None:
+    names = [b"empty", b"caf\xe9 \xff.npy", "ж".encode(), b" ", b"-", b"x" * 255]
+    for size, name in enumerate(names):
+        with open(os.fsencode(tmp_path) + b"/" + name, "wb") as file:  # noqa: PTH123 - a path of bytes
+            file.write(b"x" * size)
+    expected = [look(os.fsencode(tmp_path) + b"/" + name) for name in names]
+    assert [size for size, _ in expected] == [0, 1, 2, 3, 4, 5]
+    assert states(tmp_path, names) == expected
+    sizes, times = file_states(os.fsencode(tmp_path) + b"/" + name for name in names)
+    assert list(zip(sizes.tolist(), times.tolist(), strict=True)) == expected
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    names = [b"gone", b"there", b"dangling", b"loop", b"y" * 300, b"there/below"]
+    missing = (-1, 0)
+    assert states(tmp_path, names) == [missing, look(tmp_path / "there"), missing, missing, missing, missing]
+
+
+def test_a_directory_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "gone", tmp_path / "file"):
+        assert states(place, [b"a", b"b"]) == [(-1, 0), (-1, 0)]
+    assert states(tmp_path / "gone", []) == []
+    assert directory_states(b"with\0nul", [b"a"])[0].tolist() == [-1]
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"12345")
+    os.utime(tmp_path / "real", ns=(1, 2))
+    (tmp_path / "link").symlink_to("real")
+    assert states(tmp_path, [b"link"]) == [(5, 2)]
+
+
+@pytest.mark.parametrize("when", [0, -1, -1_500_000_000, 10**9, 2**31 * 10**9 + 7, 9_000_000_000 * 10**9 + 5])
+def test_times_before_1970_and_after_2038(tmp_path: Path, when: int) -> None:
+    (tmp_path / "file").touch()
+    os.utime(tmp_path / "file", ns=(when, when))
+    assert states(tmp_path, [b"file"]) == [look(tmp_path / "file")]
+
+
+def test_a_time_beyond_int64_is_still_one_number(tmp_path: Path) -> None:
+    far = 12_000_000_000 * 10**9
+    (tmp_path / "file").touch()
+    os.utime(tmp_path / "file", ns=(far, far))
+    if (tmp_path / "file").stat().st_mtime_ns != far:
+        pytest.skip("this file system knows no such year")
+    assert states(tmp_path, [b"file"]) == [(0, far - 2**64)]
+
+
+def test_sizes_beyond_32_bits(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(5 * 2**31 + 3)
+    assert (
+        states(tmp_path, [b"sparse"]) == [look(tmp_path / "sparse")] == [(5 * 2**31 + 3, look(tmp_path / "sparse")[1])]
+    )

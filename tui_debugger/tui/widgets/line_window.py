@@ -1,0 +1,236 @@
+"""A window onto any number of lines: draws what is in sight, and again only what looks different.
+
+Textual's own scroll view lays the whole screen out anew when the number of lines changes, and draws everything in it
+again when it scrolls, gets the focus or loses it. Over a slow line every line counts.
+"""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Offset, Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.thumb import row_at, thumb
+
+HEADER, EMPTY, BLANK = -1, -2, -3
+"""Lines without a row of their own: above the rows, instead of rows, below them."""
+_CACHE_LIMIT = 2048
+
+
+class LineWindow(Widget):
+    """Rows below an optional header line, with a scroll bar in the last column. Subclasses draw."""
+
+    DEFAULT_CSS = "LineWindow { width: 1fr; height: 1fr; }"
+
+    def __init__(self, *, header: bool, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        """At the first row."""
+        super().__init__(id=id, classes=classes)
+        self._header = 1 if header else 0
+        self._top = 0
+        self._ahead = 0
+        self._strips: dict[tuple[int, int, bool], Strip] = {}
+        self._drawn: dict[int, Strip] = {}
+        self._comparing = False
+        self._base: Style | None = None
+        self._width = -1
+
+    # -- for subclasses --------------------------------------------------------------------------
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
+
+    def draw(self, row: int, state: int, width: int) -> Strip:
+        """Draws a row, or HEADER, EMPTY, BLANK; the result is kept until ``redraw``."""
+        raise NotImplementedError
+
+    def state_of(self, row: int) -> int:  # noqa: ARG002 - for subclasses
+        """In which of several states a row is drawn."""
+        return 0
+
+    def fit_to(self, width: int) -> None:
+        """Lines have another width from now on."""
+
+    # -- where the window is ---------------------------------------------------------------------
+
+    @property
+    def page(self) -> int:
+        """Rows that fit on the screen."""
+        return max(self.size.height - self._header, 1)
+
+    @property
+    def top(self) -> int:
+        """The first row on the screen."""
+        return self._top
+
+    @property
+    def line_width(self) -> int:
+        """Cells of a line without the scroll bar."""
+        return max(self.size.width - 1, 0)
+
+    def show_from(self, top: int) -> None:
+        """Brings a row to the first line, as far as there are rows below it."""
+        if not self.size.height:  # nothing fits yet
+            return
+        old, self._top = self._top, max(0, min(top, self.row_count - self.page))
+        if self._top != old:
+            self._ahead = self.page if self._top > old else -self.page
+            self.refresh_changed()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's own names
+        """All lines, where the height is left to them."""
+        return self.row_count + self._header
+
+    # -- what is drawn again ---------------------------------------------------------------------
+
+    def redraw(self) -> None:
+        """Draws what looks different now: the contents of rows changed."""
+        self._strips.clear()
+        self.refresh_changed()
+
+    def redraw_row(self, row: int) -> None:
+        """Draws one row again."""
+        for key in [key for key in self._strips if key[0] == row]:
+            del self._strips[key]
+        self.refresh_row(row)
+
+    def refresh_row(self, row: int) -> None:
+        """Draws one row in another state."""
+        line = row - self._top + self._header
+        if self._header <= line < self.size.height:
+            self.refresh(Region(0, line, self.size.width, 1))
+
+    def refresh_changed(self) -> None:
+        """Draws the lines that are not what they were, once, however much is being changed now."""
+        if not self._comparing:
+            self._comparing = True
+            self.call_next(self._compare)
+
+    def _compare(self) -> None:
+        self._comparing = False
+        height, first = self.size.height, -1
+        for y in range(height + 1):
+            changed = y < height and self._line(y) != self._drawn.get(y)
+            if changed and first < 0:
+                first = y
+            elif not changed and first >= 0:
+                self.refresh(Region(0, first, self.size.width, y - first))
+                first = -1
+
+    def on_resize(self) -> None:
+        """There may be room for more now."""
+        self.show_from(self._top)
+
+    def notify_style_update(self) -> None:
+        """Colours changed: nothing drawn before is valid."""
+        super().notify_style_update()
+        self._base = None
+        self._strips.clear()
+
+    # -- the focus -------------------------------------------------------------------------------
+
+    def on_focus(self, event: events.Focus) -> None:
+        """Only some rows look different: Textual's own answer to this would draw everything again."""
+        event.prevent_default()
+        self.has_focus = True
+        self.refresh_changed()
+        if isinstance(self.parent, Widget):
+            self.parent.post_message(events.DescendantFocus(self))
+
+    def on_blur(self, event: events.Blur) -> None:
+        """See ``on_focus``."""
+        event.prevent_default()
+        self.has_focus = False
+        self.refresh_changed()
+        if isinstance(self.parent, Widget):
+            self.parent.post_message(events.DescendantBlur(self))
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        """No style depends on the focus: there is nothing to work out anew."""
+
+    # -- mouse -----------------------------------------------------------------------------------
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """The wheel moves the window."""
+        event.stop()
+        self.show_from(self._top + int(self.app.scroll_sensitivity_y))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """The wheel moves the window."""
+        event.stop()
+        self.show_from(self._top - int(self.app.scroll_sensitivity_y))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """The scroll bar can be pulled."""
+        at = event.get_content_offset(self)
+        if at is not None and self.on_bar(at):
+            event.stop()
+            self.capture_mouse()
+            self._pull(at)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """The scroll bar is being pulled."""
+        if self.app.mouse_captured is self:
+            self._pull(event.get_content_offset_capture(self))
+
+    def on_mouse_up(self) -> None:
+        """The scroll bar was pulled."""
+        self.release_mouse()
+
+    def on_bar(self, at: Offset) -> bool:
+        """Whether a place in the window belongs to its scroll bar."""
+        return at.x >= self.line_width and self.row_count > self.page
+
+    def _pull(self, at: Offset) -> None:
+        self.show_from(row_at(at.y - self._header, self.row_count, self.page))
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    @property
+    def base_style(self) -> Style:
+        """Colours of the window itself; Textual works them out from all that is around it whenever it is asked."""
+        if self._base is None:
+            self._base = self.rich_style
+        return self._base
+
+    def render_line(self, y: int) -> Strip:
+        """Draws one line of the screen."""
+        if self._ahead:  # when this is on the terminal
+            ahead, self._ahead = self._ahead, 0
+            self.call_next(self._draw_ahead, ahead)
+        strip = self._drawn[y] = self._line(y)
+        return strip
+
+    def _line(self, y: int) -> Strip:
+        if self._width != self.size.width:
+            self._width = self.size.width
+            self._strips.clear()
+            self.fit_to(self.line_width)
+        row = HEADER if y < self._header else self._top + y - self._header
+        if row >= self.row_count:
+            row = BLANK if self.row_count or y > self._header else EMPTY
+        pulled = y - self._header in thumb(self.row_count, self.page, self._top)
+        return self._kept(row, self.state_of(row) if row >= 0 else 0, pulled)
+
+    def _kept(self, row: int, state: int, pulled: bool) -> Strip:
+        strip = self._strips.get((row, state, pulled))
+        if strip is None:
+            if len(self._strips) >= _CACHE_LIMIT:
+                self._strips.clear()
+            strip = self.draw(row, state, self.line_width)
+            if self._width:
+                bar = Segment(" ", self.base_style + theme.THUMB if pulled else self.base_style)
+                strip = Strip([*strip, bar], self._width)
+            self._strips[row, state, pulled] = strip
+        return strip
+
+    def _draw_ahead(self, lines: int) -> None:
+        """Draws the page that may come next, while nobody waits for it."""
+        first = max(self._top + lines, 0)
+        for row in range(first, min(first + self.page, self.row_count)):
+            self._kept(row, 0, pulled=False)
