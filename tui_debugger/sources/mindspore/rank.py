@@ -109,8 +109,9 @@ class RankRun:
         """What is missing, broken or ignored, one sentence each."""
         notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
         totals: dict[str, int] = {}
-        for (_, text), count in self._listings.complaints.items():
-            totals[text] = totals.get(text, 0) + count
+        for complaints in list(self._listings.complaints.values()):
+            for text, count in complaints.items():
+                totals[text] = totals.get(text, 0) + count
         notices += [f"{self.path.name}: {count} {text} ignored" for text, count in totals.items()]
         if self._nodes is not None and self._nodes.uncertain:
             notices.append(

@@ -45,14 +45,14 @@ class StepListings:
     Attributes:
         lexicon: what the numbers in all listings mean.
         generation: MindSpore versions that write such names; empty when they do not say.
-        complaints: how often what was ignored, by directory and text.
+        complaints: how often what was ignored, by directory.
     """
 
     def __init__(self, store: Store | None = None) -> None:
         """Nothing is listed; ``store`` remembers listings of earlier sessions."""
         self._store = store
         self.generation = ""
-        self.complaints: dict[tuple[bytes, str], int] = {}
+        self.complaints: dict[bytes, dict[str, int]] = {}
         self._states: dict[int, _State] = {}
         self._kept: dict[int, Listing] = {}
         self._constants: dict[Path, tuple[Stamps, Part]] = {}
@@ -114,7 +114,7 @@ class StepListings:
         listing = Listing(self.lexicon, parts)
         self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps))
         for part in parts:
-            self._complain(part)
+            self.complaints[part.directory] = part.complaints
         if not self.generation:
             self.generation = _generation(listing)
         return listing
@@ -142,10 +142,6 @@ class StepListings:
         if remembered is not None and worthwhile and place_stamps(path) == looks:
             remembered.keep(path, looks, part)
         return part
-
-    def _complain(self, part: Part) -> None:
-        others = {key: count for key, count in self.complaints.items() if key[0] != part.directory}
-        self.complaints = {**others, **{(part.directory, text): n for text, n in part.complaints.items()}}
 
 
 def place_stamps(path: Path) -> Stamps:
