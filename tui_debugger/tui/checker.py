@@ -89,13 +89,13 @@ class Checker:
         if session.fresh(pairs) or self._nothing_to_check:
             self._desk.bridge.run("check", lambda _: _counted(session.known(pairs) or session.check(pairs)))
             return
-        self._show(None)
 
         def work(report: Report) -> Checked | CheckTooLarge:
             cost = session.cost(pairs)
             return _counted(_check(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
 
         self._desk.bridge.run("check", work)
+        self._show(None)
 
     def recheck(self) -> None:
         """This step, whatever it costs."""
@@ -169,6 +169,7 @@ class Checker:
         """The step is not checked by itself."""
         self._desk.state.too_large = message.size
         self._show(None)
+        self._desk.watcher.mark()
 
     def step_found(self, message: StepFound) -> None:
         """Continue ended."""
@@ -188,6 +189,7 @@ class Checker:
         """Work was cancelled."""
         self._desk.say("stopped")
         self.changed()
+        self._desk.watcher.mark()
 
     def changed(self) -> None:
         """Watchpoints or files changed: the hits may be outdated now."""
@@ -203,8 +205,9 @@ class Checker:
             result, where=self._where(result), state=self._words(), empty=self._empty(result), final=final
         )
         desk.watcher.show_list()
+        if changed and (result is not None or not desk.bridge.busy("check")):
+            desk.watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
         if changed:
-            desk.watcher.mark()
             if state.query.hit:
                 desk.navigator.apply_query()
             if state.row >= 0:

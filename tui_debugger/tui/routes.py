@@ -170,6 +170,8 @@ class Routes(Screen[None]):
             self.navigator.bad_query(error)
         else:
             self.show_error(error)
+            if message.lane == "check":
+                self.watcher.mark()  # they waited for the answer
 
     def show_error(self, error: Exception) -> None:
         """What, where and what to do, until Enter or Esc."""

@@ -41,7 +41,9 @@ class HitsPane(Pane):
     def __init__(self) -> None:
         """Nothing checked."""
         super().__init__()
-        self.table = VirtualTable(_columns(many_ranks=False), empty="nothing checked yet: r checks this step")
+        self.table = VirtualTable(
+            _columns(many_ranks=False), empty="nothing checked yet: r checks this step", id="hit-table"
+        )
         self.rows: HitRows | None = None
         self._result: CheckResult | None = None
         self._found: npt.NDArray[np.bool_] | None = None

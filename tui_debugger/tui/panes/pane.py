@@ -100,11 +100,11 @@ class Pane(Vertical, can_focus=False):
 
     @property
     def search_bar(self) -> SearchBar:
-        """The search box."""
+        """The search box, open when it is new."""
         if self._search_bar is None:
             from tui_debugger.tui.widgets.search_bar import SearchBar
 
-            self._search_bar = SearchBar()
+            self._search_bar = SearchBar(classes="-open")
             self.mount(self._search_bar, after=self._upper)
         return self._search_bar
 

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.text import fit, segments_of, shorten, width_of
+from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
 from tui_debugger.words.clean import clean
 
 _GAP = 2
@@ -80,8 +80,9 @@ class FrameLine(Widget):
     def show(self, title: str, text: str) -> None:
         """Bold title and plain text; cut in the middle when there is little room."""
         if (title, text) != (self._title, self._text):
+            before = self._draw()
             self._title, self._text = title, text
-            self.refresh()
+            self.refresh(Region(0, 0, changed_until(before, self._draw()), 1))
 
     def set_look(self, *, active: bool, corners: bool) -> None:
         """Heavy when the pane has the focus; corners when it has sides."""
@@ -91,8 +92,11 @@ class FrameLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Draws the edge."""
+        return self._draw() if y == 0 else Strip.blank(self.size.width, self.rich_style)
+
+    def _draw(self) -> Strip:
         base, width = self.rich_style, self.size.width
-        if y > 0 or width < 1:
+        if width < 1:
             return Strip.blank(width, base)
         line = base + theme.WATCHED if self._active else base
         words = base + theme.PLAIN

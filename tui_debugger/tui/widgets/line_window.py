@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.text import changed_until
 from tui_debugger.tui.widgets.thumb import row_at, thumb
 
 HEADER, EMPTY, BLANK = -1, -2, -3
@@ -113,14 +114,10 @@ class LineWindow(Widget):
 
     def _compare(self) -> None:
         self._comparing = False
-        height, first = self.size.height, -1
-        for y in range(height + 1):
-            changed = y < height and self._line(y) != self._drawn.get(y)
-            if changed and first < 0:
-                first = y
-            elif not changed and first >= 0:
-                self.refresh(Region(0, first, self.size.width, y - first))
-                first = -1
+        for y in range(self.size.height):
+            cells = changed_until(self._drawn.get(y), self._line(y))
+            if cells:
+                self.refresh(Region(0, y, cells, 1))
 
     def on_resize(self) -> None:
         """There may be room for more now."""

@@ -43,11 +43,12 @@ class SearchBar(Input):
     class Left(Message):
         """The focus should go back to the list."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
-        """Closed and empty."""
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's own name)
+        """Empty."""
         super().__init__(
             placeholder="search (~ for a regular expression)",
             id=id,
+            classes=classes,
             max_length=MAX_LENGTH,
             select_on_focus=False,
         )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from os.path import commonprefix
 
 from rich.cells import cell_len, set_cell_size, split_text
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual.strip import Strip
 
 from tui_debugger.words.clean import clean
 
@@ -114,6 +116,24 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
             found.append(Segment(text, style))
             text, style = piece, other
     return [*found, Segment(text, style)] if text else found
+
+
+def changed_until(old: Strip | None, new: Strip) -> int:
+    """How many cells of a line have to be drawn again, from the left; 0 when it is as it was.
+
+    From the left, because Textual draws a part of a widget's line from its first cell on.
+    """
+    width = new.cell_length
+    if old is None or old.cell_length != width:
+        return width
+    for (text, style, _), (before, was, _) in zip(reversed([*new]), reversed([*old]), strict=False):
+        if text == before and style == was:
+            width -= cell_len(text)
+            continue
+        if style == was and cell_len(text) == len(text) and cell_len(before) == len(before):
+            width -= len(commonprefix([text[::-1], before[::-1]]))  # noqa: RUF071 - characters are meant
+        return width
+    return width
 
 
 @lru_cache(maxsize=256)

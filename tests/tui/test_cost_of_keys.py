@@ -1,0 +1,102 @@
+"""A key costs the same whatever the size of the run: bytes, lines and calls of functions are counted, never seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tui.meter import Cost, metered
+
+SMALL, LARGE = 1_000, 20_000
+STEPS = 3
+KEYS = (
+    *("asterisk", "down", "up", "pagedown", "pageup", "end", "home", "down", "left", "right"),
+    *("tab", "tab", "1", "right_square_bracket", "left_square_bracket"),
+    *("4", "down", "pagedown", "end", "home", "n", "n", "N", "o", "m", "m", "3", "2", "m", "m", "1", "space", "space"),
+)
+"""A tour that touches every pane."""
+KILOBYTE = 1 << 10
+
+
+async def toured(nodes: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Cost]]:
+    async with metered(nodes, STEPS, monkeypatch) as screen:
+        assert len(screen.desk.hits_pane.hits) == nodes * STEPS  # the hit list is long too
+        return [(key, await screen.cost(key)) for key in KEYS]
+
+
+async def test_a_key_does_the_same_work_on_twenty_times_as_many_nodes_and_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = await toured(SMALL, monkeypatch), await toured(LARGE, monkeypatch)
+    for (key, few), (_, many) in zip(small, large, strict=True):
+        assert many.calls < 1.5 * few.calls + 1_000, key
+        assert sum(many.lines.values()) <= sum(few.lines.values()) + 12, key
+        assert many.bytes <= 1.5 * few.bytes + 2 * KILOBYTE, key
+
+
+async def test_a_cursor_key_draws_two_lines_and_sends_less_than_a_kilobyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        await screen.cost("asterisk", "home", "pagedown", "up", "up", "up", "up")
+        # The other panes follow a moment after the last key: they are no part of what a held key costs.
+        monkeypatch.setattr(screen.desk.inspector, "show_node", lambda _: None)
+        for key in ("up", "down", "down", "up"):
+            cost = await screen.cost(key)
+            assert cost.lines["node-tree"] == 2
+            assert 0 < cost.bytes <= KILOBYTE
+        await screen.cost("4", "down", "down", "down")
+        for key in ("down", "down", "up", "up"):
+            cost = await screen.cost(key)
+            assert cost.lines["hit-table"] == 2
+            assert 0 < cost.bytes <= KILOBYTE
+
+
+async def test_a_page_draws_every_line_once_and_sends_less_than_16_kilobytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        await screen.cost("asterisk", "home")
+        for pane, key in (("nodes", "1"), ("hits", "4")):
+            await screen.cost(key)
+            table = screen.desk.panes[pane].table
+            for page in ("pagedown", "pagedown", "pagedown", "pageup", "end", "home"):
+                cost = await screen.cost(page)
+                assert 1 < cost.lines[str(table.id)] <= table.size.height
+                assert 0 < cost.bytes <= 16 * KILOBYTE
+
+
+async def test_going_to_another_pane_draws_frames_and_cursors_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        for key in ("tab", "tab", "tab", "tab", "tab", "4", "1"):
+            cost = await screen.cost(key)
+            drawn = {name: count for name, count in cost.lines.items() if name not in {"FrameLine", "footer"}}
+            assert all(count == 1 for count in drawn.values())
+            assert len(drawn) <= 2
+            assert cost.lines["FrameLine"] == 4
+            assert cost.bytes <= 4 * KILOBYTE
+
+
+async def test_another_step_draws_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        for key in ("right_square_bracket", "right_square_bracket", "left_square_bracket"):
+            cost = await screen.cost(key)
+            assert cost.lines["node-tree"] <= 2  # the same nodes hit in every step
+            assert cost.lines["hit-table"] <= screen.desk.hits_pane.table.size.height
+            assert cost.bytes <= 16 * KILOBYTE
+
+
+async def test_a_scope_that_opens_or_closes_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        await screen.cost("asterisk", "home", "down", "down")
+        for key in ("left", "right", "left", "right"):
+            cost = await screen.cost(key)
+            assert 1 < cost.lines["node-tree"] <= screen.desk.nodes_pane.table.size.height
+            assert cost.bytes <= 16 * KILOBYTE
+
+
+async def test_nothing_is_drawn_that_looks_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(LARGE, STEPS, monkeypatch) as screen:
+        await screen.cost("4")
+        cost = await screen.cost("m")  # shows rows of which there are none
+        assert set(cost.lines) == {"footer"}
+        screen.desk.nodes_pane.table.redraw()
+        screen.desk.hits_pane.refresh_rows()
+        screen.desk.watcher.mark()
+        await screen.settled()
+        again = await screen.cost()
+        assert not again.lines
+        assert not again.bytes
