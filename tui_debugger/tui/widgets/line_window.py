@@ -37,7 +37,7 @@ class LineWindow(Widget):
         self._drawn: dict[int, Strip] = {}
         self._comparing = False
         self._base: Style | None = None
-        self._width = -1
+        self._width, self._height = -1, 0
 
     # -- for subclasses --------------------------------------------------------------------------
 
@@ -53,6 +53,10 @@ class LineWindow(Widget):
     def state_of(self, row: int) -> int:  # noqa: ARG002 - for subclasses
         """In which of several states a row is drawn."""
         return 0
+
+    def line_key(self, row: int) -> int:
+        """What a drawn row is kept under, not below 0."""
+        return row
 
     def fit_to(self, width: int) -> None:
         """Lines have another width from now on."""
@@ -96,9 +100,12 @@ class LineWindow(Widget):
 
     def redraw_row(self, row: int) -> None:
         """Draws one row again."""
-        for key in [key for key in self._strips if key[0] == row]:
-            del self._strips[key]
+        self._forget(self.line_key(row))
         self.refresh_row(row)
+
+    def _forget(self, line_key: int) -> None:
+        for key in [key for key in self._strips if key[0] == line_key]:
+            del self._strips[key]
 
     def refresh_row(self, row: int) -> None:
         """Draws one row in another state."""
@@ -114,10 +121,14 @@ class LineWindow(Widget):
 
     def _compare(self) -> None:
         self._comparing = False
-        for y in range(self.size.height):
-            cells = changed_until(self._drawn.get(y), self._line(y))
-            if cells:
-                self.refresh(Region(0, y, cells, 1))
+        self._look()
+        first, until = 0, 0
+        for y in range(self._height + 1):
+            cells = changed_until(self._drawn.get(y), self._line(y)) if y < self._height else 0
+            if cells != until:
+                if until:
+                    self.refresh(Region(0, first, until, y - first))
+                first, until = y, cells
 
     def on_resize(self) -> None:
         """There may be room for more now."""
@@ -195,27 +206,38 @@ class LineWindow(Widget):
             self._base = self.rich_style
         return self._base
 
-    def render_line(self, y: int) -> Strip:
-        """Draws one line of the screen."""
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Draws what is in sight."""
+        self._look()
         if self._ahead:  # when this is on the terminal
             ahead, self._ahead = self._ahead, 0
             self.call_next(self._draw_ahead, ahead)
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        """Draws one line of the screen."""
         strip = self._drawn[y] = self._line(y)
         return strip
 
-    def _line(self, y: int) -> Strip:
-        if self._width != self.size.width:
-            self._width = self.size.width
+    def _look(self) -> None:
+        """How large the window is now; Textual looks through the whole screen to answer that."""
+        width, self._height = self.size
+        if self._width != width:
+            self._width = width
             self._strips.clear()
             self.fit_to(self.line_width)
+
+    def _line(self, y: int) -> Strip:
         row = HEADER if y < self._header else self._top + y - self._header
-        if row >= self.row_count:
-            row = BLANK if self.row_count or y > self._header else EMPTY
-        pulled = y - self._header in thumb(self.row_count, self.page, self._top)
+        count = self.row_count
+        if row >= count:
+            row = BLANK if count or y > self._header else EMPTY
+        pulled = y - self._header in thumb(count, max(self._height - self._header, 1), self._top)
         return self._kept(row, self.state_of(row) if row >= 0 else 0, pulled)
 
     def _kept(self, row: int, state: int, pulled: bool) -> Strip:
-        strip = self._strips.get((row, state, pulled))
+        key = (self.line_key(row) if row >= 0 else row, state, pulled)
+        strip = self._strips.get(key)
         if strip is None:
             if len(self._strips) >= _CACHE_LIMIT:
                 self._strips.clear()
@@ -223,7 +245,7 @@ class LineWindow(Widget):
             if self._width:
                 bar = Segment(" ", self.base_style + theme.THUMB if pulled else self.base_style)
                 strip = Strip([*strip, bar], self._width)
-            self._strips[row, state, pulled] = strip
+            self._strips[key] = strip
         return strip
 
     def _draw_ahead(self, lines: int) -> None:

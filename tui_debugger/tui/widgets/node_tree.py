@@ -109,9 +109,14 @@ class NodeTree(VirtualTable):
             self._show()
         return self.move_to_key(index)
 
-    def _show(self) -> None:
+    def _show(self, *, alike: bool = False) -> None:
         if self._view is not None:
-            self.set_rows(_Lines(self, self._view.visible()))
+            self.set_rows(_Lines(self, self._view.visible()), alike=alike)
+
+    def line_key(self, row: int) -> int:
+        """The tree index: opening a scope moves what is below it, and changes nothing of it."""
+        key = self.rows.key(row)
+        return key if isinstance(key, int) else row
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -125,7 +130,8 @@ class NodeTree(VirtualTable):
         """Opens or closes one entry."""
         if self._view is not None and self._is_scope(index) and self._is_open(index) != opened:
             self._view.opened[index] = opened
-            self._show()
+            self._forget(index)
+            self._show(alike=True)
 
     def action_open_scope(self) -> None:
         """Opens; when open goes to the first entry; on a node shows more of its name."""

@@ -108,16 +108,20 @@ class VirtualTable(LineWindow, can_focus=True):
         if changed and not self.row_count:
             self.redraw()
 
-    def set_rows(self, rows: Rows, *, keep: bool = True) -> None:
+    def set_rows(self, rows: Rows, *, keep: bool = True, alike: bool = False) -> None:
         """Replaces the rows.
 
-        With ``keep`` the cursor stays on the same key, and that row on the same line of the screen; when the key
-        is gone the cursor stays at the same height.
+        Args:
+            rows: the new ones.
+            keep: the cursor stays on the same key, and that row on the same line of the screen; when the key is gone
+                the cursor stays at the same height.
+            alike: what has the same ``line_key`` as before also looks as before.
         """
         old_row, old_key, had = self.cursor_row, self._key, self._keyed
         as_many = rows.row_count == self._rows.row_count
         self._rows = rows
-        self._strips.clear()
+        if not alike:
+            self._strips.clear()
         found = rows.find(old_key) if keep and had else -1
         row = found if found >= 0 else (min(old_row, rows.row_count - 1) if keep else 0)
         self._place(max(row, 0), shift_view=(row - old_row) if found >= 0 else 0)
