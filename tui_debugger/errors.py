@@ -51,6 +51,18 @@ class RenumberedError(TdbgError):
     """A rank's nodes were read anew in the middle of a question about them: ask again."""
 
 
+class LostError(TdbgError):
+    """A training went away in the middle of a question."""
+
+
+class NotStoppedError(TdbgError):
+    """A training was asked for something that it can do only while it waits at a stop."""
+
+
+class UnsupportedError(TdbgError):
+    """Something that this training's side of the protocol cannot do."""
+
+
 class BadWatchpointError(TdbgError, ValueError):
     """A watchpoint whose condition, parameters or node selection break a rule."""
 

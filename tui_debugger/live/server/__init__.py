@@ -1,0 +1,1 @@
+"""The gRPC server that trainings connect to: ``serve`` opens it."""

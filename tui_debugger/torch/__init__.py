@@ -1,0 +1,1 @@
+"""``import tui_debugger.torch as tdbg``: the debugger inside a PyTorch training."""
