@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tui_debugger.model import ReadSpec, TensorMeta, TensorStats
+from tui_debugger.model import TensorMeta, TensorStats
 
 Bounds = tuple[float, float]
 """Inclusive (start, end) of a range; ±inf when a bound is not set."""
@@ -78,21 +78,4 @@ class Record:
     close: dict[Closeness, bool] = field(default_factory=dict)
     previous: str = "none"
     error: str = ""
-    need: Need = field(default_factory=Need)
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One look to take: read ``spec`` (and ``previous`` when the need asks for it) once.
-
-    Attributes:
-        id: caller's number, returned with the record.
-        spec: the tensor.
-        previous: the same tensor at the previous step, or None when there is none.
-        need: quantities asked for.
-    """
-
-    id: int
-    spec: ReadSpec
-    previous: ReadSpec | None = None
     need: Need = field(default_factory=Need)

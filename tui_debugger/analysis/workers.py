@@ -84,11 +84,15 @@ class Workers:
                 return None
             return self._started()
 
-    def prestart(self) -> None:
-        """Starts local processes in the background, for whoever knows that there will be work for them. Cheap."""
+    def prestart(self) -> bool:
+        """Starts local processes in the background, for whoever knows that there will be work for them. Cheap.
+
+        Returns whether anybody else works.
+        """
         with self._lock:
             if not self.closed and self._local and self.parallel > 1:
                 self._started()
+            return self._executor is not None
 
     def give_up(self, executor: Executor, why: str) -> None:
         """No more work for an executor that is broken; all work is done right here from now on."""

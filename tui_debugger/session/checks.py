@@ -9,6 +9,7 @@ from typing import Final
 
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import ProgressFn, Watchpoint, no_progress
+from tui_debugger.session.ahead import Ahead, List
 from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.results import ResultBook, merged
@@ -16,11 +17,12 @@ from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.session.undisturbed import ATTEMPTS, undisturbed
 from tui_debugger.session.watchpoints import WatchpointList
 
-QUICK: Final = 0.2
-SLOW: Final = 0.8
-"""Seconds: below the one more pairs are taken together the next time, above the other fewer."""
+SOON: Final = 0.8
+"""Seconds after which there should be something new to show: so many pairs are judged together."""
 MOST: Final = 64
 """Most pairs that are judged together."""
+LONG: Final = 0.3
+"""Seconds of work that are worth starting worker processes for, before the first big piece of it is known."""
 
 MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """(rank, watchpoints, progress): a checker of a rank as its files are now."""
@@ -33,9 +35,20 @@ class Checks:
         book: what every pair was last found to be.
     """
 
-    def __init__(self, watchpoints: WatchpointList, checker: MakeChecker) -> None:
-        """Nothing is known yet."""
+    def __init__(
+        self, watchpoints: WatchpointList, checker: MakeChecker, prestart: Callable[[], bool], listing: List
+    ) -> None:
+        """Nothing is known yet.
+
+        Args:
+            watchpoints: the list.
+            checker: makes what judges.
+            prestart: gets the workers ready without waiting for them; whether there are any.
+            listing: lists a pair.
+        """
         self.book = ResultBook()
+        self._prestart = prestart
+        self._listing = listing
         self._watchpoints = watchpoints
         self._checker = checker
 
@@ -47,18 +60,22 @@ class Checks:
         pairs = list(dict.fromkeys(pairs))
         started, finished, cancelled = time.monotonic(), list[tuple[Pair, PairResult]](), False
         window = _Window()
-        while len(finished) < len(pairs):
-            part = pairs[len(finished) : len(finished) + window.size]
-            at = len(finished)
-            try:
-                with window:
-                    for each in self._judge(part, version, watchpoints, scaled(progress, at, len(pairs), len(part))):
-                        finished.append(each)
-                        if on_result is not None:
-                            on_result(merged([each], watchpoints, version, 0.0, False))
-            except CancelledError:
-                cancelled = True
-                break
+        with Ahead(self._listing) as ahead:
+            while len(finished) < len(pairs):
+                at = len(finished)
+                part = pairs[at : at + window.size]
+                if window.seconds_each * (len(pairs) - at) > LONG and self._prestart():
+                    ahead.list(pairs[at + len(part) : at + len(part) + window.largest])
+                try:
+                    with window:
+                        within = scaled(progress, at, len(pairs), len(part))
+                        for each in self._judge(part, version, watchpoints, within):
+                            finished.append(each)
+                            if on_result is not None:
+                                on_result(merged([each], watchpoints, version, 0.0, False))
+                except CancelledError:
+                    cancelled = True
+                    break
         place = {pair: number for number, pair in enumerate(pairs)}
         finished.sort(key=lambda each: place[each[0]])
         return merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
@@ -132,14 +149,18 @@ class _Window:
 
     def __init__(self) -> None:
         self.size = 1
+        self.seconds_each = 0.0
         self._started = 0.0
 
     def __enter__(self) -> None:
         self._started = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        seconds = time.monotonic() - self._started
-        if seconds < QUICK:
-            self.size = min(4 * self.size, MOST)
-        elif seconds > SLOW:
-            self.size = max(1, self.size // 2)
+        self.seconds_each = (time.monotonic() - self._started) / self.size
+        fitting = int(SOON / max(self.seconds_each, SOON / MOST))
+        self.size = max(1, min(self.largest, fitting))
+
+    @property
+    def largest(self) -> int:
+        """How many the next time at most."""
+        return 4 * self.size

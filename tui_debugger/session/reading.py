@@ -39,7 +39,7 @@ class Reading:
         step, index: where each stands: the row of a step's table.
         valueless: of the tensor that it should be compared with only statistics were dumped.
         looks: the files with what is asked about them.
-        sizes: bytes of each file, -1 without one.
+        sizes: bytes of each file, about; -1 without one.
     """
 
     def __init__(self, entries: npt.NDArray[Any], needs: tuple[Need, ...], specs: Specs, sizes: Int64) -> None:
@@ -84,7 +84,7 @@ class ReadingList:
         entries["need"] = self._needs.setdefault(need, len(self._needs))
         self._entries.append(entries)
 
-    def sorted(self, table: Callable[[int], TensorTable], states: Callable[[int], tuple[Int64, Int64]]) -> Reading:
+    def sorted(self, table: Callable[[int], TensorTable], sizes: Callable[[int], Int64]) -> Reading:
         """Everything by tensor, then step, files that are only compared with included."""
         entries = np.concatenate(self._entries)
         compared = entries[entries["before"] >= 0]
@@ -96,16 +96,16 @@ class ReadingList:
         first = np.ones(len(entries), np.bool_)
         first[1:] = (entries["key"][1:] != entries["key"][:-1]) | (entries["step"][1:] != entries["step"][:-1])
         entries = entries[first]
-        specs, sizes = _specs(entries, table, states)
-        return Reading(entries, tuple(self._needs), specs, sizes)
+        specs, own = _specs(entries, table, sizes)
+        return Reading(entries, tuple(self._needs), specs, own)
 
 
 def _specs(
-    entries: npt.NDArray[Any], table: Callable[[int], TensorTable], states: Callable[[int], tuple[Int64, Int64]]
+    entries: npt.NDArray[Any], table: Callable[[int], TensorTable], sizes: Callable[[int], Int64]
 ) -> tuple[Specs, Int64]:
     kinds: dict[ReadSpec, int] = {}
     paths: list[bytes] = []
-    kind, sizes = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
+    kind, own = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
     by_step = np.argsort(entries["step"], kind="stable")
     for step in np.unique(entries["step"]).tolist():
         of = np.flatnonzero(entries["step"] == step)
@@ -114,7 +114,7 @@ def _specs(
         numbers = np.array([kinds.setdefault(spec, len(kinds)) for spec in specs.kinds], np.int32)
         kind[of] = numbers[specs.kind]
         paths += specs.paths
-        sizes[of] = states(step)[0][rows]
+        own[of] = sizes(step)[rows]
     at = np.empty(len(by_step), np.int64)
     at[by_step] = np.arange(len(by_step))
-    return Specs([paths[place] for place in at.tolist()], tuple(kinds), kind), sizes
+    return Specs([paths[place] for place in at.tolist()], tuple(kinds), kind), own

@@ -85,15 +85,21 @@ class Session:
         self._memory = Memory(index)
         self._lock = threading.Lock()
         self._cache = RecordCache()
-        self._checks = Checks(self.watchpoints, self._checker)
+        self._checks = Checks(
+            self.watchpoints,
+            self._checker,
+            self._workers.prestart,
+            lambda pair, progress: source.tensors(*pair, progress),
+        )
         self._selections = Selections()
 
     # -- the run -----------------------------------------------------------------------------------
 
     @property
     def info(self) -> RunInfo:
-        """What was found."""
-        return self.source.info
+        """What was found, and what went wrong with the workers on the way."""
+        info, more = self.source.info, self._workers.notices
+        return dataclasses.replace(info, notices=info.notices + more) if more else info
 
     @property
     def capabilities(self) -> Capability:
