@@ -65,7 +65,7 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     from tui_debugger.sources.open import find_run
 
     find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
     gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
     try:

@@ -1,0 +1,31 @@
+"""The screen is opened on a terminal or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("redirected", ["stdin", "stdout", "stderr"])
+def test_a_stream_that_is_no_terminal_is_refused_in_the_shell(dumps: Callable[[str], Path], redirected: str) -> None:
+    ours, its = os.openpty()
+    dump = str(dumps("mindspore-2.0-nan"))
+    try:
+        streams = {name: subprocess.PIPE if name == redirected else its for name in ("stdin", "stdout", "stderr")}
+        process = subprocess.Popen([sys.executable, "-m", "tui_debugger", "open", dump], **streams)
+        try:
+            errors = process.communicate(timeout=60)[1]
+        finally:
+            process.kill()
+        said = (errors if redirected == "stderr" else os.read(ours, 10_000)).decode()
+    finally:
+        os.close(its)
+        os.close(ours)
+    assert process.returncode == 2
+    assert "the screen needs a terminal" in said
+    assert "Traceback" not in said
