@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,10 @@ Needs = Mapping[tuple[int, int], Need]
 """What has to be known about which tensor, by (step, index in that step's table)."""
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+SAMPLE: Final = 16
+"""Files whose sizes are asked for to find out whether two steps are alike."""
 
 
 class Measurements:
@@ -105,18 +110,30 @@ class Measurements:
         """Bytes of all files of a step, about."""
         return int(np.maximum(self._sizes(step), 0).sum())
 
-    def _sizes(self, step: int) -> Int64:
-        """How large the files of a step are, about: asking for every file costs as much as a tenth of reading it.
+    def look_at(self, step: int) -> None:
+        """Lists a step and finds out how large its files are, about, so that a check need not wait for that."""
+        self._sizes(step)
 
-        Steps with the same tensors have files of the same sizes. Nothing but the order of the work depends on it.
+    def _sizes(self, step: int) -> Int64:
+        """How large the files of a step are, about: only the order of the work depends on it.
+
+        Asking for every file costs a tenth of reading them. Where another step has the same tensors, and the largest
+        are as large here, the others are taken for it, too.
         """
-        table = self.flow.table(step)
-        kept = self._shelf.at(step, table)
-        if kept.states is None:
-            for other in self._shelf.steps().values():
-                if other.table.node is table.node and other.states is not None:
-                    return other.states[0]
-        return self._states(step)[0]
+        kept = self._shelf.at(step, self.flow.table(step))
+        if kept.sizes is None:
+            kept.sizes = self._sizes_as_elsewhere(kept) if kept.states is None else None
+        if kept.sizes is None:
+            kept.sizes = self._states(step)[0]
+        return kept.sizes
+
+    def _sizes_as_elsewhere(self, kept: KeptStep) -> Int64 | None:
+        for other in self._shelf.steps().values():
+            if other.table.node is kept.table.node and other.states is not None:
+                sizes = other.states[0]
+                largest = np.argsort(sizes, kind="stable")[-SAMPLE:]
+                return sizes if np.array_equal(kept.table.file_states(largest)[0], sizes[largest]) else None
+        return None
 
     def befores(self, step: int, rows: Int64) -> tuple[Int64, Int64]:
         """The step before of each row, and the same tensor's row in that step's table; -1, -1 where there is none."""

@@ -35,6 +35,7 @@ class KeptStep:
         remembered: whether what earlier sessions measured has been looked up.
         fresh: rows that were measured since the step was last remembered.
         states: how the files looked when that was first asked: sizes and modification times.
+        sizes: how large the files are, about; None when nobody has asked.
     """
 
     def __init__(self, table: TensorTable) -> None:
@@ -44,6 +45,7 @@ class KeptStep:
         self.remembered = False
         self.fresh = np.zeros(len(table), np.bool_)
         self.states: tuple[Int64, Int64] | None = None
+        self.sizes: Int64 | None = None
 
     def aligned(self, table: TensorTable) -> KeptStep:
         """The same knowledge for a newer listing of the step: files that are still there keep their record."""
@@ -61,7 +63,8 @@ class KeptStep:
         other = KeptStep(self.table)
         every = np.arange(len(self.records))
         other.records.place(self.records, every, every)
-        other.remembered, other.fresh, other.states = self.remembered, self.fresh.copy(), self.states
+        other.remembered, other.fresh = self.remembered, self.fresh.copy()
+        other.states, other.sizes = self.states, self.sizes
         return other
 
 

@@ -85,12 +85,7 @@ class Session:
         self._memory = Memory(index)
         self._lock = threading.Lock()
         self._cache = RecordCache()
-        self._checks = Checks(
-            self.watchpoints,
-            self._checker,
-            self._workers.prestart,
-            lambda pair, progress: source.tensors(*pair, progress),
-        )
+        self._checks = Checks(self.watchpoints, self._checker, self._workers.prestart, self._look_ahead)
         self._selections = Selections()
 
     # -- the run -----------------------------------------------------------------------------------
@@ -347,6 +342,10 @@ class Session:
             lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
             lambda: self._selections.in_scope(measurements.flow.nodes),
         )
+
+    def _look_ahead(self, pair: Pair, progress: ProgressFn) -> None:
+        rank, step = pair
+        self._measurements(rank, progress).look_at(step)
 
     def _measurements(self, rank: int, progress: ProgressFn) -> Measurements:
         def listing(snapshot: Progress) -> None:
