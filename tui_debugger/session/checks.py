@@ -14,7 +14,7 @@ from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.results import ResultBook, merged
 from tui_debugger.session.types import CheckResult, Pair
-from tui_debugger.session.undisturbed import ATTEMPTS, undisturbed
+from tui_debugger.session.undisturbed import ATTEMPTS, RENUMBERINGS, undisturbed
 from tui_debugger.session.watchpoints import WatchpointList
 
 SOON: Final = 0.8
@@ -125,18 +125,18 @@ class Checks:
         self, rank: int, steps: list[int], version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
     ) -> Iterator[tuple[int, PairResult]]:
         """Judges steps of a rank; again those whose files changed meanwhile, the last answer then stands."""
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, RENUMBERINGS + 1):
             changed: list[int] = []
             with ExitStack() as stack:
                 tickets = {step: stack.enter_context(self.book.judging((rank, step))) for step in steps}
                 try:
                     for step, result in self._checker(rank, watchpoints, progress).check_all(steps, progress):
-                        if self.book.put(tickets.pop(step), version, result) or attempt == ATTEMPTS:
+                        if self.book.put(tickets.pop(step), version, result) or attempt >= ATTEMPTS:
                             yield step, result
                         else:
                             changed.append(step)
                 except RenumberedError:
-                    if attempt == ATTEMPTS:
+                    if attempt == RENUMBERINGS:
                         raise
                 changed += tickets  # not reached, because the nodes were read anew
             steps = sorted(changed)
