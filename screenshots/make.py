@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from tests.tui.driver import Driver, opened  # noqa: E402 - the checkout comes before an installed package
+from tests.tui.test_live_demo import demo  # noqa: E402
 from tui_debugger.cli.demo import TRAINED_IN  # noqa: E402
 from tui_debugger.demo import DEMO, unpack  # noqa: E402
 
@@ -61,6 +63,14 @@ async def help_(screen: Driver) -> None:
     await screen.settled()
 
 
+async def live(screen: Driver) -> None:
+    """A training that was run to its first hit."""
+    await screen.press("c")
+    await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain)
+    await screen.press("n", "5")
+    await screen.settled()
+
+
 SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
     ("wide", WIDE, wide),
     ("hits", (110, 24), hits),
@@ -81,6 +91,11 @@ async def main() -> None:
                 picture = screen.app.export_screenshot(title="tdbg demo")
                 (HERE / f"{name}.svg").write_text(picture.replace(scratch, "~/.cache/tdbg"), "utf-8")
                 print(f"{name}.svg")  # noqa: T201 - a script that says what it made
+    async with demo(size=WIDE) as screen:
+        await live(screen)
+        picture = screen.app.export_screenshot(title="tdbg demo --live")
+        (HERE / "live.svg").write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:50722", picture), "utf-8")
+        print("live.svg")  # noqa: T201
 
 
 if __name__ == "__main__":

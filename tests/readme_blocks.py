@@ -13,6 +13,7 @@ from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.tui.actions import ACTIONS
+from tui_debugger.tui.live_actions import LIVE_ACTIONS
 from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
 
 README = Path(__file__).parents[1] / "README.md"
@@ -22,7 +23,7 @@ def keys() -> str:
     """Every action by group: keys, title, what it does."""
     lines = ["| key | action | what it does |", "|---|---|---|"]
     group = ""
-    for action in (*ACTIONS, *VALUE_ACTIONS):
+    for action in (*ACTIONS, *LIVE_ACTIONS, *VALUE_ACTIONS):
         if action.group != group:
             group = action.group
             lines.append(f"| | **{group}** | |")

@@ -2,12 +2,14 @@
 
 One way through the house (imports point one way, checked in CI)::
 
-    dump directory ─┐
+    live training  ──► live ──────┐
+    dump directory ─┐             ▼
     memory (tests) ─┴─► sources ─► session ─► front ends: tui/, cli/, api/
                            │          │
                            ▼          ▼
                         cache/    analysis/ (numpy only)   graph/ (node table, stacks)
 
+``live/`` and ``torch/`` are also what runs inside a training process.
 ``cache/`` remembers statistics between runs.
 ``words/`` is how values read to people, for the screen and the commands alike.
 ``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.

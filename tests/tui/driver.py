@@ -26,6 +26,8 @@ PATIENCE = 20.0
 class Driver:
     """A person in front of the screen."""
 
+    lanes: tuple[str, ...] = ("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog")
+
     def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
         self.app = app
         self.pilot = pilot
@@ -62,8 +64,7 @@ class Driver:
 
     def _idle(self) -> bool:
         desk = self.desk
-        lanes = ("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog")
-        return not desk.inspector.pending and not any(desk.bridge.busy(lane) for lane in lanes)
+        return not desk.inspector.pending and not any(desk.bridge.busy(lane) for lane in self.lanes)
 
     @property
     def lines(self) -> list[str]:

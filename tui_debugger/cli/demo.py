@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
 TRAINED_IN = "/data/dumps/run/A_nan_tensor_all"
-"""Where the demo's training script lay when it was recorded: the stacks in its graph name this path."""
+"""Where the demo's training script lay when its dump was recorded: the stacks in its graph name this path."""
+RECORDED_IN = "/home/user/script"
+"""Likewise for the live session."""
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,6 +25,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "It is unpacked once, into the user's cache directory.",
     )
     screen.add_options(parser)
+    parser.add_argument(
+        "--live", action="store_true", help="play a recorded training instead, which is attached to and driven"
+    )
     parser.add_argument("--unpack", action="store_true", help="only unpack the dump, print where it lies, and leave")
     parser.set_defaults(run=_run)
 
@@ -31,11 +36,15 @@ def _run(arguments: argparse.Namespace) -> int:
     from tui_debugger.demo import demo_dump
 
     path = demo_dump()
+    # The training script travels with the dump, so that its lines can be shown.
+    arguments.source_map += [(TRAINED_IN, str(path)), (RECORDED_IN, str(path / "_run"))]
     if arguments.unpack:
         print(path)
         return 0
+    if arguments.live:
+        from tui_debugger.cli.listen_screen import run_demo
+
+        return run_demo(arguments)
     if arguments.recommended is None:
         arguments.recommended = True
-    # The training script travels with the dump, so that its lines can be shown.
-    arguments.source_map.append((TRAINED_IN, str(path)))
     return screen.run(path, arguments)

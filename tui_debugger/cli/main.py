@@ -26,6 +26,7 @@ exit codes:
 """
 COMMANDS = {
     "open": "open_",
+    "listen": "listen",
     **{name: name for name in ("check", "origin", "ls", "show", "stat", "export", "steps", "cache", "demo")},
 }
 """The module of every command, in the order of the help."""

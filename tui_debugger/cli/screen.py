@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``open`` and ``demo``."""
+    add_common(parser)
+    parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
+    parser.add_argument("--step", type=int, metavar="N", help="start at this step")
+    parser.add_argument("--no-state", action="store_true", help="do not restore or keep watchpoints for this dump")
+    add_memory(parser)
+    add_work(parser)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options of every screen, that of ``listen`` too."""
     recommended = parser.add_mutually_exclusive_group()
     recommended.add_argument(
         "--recommended", action="store_true", default=None, help="use the recommended watchpoints without asking"
@@ -31,8 +41,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
         "add the watchpoints of a TOML file (may be repeated)",
     )
-    parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
-    parser.add_argument("--step", type=int, metavar="N", help="start at this step")
     parser.add_argument(
         "--source-map",
         action="append",
@@ -41,10 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="OLD=NEW",
         help="where the training's source tree lies on this machine (may be repeated)",
     )
-    parser.add_argument("--no-state", action="store_true", help="do not restore or keep watchpoints for this dump")
     parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
-    add_memory(parser)
-    add_work(parser)
 
 
 def source_map(text: str) -> tuple[str, str]:
@@ -65,8 +70,7 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
     from tui_debugger.sources.open import find_run
 
     find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
-        raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
+    require_terminal()
     gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
     try:
         from tui_debugger.tui.app import run_app
@@ -81,6 +85,12 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
         )
     finally:
         gc.enable()
+
+
+def require_terminal() -> None:
+    """Raises TdbgError when there is none."""
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
+        raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
 
 
 def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:

@@ -32,6 +32,7 @@ _NEWER_ACTIVATIONS = frozenset(
         *("reluv3", "fastgeluv2", "geluv2", "relun", "siluext", "geluext", "eluext", "softplusext", "logsoftmaxext"),
         *("logsigmoidext", "softmaxext", "preluext", "swish", "tanhext", "sigmoidext", "gelu_", "relu_", "silu_"),
         *("maskedsoftmax", "scaledmaskedsoftmax"),
+        "activation",  # what our own client calls one of which it knows no more
     }
 )
 _WITHIN_FUSED = re.compile(r"relu|gelu|silu|selu|swish|mish|sigmoid|softmax|tanh")
@@ -107,6 +108,8 @@ UPDATES: dict[str, Update] = {
     "sparseapplycenteredrmsprop": Update(0, (1, 2, 3), 8),
     "addsign": Update(0, (1,), 6),
     "powersign": Update(0, (1,), 6),
+    "optimizerupdate": Update(0, tuple(range(2, 10)), 1),  # our client's for PyTorch: weight, gradient, its state
+    "weightupdate": Update(0, (), 1, stride=2),  # our own client's: it knows weights and gradients only
 }
 """Update operators by lower-case type. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
 

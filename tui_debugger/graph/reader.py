@@ -27,7 +27,11 @@ _LATER_TYPES = (
     *((31, "tuple"), (32, "list"), (33, "dict"), (34, "none"), (39, "type"), (40, "any"), (41, "refkey")),
     *((42, "ref"), (43, "umonad"), (44, "iomonad"), (46, "bfloat16"), (48, "int4"), (49, "slice")),
 )
-_TYPE_NAMES = dict((*enumerate(_FIRST_TYPES), *_LATER_TYPES))
+_OWN_TYPES = (  # of our own client: see live.wire.OWN_TYPES
+    *((100, "float8_e4m3fn"), (101, "float8_e5m2"), (102, "float8_e4m3fnuz"), (103, "float8_e5m2fnuz")),
+    *((104, "complex64"), (105, "complex128")),
+)
+_TYPE_NAMES = dict((*enumerate(_FIRST_TYPES), *_LATER_TYPES, *_OWN_TYPES))
 _NONE, _MONADS = 34, frozenset({43, 44})
 
 

@@ -195,7 +195,7 @@ class _Choice:
 
     def subjects(self, table: TensorTable) -> Subjects:
         """What of a step's files is judged."""
-        row = np.flatnonzero((table.flags & int(TensorFlag.CONSTANT)) == 0)
+        row = np.flatnonzero((table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0)
         node, slot = table.node[row].astype(np.int64), table.slot[row].astype(np.int64)
         is_input = table.side[row] == int(Side.INPUT)
         holder, holder_slot = node.copy(), slot.copy()

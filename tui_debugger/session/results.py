@@ -76,6 +76,11 @@ class ResultBook:
             for ticket in self._tickets:
                 ticket.outdated = ticket.outdated or (ticket.pair[0] == rank and ticket.pair[1] >= step)
 
+    def forget(self, pair: Pair) -> None:
+        """Forgets the result of one pair."""
+        with self._lock:
+            self._results.pop(pair, None)
+
     def rows_with_finding(self, rank: int, step: int | None, count: int) -> Mask:
         """Marks the node rows (of ``count``) that have a finding in a step (None: in any)."""
         with self._lock:

@@ -88,12 +88,13 @@ class _RowMaker:
             role=role,
             slot=slot,
             index=at.index,
-            has_value=has_file and not flags & TensorFlag.STAT_ONLY,
+            has_value=has_file and bool(not flags & TensorFlag.STAT_ONLY or flags & TensorFlag.REMOTE),
             has_previous=has_file and self._has_previous(at),
             hit=self.is_hit(key),
             uncertain=bool(flags & TensorFlag.UNCERTAIN),
             origin_text=origin,
-            recorded=bool(flags & TensorFlag.STAT_ONLY),
+            recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
+            remote=bool(flags & TensorFlag.REMOTE),
         )
 
     def _has_previous(self, at: Located) -> bool:

@@ -21,14 +21,15 @@ class TensorRow:
         role: ``in``, ``out``, or ``param`` for the current value of a parameter that feeds the node.
         slot: input or output index at the selected node.
         index: index in the step's TensorTable, -1 when this tensor has no file at this step.
-        has_value: whether values can be read (a file exists).
+        has_value: whether values can be read (a file exists, or a training has them).
         has_previous: whether the same tensor exists at the previous step.
         hit: whether the last check of this step has a finding on it.
         uncertain: the file may belong to another node.
         origin_text: for an input: producer as ``node:slot``; for the rest empty.
         meta, stats: filled by ``Session.measure``; None until then or when unreadable.
         error: why it could not be read.
-        recorded: statistics come from the dump's own statistic.csv, not from values.
+        recorded: statistics come from the dump's own statistic.csv (or from what a training said), not from values.
+        remote: the values are at a training that runs: reading fetches them.
     """
 
     key: TensorKey
@@ -44,6 +45,7 @@ class TensorRow:
     stats: TensorStats | None = None
     error: str = ""
     recorded: bool = False
+    remote: bool = False
 
 
 @dataclass(frozen=True, slots=True)

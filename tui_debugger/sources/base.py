@@ -26,6 +26,12 @@ class TensorFlag(IntFlag):
     """Only a statistic.csv row exists, no values."""
     UNCERTAIN = 4
     """The file may belong to another node (see NodeFlag.UNCERTAIN)."""
+    REMOTE = 8
+    """STAT_ONLY, but the training still has the values: they can be fetched."""
+    UNKNOWN = 16
+    """REMOTE, and nothing of it is here, not even statistics."""
+    EXACT = 32
+    """STAT_ONLY, but its statistics are complete: as if they had been taken from the values here."""
 
 
 class Names:
@@ -113,13 +119,13 @@ class TensorTable(Protocol):
         """Sizes, and modification times in ns, of the files of several rows as they are now; -1, 0 without a file."""
 
     def recorded(self, index: int) -> TensorStats | None:
-        """Statistics that the dump itself recorded (statistic.csv), else None.
+        """Statistics that the dump itself recorded (statistic.csv), or that a training sent; else None.
 
         Their counts may be partial: a field that was not recorded is 0 or None.
         """
 
     def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
-        """(dtype, shape) recorded beside the values, for STAT_ONLY rows; else None."""
+        """(dtype, shape) recorded beside the values, for STAT_ONLY rows; of UNKNOWN ones from the graph; else None."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,35 @@
-"""``import tui_debugger.torch as tdbg``: the debugger inside a PyTorch training."""
+"""The training side for PyTorch: ``import tui_debugger.torch as tdbg; tdbg.attach(model, optimizer)``.
+
+With an optimizer no other line of the training changes: its ``step`` ends a step. Without one, or with several, put
+``with tdbg.step():`` around each step. Without an address (argument, or ``TDBG_HOST``/``TDBG_PORT``) nothing happens at
+all: no hook is installed and no thread is started.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tui_debugger.live.client.flight import Flight
+    from tui_debugger.live.client.termination import TrainingTerminated
+    from tui_debugger.torch.attaching import Handle
+    from tui_debugger.torch.entry import attach, step
+
+__all__ = ["Flight", "Handle", "TrainingTerminated", "attach", "step"]
+
+_WHERE = {
+    "attach": "tui_debugger.torch.entry",
+    "step": "tui_debugger.torch.entry",
+    "Handle": "tui_debugger.torch.attaching",
+    "Flight": "tui_debugger.live.client.flight",
+    "TrainingTerminated": "tui_debugger.live.client.termination",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    from importlib import import_module
+
+    return getattr(import_module(_WHERE[name]), name)

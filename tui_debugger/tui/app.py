@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
@@ -57,7 +57,7 @@ class Commands(Provider):
         desk = self.screen
         if not isinstance(desk, Desk):
             return []
-        reachable = actions.reachable(desk.current_pane)
+        reachable = desk.keys_here()
         hidden = actions.NOT_IN_PALETTE
         found = [action for action in reachable if action.id not in hidden and action.where not in {"list", "tree"}]
         return [(action, partial(desk.action_act, action.id)) for action in found]
@@ -102,7 +102,11 @@ class TdbgApp(App[int]):
         self._make_follower = follow
         self._follower: Runnable | None = None
         self._settle = settle or (lambda: None)
-        self.desk = Desk(title=title, recommended=recommended, rank=rank, step=step)
+        self.desk = self.make_desk(title=title, recommended=recommended, rank=rank, step=step)
+
+    def make_desk(self, **given: Any) -> Desk:
+        """The screen, from what ``Desk`` takes."""
+        return Desk(**given)
 
     def get_default_screen(self) -> Desk:
         """The only screen there is at first; an empty one below it would cost a paint of its own."""

@@ -15,6 +15,7 @@ from tui_debugger.tui.panes.hit_filter import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.tally import Tally
 from tui_debugger.words.numbers import plural, size
+from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session
@@ -73,9 +74,9 @@ class Checker:
 
         def work(report: Report) -> Checked | CheckTooLarge:
             if session.cost(pairs) <= QUICK:
-                return _counted(_check(session, pairs, report))
+                return counted(check_parts(session, pairs, report))
             cost = session.cost(here)
-            return _counted(_check(session, here, report)) if cost <= QUICK else CheckTooLarge(cost)
+            return counted(check_parts(session, here, report)) if cost <= QUICK else CheckTooLarge(cost)
 
         self._desk.bridge.run("check", work)
 
@@ -87,12 +88,12 @@ class Checker:
             self._show(None)
             return
         if session.fresh(pairs) or self._nothing_to_check:
-            self._desk.bridge.run("check", lambda _: _counted(session.known(pairs) or session.check(pairs)))
+            self._desk.bridge.run("check", lambda _: counted(session.known(pairs) or session.check(pairs)))
             return
 
         def work(report: Report) -> Checked | CheckTooLarge:
             cost = session.cost(pairs)
-            return _counted(_check(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
+            return counted(check_parts(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
 
         self._desk.bridge.run("check", work)
         self._show(None)
@@ -107,13 +108,13 @@ class Checker:
 
     def _check(self, pairs: Sequence[Pair]) -> None:
         if not pairs:
-            self._desk.say("no step is dumped", bad=True)
+            self._desk.say(f"no step is {self._desk.KEPT}", bad=True)
         elif self._nothing_to_check:
             self._desk.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
         else:
             session = self._session
             self._desk.state.too_large = 0
-            self._desk.bridge.run("check", lambda report: _counted(_check(session, pairs, report)))
+            self._desk.bridge.run("check", lambda report: counted(check_parts(session, pairs, report)))
 
     def go_on(self) -> None:
         """On to the next step with a hit; to the last step when there is none."""
@@ -245,7 +246,8 @@ class Checker:
         if result is None or not result.pairs:
             return ""
         steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
-        text = f"step {min(steps)}" if len(steps) == 1 else f"steps {min(steps)}–{max(steps)}"
+        first, last = step_text(min(steps)), step_text(max(steps))
+        text = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}"
         return text + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
     def _empty(self, result: CheckResult | None) -> str:
@@ -303,11 +305,12 @@ class Checker:
         self._desk.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
 
 
-def _counted(result: CheckResult, *, final: bool = True) -> Checked:
+def counted(result: CheckResult, *, final: bool = True) -> Checked:
+    """The answer, with what there is to count in it."""
     return Checked(result, Tally.of(result), final)
 
 
-def _check(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
+def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
     """Checks, telling what was found so far at most four times a second."""
     from tui_debugger.session.results import joined
 
@@ -318,7 +321,7 @@ def _check(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResu
         nonlocal due
         parts.append(part)
         if time.monotonic() >= due:
-            report.tell(_counted(joined(parts), final=False))
+            report.tell(counted(joined(parts), final=False))
             due = time.monotonic() + MIN_INTERVAL
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)

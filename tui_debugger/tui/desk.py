@@ -25,6 +25,8 @@ from tui_debugger.tui.widgets.bars import TabStrip
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
+    from tui_debugger.tui.checker import Checker
+    from tui_debugger.tui.inspector import Inspector
 
 WIDE, HIGH = 110, 30
 """From this size on all five panes are shown."""
@@ -41,6 +43,8 @@ class Desk(Routes):
     # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
+    KEPT: ClassVar[str] = "dumped"
+    """What became of the steps and tensors that are there."""
     AUTO_FOCUS = ""  # focus_pane decides: the first thing that can have the focus is a search box
 
     def __init__(self, *, title: str, recommended: bool | None, rank: int | None, step: int | None) -> None:
@@ -89,8 +93,6 @@ class Desk(Routes):
 
     def start(self, session: Session) -> None:
         """The run is open: shows it, offers the recommended watchpoints once, checks what is quick to check."""
-        from tui_debugger.tui.checker import Checker
-        from tui_debugger.tui.inspector import Inspector
         from tui_debugger.tui.navigator import Navigator
         from tui_debugger.tui.state import State
         from tui_debugger.tui.watcher import Watcher
@@ -99,15 +101,39 @@ class Desk(Routes):
         self.state = State()
         self.progress.clear()
         self.navigator = Navigator(self, self._first_rank, self._first_step)
-        self.checker = Checker(self)
+        self.checker = self.make_checker()
         self.watcher = Watcher(self, self._recommended)
-        self.inspector = Inspector(self)
+        self.inspector = self.make_inspector()
         for controller in (self.navigator, self.checker, self.watcher, self.inspector):
             self.handlers |= controller.handlers()
         self.navigator.opened()
         self.watcher.show_list()
         self.watcher.opened(self.checker.opened)
         self.update_header()
+
+    def make_checker(self) -> Checker:
+        """Who checks."""
+        from tui_debugger.tui.checker import Checker
+
+        return Checker(self)
+
+    def make_inspector(self) -> Inspector:
+        """Who shows tensors and values."""
+        from tui_debugger.tui.inspector import Inspector
+
+        return Inspector(self)
+
+    def keys_here(self) -> list[actions.Action]:
+        """The actions that the focused pane's keys reach, for the palette."""
+        return actions.reachable(self.current_pane)
+
+    def keys_of_footer(self) -> list[actions.Action]:
+        """What the footer shows."""
+        return actions.footer(self.current_pane)
+
+    def keys_of_help(self) -> tuple[actions.Action, ...]:
+        """What the help page lists."""
+        return actions.ACTIONS
 
     # -- layout and focus ------------------------------------------------------------------------
 
@@ -158,7 +184,7 @@ class Desk(Routes):
         self.focus_pane(event.pane)
 
     def _update_footer(self) -> None:
-        self.footer.show([(action.main_key, action.title) for action in actions.footer(self.current_pane)])
+        self.footer.show([(action.main_key, action.title) for action in self.keys_of_footer()])
 
     def update_header(self) -> None:
         """Draws header and tabs again, where they changed."""
@@ -175,7 +201,7 @@ class Desk(Routes):
             "zoom": self._zoom,
             "search": self._search,
             "back": self._back,
-            "pause": lambda: None if self.stop_work() else self.say("nothing is running"),
+            "pause": self._pause,
             "help": self._help,
             "palette": self._palette,
             "redraw": self._redraw,
@@ -193,6 +219,10 @@ class Desk(Routes):
     def on_key(self, _: events.Key) -> None:
         """A message lasts until the next key."""
         self.footer.hush()
+
+    def _pause(self) -> None:
+        if not self.stop_work():
+            self.say("nothing is running")
 
     def _neighbour(self, by: int) -> None:
         names = list(self.panes_in_order)
@@ -232,7 +262,7 @@ class Desk(Routes):
         from tui_debugger.tui.screens.help import HelpScreen
         from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
 
-        self.app.push_screen(HelpScreen((*actions.ACTIONS, *VALUE_ACTIONS)))
+        self.app.push_screen(HelpScreen((*self.keys_of_help(), *VALUE_ACTIONS)))
 
     # -- what the panes say ----------------------------------------------------------------------
 

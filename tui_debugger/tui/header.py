@@ -15,6 +15,7 @@ from tui_debugger.tui.state import State
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural
+from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -26,8 +27,8 @@ Status = tuple[str, str, Style]
 def header_lines(session: Session, state: State, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
     """Both lines of an open run."""
     return (
-        (_run(session), _position(session, state)),
-        (_state(progress, status), _coverage(session, state)),
+        (_run(session), position(session, state)),
+        (_state(progress, status), coverage(session, state)),
     )
 
 
@@ -40,7 +41,8 @@ def _run(session: Session) -> Text:
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 
-def _position(session: Session, state: State) -> Text:
+def position(session: Session, state: State, kept: str = "dumped") -> Text:
+    """Rank and step; ``kept`` is what became of the steps that are there."""
     text = Text(no_wrap=True)
     ranks, steps = session.ranks(), session.steps(state.rank)
     if len(state.query.graphs) == 1:
@@ -49,12 +51,12 @@ def _position(session: Session, state: State) -> Text:
     if len(ranks) > 1:
         text.append(f" of {plural(len(ranks), 'rank')}", theme.DIM)
     text.append("  step ", theme.DIM)
-    text.append(theme.NONE if state.step is None else str(state.step), theme.STRONG)
+    text.append(theme.NONE if state.step is None else step_text(state.step), theme.STRONG)
     if len(steps) > 1:
-        holes = "" if steps[-1] - steps[0] + 1 == len(steps) else f", {len(steps)} dumped"
-        text.append(f" of {steps[0]}–{steps[-1]}{holes}", theme.DIM)
+        holes = "" if steps[-1] - steps[0] + 1 == len(steps) else f", {len(steps)} {kept}"
+        text.append(f" of {step_text(steps[0])}–{steps[-1]}{holes}", theme.DIM)
     elif not steps:
-        text.append(" none dumped", theme.DOUBT)
+        text.append(f" none {kept}", theme.DOUBT)
     return text
 
 
@@ -65,7 +67,8 @@ def _state(progress: Mapping[str, Progress], status: Status) -> Text:
     return Text(f"{glyph} {words}", style, no_wrap=True)
 
 
-def _coverage(session: Session, state: State) -> Text:
+def coverage(session: Session, state: State) -> Text:
+    """What the hits stand on."""
     text = Text(no_wrap=True)
     if state.result is not None and state.tally is not None:
         findings, cover = state.tally.findings, state.result.coverage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
 from tui_debugger.words.numbers import plural
+from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.screens.values import ValuesScreen
 
 QUIET = 0.06
 """Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
@@ -82,7 +85,7 @@ class Inspector:
             return
         self._show_stack(row)
         if step is None:
-            desk.tensors_pane.show(nodes.names[row], (), measured=True, empty="no step is dumped")
+            desk.tensors_pane.show(nodes.names[row], (), measured=True, empty=f"no step is {desk.KEPT}")
             return
 
         def work(report: Report) -> TensorsListed:
@@ -107,7 +110,7 @@ class Inspector:
         if nodes is None or (message.rank, message.step, message.row) != (state.rank, state.step, state.row):
             return
         self._shown = (message.rank, message.row)
-        empty = f"nothing of this node is dumped at step {message.step}"
+        empty = f"nothing of this node is {desk.KEPT} at step {step_text(message.step)}"
         pane = desk.tensors_pane
         pane.show(nodes.names[message.row], message.rows, measured=message.measured, empty=empty)
         if self.wanted is not None and pane.move_to_slot(*self.wanted):
@@ -121,12 +124,18 @@ class Inspector:
             why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
             self._desk.say(f"no values to show: {row.error or why}", bad=True)
             return
+        screen = self.values_screen()(row, self.reader(row.key), previous=self._previous(row), run=self._desk.ask)
+        self._desk.app.push_screen(screen)
+
+    def values_screen(self) -> type[ValuesScreen]:
+        """The screen that shows values."""
         from tui_debugger.tui.screens.values import ValuesScreen
 
-        session = self._session
-        self._desk.app.push_screen(
-            ValuesScreen(row, lambda: session.read(row.key), previous=self._previous(row), run=self._desk.ask)
-        )
+        return ValuesScreen
+
+    def reader(self, key: TensorKey) -> Callable[[], Any]:
+        """What reads a tensor, in a worker."""
+        return partial(self._session.read, key)
 
     def _previous(self, row: TensorRow) -> Callable[[], Any] | None:
         nodes, session = self._desk.nodes_pane.nodes, self._session
@@ -134,8 +143,7 @@ class Inspector:
         before = session.previous_step(row.key.rank, at, row.key.step) if at >= 0 else None
         if before is None:
             return None
-        key = replace(row.key, step=before)
-        return lambda: session.read(key)
+        return self.reader(replace(row.key, step=before))
 
     def export_tensor(self) -> None:
         """The tensor under the cursor as .npy."""

@@ -150,7 +150,7 @@ class Navigator:
         if later:
             self.set_step(later[0] if by > 0 else later[-1])
         else:
-            self._desk.say("this is the last dumped step" if by > 0 else "this is the first dumped step")
+            self._desk.say(f"this is the {'last' if by > 0 else 'first'} {self._desk.KEPT} step")
 
     def rank_by(self, by: int) -> None:
         """To a neighbouring rank; the step stays when that rank has it."""
@@ -188,7 +188,7 @@ class Navigator:
         state, session = self._desk.state, self._session
         steps = session.steps(state.rank)
         if not steps or state.step is None:
-            self._desk.say("no step is dumped", bad=True)
+            self._desk.say(f"no step is {self._desk.KEPT}", bad=True)
             return
         prompt = StepPrompt(steps, state.step, session.history(state.rank))
         self._desk.app.push_screen(prompt, lambda step: None if step is None else self.set_step(step))

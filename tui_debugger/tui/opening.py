@@ -20,6 +20,8 @@ _WORDS = {
     "nodes": "reading nodes",
     "save": "writing",
     "tensors": "measuring",
+    "order": "asking",
+    "follow": "taking in",
 }
 HeaderLines = tuple[tuple[Text, Text], ...]
 """Both lines, each as left and right part."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tui_debugger.tui.checker import Checker
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.navigator import Navigator
+    from tui_debugger.tui.opening import HeaderLines
     from tui_debugger.tui.state import State
     from tui_debugger.tui.watcher import Watcher
 
@@ -64,9 +65,13 @@ class Routes(Screen[None]):
         if self.session is None:
             self.header.show(*opening_lines(self.run_title, self.progress))
         else:
-            from tui_debugger.tui.header import header_lines
+            self.header.show(*self.header_text())
 
-            self.header.show(*header_lines(self.session, self.state, self.progress, self.checker.status()))
+    def header_text(self) -> HeaderLines:
+        """Both lines, once a session is there."""
+        from tui_debugger.tui.header import header_lines
+
+        return header_lines(self.opened_session, self.state, self.progress, self.checker.status())
 
     def stop_work(self) -> bool:
         """Stops what runs; False when nothing does."""

@@ -1,1 +1,27 @@
-"""The gRPC server that trainings connect to: ``serve`` opens it."""
+"""The gRPC server that trainings connect to: ``serve`` opens it.
+
+``conversation`` is what is said to one training and when, as a pure state machine; ``service`` the calls; ``registry``
+finds out whose call it is; ``training`` puts a conversation behind a lock for those who drive it; ``answers``,
+``graphs`` and ``hits`` take what comes, and believe no size that a client declares.
+
+gRPC is loaded with the first use of ``serve``, so that limits can be named without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.live.server.limits import Limits
+
+if TYPE_CHECKING:
+    from tui_debugger.live.server.serving import Server, serve
+
+__all__ = ["Limits", "Server", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Server", "serve"):
+        from tui_debugger.live.server import serving
+
+        return getattr(serving, name)
+    raise AttributeError(name)

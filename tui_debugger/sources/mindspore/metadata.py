@@ -22,6 +22,7 @@ class Metadata:
         device: ``CPU``, ``GPU`` or ``Ascend``.
         iteration: the steps that were asked for, for example ``0|5-8`` or ``all``.
         saved: ``tensor``, ``statistic`` or ``full``.
+        program: framework and version of a training that tdbg itself wrote the dump of.
         notices: what is missing or broken.
     """
 
@@ -30,6 +31,7 @@ class Metadata:
     device: str = ""
     iteration: str = ""
     saved: str = ""
+    program: str = ""
     notices: tuple[str, ...] = ()
 
 
@@ -48,6 +50,7 @@ def read_metadata(rank: Path) -> Metadata:
         device=_text(config.get("device_target")),
         iteration=_text(common.get("iteration")),
         saved=_text(common.get("saved_data")),
+        program=_text(config.get("program")),
         notices=tuple(notices),
     )
 

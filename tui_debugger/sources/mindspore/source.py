@@ -50,11 +50,12 @@ class MindSporeSource:
         notices = [*self._own_notices(nets), *metadata.notices]
         for rank in ranks:
             notices += rank.notices()
+        layout = f"MindSpore {version} dump" if version else "MindSpore dump"
         return RunInfo(
             path=str(self._found.root),
-            layout=f"MindSpore {version} dump" if version else "MindSpore dump",
+            layout=f"saved from {metadata.program}" if metadata.program else layout,
             title=metadata.net or ", ".join(nets),
-            framework_version=metadata.version,
+            framework_version="" if metadata.program else metadata.version,
             device=metadata.device,
             notices=tuple(dict.fromkeys(notices)),
         )

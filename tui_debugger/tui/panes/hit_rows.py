@@ -17,6 +17,7 @@ from tui_debugger.tui.kinds import VERDICTS
 from tui_debugger.tui.panes.hit_text import abbreviations, details
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.words.clean import clean
+from tui_debugger.words.steps import step_text
 
 Int64 = npt.NDArray[np.int64]
 
@@ -74,7 +75,7 @@ class HitRows:
         name_style = theme.NORMAL if hit.verdict is Verdict.FINDING else theme.DIM
         return [
             mark,
-            str(hit.key.step),
+            step_text(hit.key.step),
             *rank,
             Place(Text(clean(name), name_style), scope, theme.DIM),
             Text(f"{hit.key.side.label}:{hit.key.slot}", theme.DIM),

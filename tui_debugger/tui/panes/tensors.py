@@ -15,6 +15,7 @@ from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import count, number, percent
+from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import TensorRow
@@ -59,6 +60,7 @@ class TensorsPane(Pane):
         self._shown: tuple[TensorRow, ...] = ()
         self._node_name = ""
         self._measured = False
+        self.absent = "not dumped"
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
         """Shows tensors; ``measured`` False while their statistics are on the way."""
@@ -98,11 +100,11 @@ class TensorsPane(Pane):
         mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
         head: list[Cell] = [mark, Text(row.role, theme.STRONG), str(row.slot)]
         if row.error:
-            return [*head, Text(f"{row.error} (step {row.key.step})", theme.DOUBT)]
+            return [*head, Text(f"{row.error} (step {step_text(row.key.step)})", theme.DOUBT)]
         if row.index < 0:
-            return [*head, Text(f"not dumped{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
+            return [*head, Text(f"{self.absent}{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
         previous = "yes" if row.has_previous else theme.NONE
-        return [*head, *self._values(row), str(row.key.step), previous, _source(row)]
+        return [*head, *self._values(row), step_text(row.key.step), previous, _source(row)]
 
     def _values(self, row: TensorRow) -> list[Cell]:
         meta, stats = row.meta, row.stats
@@ -126,7 +128,11 @@ class TensorsPane(Pane):
             self.set_detail("")
             return
         words = [row.origin_text and f"from {row.origin_text}", "? may belong to another node" if row.uncertain else ""]
-        words += ["recorded in statistic.csv, no values" if row.recorded else "", row.error]
+        if row.remote:
+            words.append("Enter fetches the values")
+        elif row.recorded:
+            words.append("recorded in statistic.csv, no values")
+        words.append(row.error)
         self.set_detail(" · ".join(word for word in words if word))
 
     def on_virtual_table_row_highlighted(self, event: VirtualTable.RowHighlighted) -> None:
@@ -150,7 +156,7 @@ def _source(row: TensorRow) -> Place:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
-    if row.recorded:
+    if row.recorded and not row.remote:
         text.append("statistic.csv ", theme.DIM)
     scope, _, name = row.origin_text.rpartition("/")
     return Place(text.append(clean(name), theme.NORMAL), scope, theme.DIM)

@@ -25,6 +25,7 @@ from tui_debugger.tui.screens.value_stats import stats_text
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
+from tui_debugger.words.steps import step_text
 from tui_debugger.words.values import exact_text
 
 QUICK = 1 << 22
@@ -208,7 +209,7 @@ class ValuesScreen(Modal[None]):
 
     def _show_facts(self) -> None:
         key, array = self.row.key, self._array
-        words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {key.step}"]
+        words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {step_text(key.step)}"]
         words += [f"rank {key.rank}", clean(key.graph)]
         step: list[str | tuple[str, str]] = []
         if self._showing_previous:

@@ -1,0 +1,324 @@
+"""``tdbg listen``: its options, and listening without a screen against trainings over a real socket."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.running import Answer, run
+from tests.live.scripted import Message, Script, ScriptedTraining, hit_message
+from tests.live.session.doubles import LOSS, NET, WEIGHT, ones
+from tui_debugger.cli import listen_batch, listen_common
+from tui_debugger.session.live import LiveSession, LiveState
+from tui_debugger.session.opening import open_dump
+
+Hits = Callable[[int, Mapping[int, Message]], Sequence[Message]]
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what the warning is about
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A socket in a directory of its own: paths of sockets are short."""
+    with tempfile.TemporaryDirectory(prefix="tdbg") as directory:
+        yield f"unix:{directory}/s"
+
+
+def values(step: int) -> dict[tuple[str, int, bool], np.ndarray[Any, Any]]:
+    found = {(name, 0, False): array for name, array in ones(step).items()}
+    found |= {(name, 0, True): ones(step - 1)[name] for name in ("x", WEIGHT)}
+    if step == 3:
+        found[LOSS, 0, False] = np.array([[np.nan, 1, 2], [3, 4, 5]], np.float32)
+    return found
+
+
+def nan_at(*steps: int) -> Hits:
+    def hits(step: int, watched: Mapping[int, Message]) -> list[Message]:
+        numbers = [number for number, each in watched.items() if each.watch_condition.condition == 13]
+        return [hit_message(LOSS, number) for number in numbers] if step in steps else []
+
+    return hits
+
+
+def never(_step: int, _watched: Mapping[int, Message]) -> list[Message]:
+    return []
+
+
+class Later:
+    """A training that begins as soon as the server listens."""
+
+    def __init__(self, address: str, script: Script, **options: Any) -> None:
+        self._address, self._script, self._options = address, script, options
+        self._training: ScriptedTraining | None = None
+
+    def start(self) -> None:
+        self._training = ScriptedTraining(self._address, self._script, **self._options)
+
+    def __getattr__(self, name: str) -> Any:
+        assert self._training is not None, "the server never listened"
+        return getattr(self._training, name)
+
+
+_later: list[Later] = []
+
+
+@pytest.fixture(autouse=True)
+def trainings_begin_when_the_server_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_live = listen_common.open_live
+
+    def opened(arguments: argparse.Namespace) -> LiveSession:
+        session = open_live(arguments)
+        for training in _later:
+            training.start()
+        return session
+
+    _later.clear()
+    monkeypatch.setattr(listen_common, "open_live", opened)
+
+
+def train(
+    address: str,
+    hits: Hits = never,
+    steps: int = 6,
+    session: str | None = None,
+    **fields: Any,
+) -> Later:
+    """A training in a thread."""
+    script = Script(graphs=[NET], values=values, hits=hits, steps=steps, **fields)
+    _later.append(Later(address, script, session=session))
+    return _later[-1]
+
+
+def listen(capsys: Capture, address: str, *options: object) -> Answer:
+    return run(capsys, "listen", "--no-screen", "--timeout", 20, "--host", address, *options)
+
+
+def rows(answer: Answer) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The hits, and the summary at the end."""
+    *hits, summary = [json.loads(line) for line in answer.lines]
+    assert summary["event"] == "summary"
+    assert summary["exit_code"] == answer.code
+    assert {hit["event"] for hit in hits} <= {"hit"}
+    return hits, summary
+
+
+def test_a_healthy_training_is_clean_and_runs_to_its_end(capsys: Capture, address: str) -> None:
+    training = train(address)
+    answer = listen(capsys, address, "--watch", "TO", "--json")
+    hits, summary = rows(answer)
+    training.join()
+    assert (answer.code, hits, summary["verdict"], training.step) == (0, [], "clean", 5)
+    assert summary["coverage"]["checked"] > 0
+    assert summary["watchpoints"][0]["tensors"] == summary["coverage"]["checked"]
+    assert "waiting for a training at " + address in answer.err
+    assert f"TDBG_HOST={address}" in answer.err
+
+
+def test_a_finding_is_a_line_and_the_training_goes_on(capsys: Capture, address: str) -> None:
+    training = train(address, nan_at(3))
+    answer = listen(capsys, address, "--recommended", "--json")
+    ((hit,), summary) = rows(answer)
+    training.join()
+    assert training.step == 5
+    assert (answer.code, summary["verdict"], summary["findings"]) == (1, "finding", 1)
+    assert (hit["step"], hit["node"], hit["rank"], hit["origin"]) == (3, LOSS, 0, True)
+    assert [result["abbr"] for result in hit["results"]] == ["TO"]
+    assert summary["origins"] == [{k: hit[k] for k in ("rank", "step", "graph", "node", "side", "slot")}]
+
+
+def test_without_json_hits_are_lines_and_the_summary_is_on_stderr(capsys: Capture, address: str) -> None:
+    training = train(address, nan_at(3))
+    answer = listen(capsys, address, "--watch", "TO")
+    training.join()
+    (line,) = answer.lines
+    assert line.startswith("step 3  rank 0  TO  ")
+    assert line.endswith(f"{LOSS}:out:0")
+    assert "tensors judged by the training" in answer.err
+    assert answer.err.rstrip().endswith("FINDINGS: 1 finding, 1 origin ◆")
+
+
+def test_it_ends_at_the_first_finding_and_lets_the_training_go(capsys: Capture, address: str) -> None:
+    training = train(address, nan_at(1, 3, 4), steps=8)
+    answer = listen(capsys, address, "--watch", "TO", "--stop-on-hit", "--json")
+    hits, _ = rows(answer)
+    training.join()
+    assert answer.code == 1
+    assert [hit["step"] for hit in hits] == [1]
+    assert (training.step, training.exited, training.watched) == (7, False, {})
+
+
+def test_it_lets_the_training_go_after_some_steps(capsys: Capture, address: str) -> None:
+    training = train(address, nan_at(3), steps=7)
+    answer = listen(capsys, address, "--watch", "TO", "--steps", 3, "--json")
+    _, summary = rows(answer)
+    training.join()
+    assert (answer.code, training.step, training.watched) == (0, 6, {})
+    assert summary["steps"] == [{"rank": 0, "steps": 3}]
+
+
+def test_hits_around_a_finding_are_saved_as_a_dump(capsys: Capture, address: str, tmp_path: Path) -> None:
+    training = train(address, nan_at(3))
+    directory = tmp_path / "dump"
+    answer = listen(capsys, address, "--watch", "TO", "--save", directory, "--json")
+    _, summary = rows(answer)
+    training.join()
+    assert answer.code == 1
+    assert str(directory) in summary["saved"]
+    session = open_dump(directory, remember=False)
+    session.add_recommended()
+    assert [(hit.key.node, hit.key.step) for hit in session.check(session.pairs()).hits] == [(LOSS, 3)]
+    session.close()
+
+
+def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: str) -> None:
+    trainings = [
+        train(address, nan_at(2) if rank else never, own=True, session=f"s{rank}", hello=hello(rank)) for rank in (0, 1)
+    ]
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--json")
+    ((hit,), summary) = rows(answer)
+    for training in trainings:
+        training.join()
+    assert (answer.code, hit["rank"], hit["step"]) == (1, 1, 2)
+    assert [each["rank"] for each in summary["steps"]] == [0, 1]
+
+
+def hello(rank: int) -> dict[str, Any]:
+    return {"rank": rank, "world_size": 2, "session": f"s{rank}", "client": "PyTorch 2.13.0"}
+
+
+def test_no_training_within_the_time_is_no_judgement(capsys: Capture, address: str) -> None:
+    answer = listen(capsys, address, "--recommended", "--timeout", 0.3, "--json")
+    (line,) = answer.lines
+    summary = json.loads(line)
+    assert (answer.code, summary["event"], summary["verdict"]) == (2, "summary", "cannot_judge")
+    assert "no training came within 0.3 s" in answer.err
+
+
+def test_a_training_that_is_lost_before_anything_is_found_cannot_be_judged(
+    capsys: Capture, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listen_batch, "GRACE", 0.2)
+    first, second = (train(address, own=True, session=f"s{rank}", hello=hello(rank)) for rank in (0, 1))
+
+    def begin(batch: listen_batch.Batch, state: LiveState) -> None:
+        batch._ranks[state.rank].begun = True  # and it is not told to run
+        (first, second)[state.rank].kill()  # while it waits for a command
+
+    monkeypatch.setattr(listen_batch.Batch, "_begin", begin)
+    answer = listen(capsys, address, "--watch", "TO", "--ranks", 2, "--json")
+    _, summary = rows(answer)
+    assert (answer.code, summary["verdict"]) == (2, "cannot_judge")
+    assert [each["kind"] for each in summary["reasons"]] == ["nothing", "unmatched", "lost", "lost"]
+
+
+def test_a_watchpoint_that_covers_nothing_is_no_clean_answer(capsys: Capture, address: str) -> None:
+    training = train(address)
+    answer = listen(capsys, address, "--watch", "TO", "--watch", "TL max_gt=1 @ re=nowhere", "--json")
+    _, summary = rows(answer)
+    training.join()
+    assert answer.code == 2
+    assert [reason["kind"] for reason in summary["reasons"]] == ["unmatched"]
+
+
+def test_only_named_conditions_fail(capsys: Capture, address: str) -> None:
+    training = train(address, nan_at(3))
+    answer = listen(capsys, address, "--watch", "TO", "--watch", "TZ", "--fail-on", "TZ", "--json")
+    hits, summary = rows(answer)
+    training.join()
+    assert (answer.code, len(hits), summary["verdict"]) == (0, 1, "clean")
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--steps", "3"], "--steps is about listening without a screen"),
+        (["--json"], "--json is about listening without a screen"),
+        (["--no-screen", "--host", EVERYWHERE, "--port", "0"], "there is no token"),
+        (["--no-screen", "--watch", "XX"], "no condition is called"),
+        (
+            ["--no-screen", "--port", "0", "--host", "256.1.1.1", "--allow-unauthenticated"],
+            "no address of this machine",
+        ),
+    ],
+)
+def test_a_mistake_is_answered_in_the_shell(capsys: Capture, options: list[str], what: str) -> None:
+    answer = run(capsys, "listen", *options)
+    assert answer.code == 2
+    assert what in answer.err
+
+
+@pytest.mark.parametrize(
+    "option", [["--port", "70000"], ["--spool-limit", "many"], ["--timeout", "0"], ["--steps", "0"]]
+)
+def test_a_wrong_value_is_refused(capsys: Capture, option: list[str]) -> None:
+    answer = run(capsys, "listen", *option)
+    assert answer.code == 2
+    assert option[0] in answer.err
+
+
+def test_another_address_than_this_machine_is_warned_of(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    options = ["--no-screen", "--host", EVERYWHERE, "--port", "0", "--token-from", "MY_TOKEN", "--timeout", "0.1"]
+    answer = run(capsys, "listen", *options)
+    assert "not at this machine alone" in answer.err
+    assert "secret" not in answer.err
+    assert "TDBG_TOKEN=..." in answer.err
+
+
+def test_ctrl_c_sums_up_and_lets_the_training_go(address: str) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "tui_debugger",
+        "listen",
+        "--no-screen",
+        "--host",
+        address,
+        "--watch",
+        "TO",
+        "--json",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    reached = threading.Event()
+    held = threading.Event()
+
+    def slow(step: int, watched: Mapping[int, Message]) -> Sequence[Message]:
+        if step == 4:
+            reached.set()
+            held.wait(20)
+        return nan_at(3)(step, watched)
+
+    training = train(address, slow)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert "waiting for a training" in process.stderr.readline()
+    training.start()
+    assert json.loads(process.stdout.readline())["step"] == 3  # while it runs, not at the end
+    assert reached.wait(20)
+    os.kill(process.pid, signal.SIGINT)
+    held.set()
+    out, err = process.communicate(timeout=30)
+    summary = json.loads(out.splitlines()[-1])
+    assert (process.returncode, summary["verdict"], summary["exit_code"]) == (130, "interrupted", 130), err
+    assert not training.exited
+
+
+def test_a_training_without_a_step_is_no_clean_one(capsys: Capture, address: str) -> None:
+    training = train(address, steps=1)
+    answer = listen(capsys, address, "--recommended", "--json")
+    _, summary = rows(answer)
+    training.join()
+    assert (answer.code, summary["verdict"]) == (2, "cannot_judge")
+    assert {"kind": "nothing", "text": "no step was judged"} in summary["reasons"]

@@ -1,0 +1,296 @@
+"""The flight recorder: what went before a hit or an exception is written as a dump that every command reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.live.client.debugger import Debugger, run
+from tests.live.client.training import Network
+from tui_debugger.analysis.record import Need
+from tui_debugger.errors import BadWatchpointError, TdbgError
+from tui_debugger.live.client import Flight, Recorder
+from tui_debugger.live.client.flight import ROW_BYTES, FlightRecorder, Row
+from tui_debugger.live.client.flight_dump import LINE, REASON
+from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.measure import measure, meta_of
+from tui_debugger.live.client.probe import Identity
+from tui_debugger.model import Category, Side, TensorKey, TensorStats
+from tui_debugger.session.opening import open_dump
+from tui_debugger.session.session import Session
+
+KEPT, WITH_VALUES = 4, 2
+NAN = ("TO",)
+"""Only NaN and Inf count."""
+
+
+class Trained:
+    """A training whose learning rate is far too high, and what is known of it from outside."""
+
+    def __init__(self, directory: Path) -> None:
+        flight = Flight(str(directory), steps=KEPT, tensor_steps=WITH_VALUES, watch=NAN)
+        recorder = Recorder("", flight=flight)
+        network = Network(rate=3.0)
+        self.stats: list[Mapping[str, TensorStats | None]] = []
+        self.weights: list[np.ndarray] = []
+        for _ in range(60):
+            network.step(recorder)
+            held = recorder._recordings.held
+            self.stats.append({name: each.record.stats for name, each in held.items() if each.record})
+            self.weights.append(network.w1.copy())
+            recorder.step()
+        self.path = min(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        self.bad = next(step for step, all_ in enumerate(self.stats) if any(s and s.bad for s in all_.values()))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    return Trained(tmp_path_factory.mktemp("flights"))
+
+
+@pytest.fixture
+def opened(trained: Trained) -> Iterator[Session]:
+    with closing(open_dump(trained.path, remember=False)) as session:
+        session.open()
+        yield session
+
+
+def test_dump_ends_with_the_step_that_hit(trained: Trained, opened: Session) -> None:
+    assert list(opened.ranks()) == [0]
+    assert list(opened.steps(0)) == list(range(trained.bad - KEPT + 1, trained.bad + 1))
+    assert f"at step {trained.bad}" in (trained.path / REASON).read_text()
+    assert opened.info.notices == ()
+
+
+def test_statistics_of_every_tensor_are_those_of_the_training(trained: Trained, opened: Session) -> None:
+    nodes = opened.nodes(0)
+    for step in opened.steps(0):
+        found = {}
+        for row in range(len(nodes)):
+            for each in opened.measure([line for line in opened.tensor_rows(0, step, row) if line.role == "out"]):
+                found[nodes.names[row]] = each.stats
+        for name, stats in trained.stats[step].items():
+            assert stats is not None
+            read = found[name]
+            assert read is not None, (step, name)
+            for field in ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive", "minimum", "maximum"):
+                assert getattr(read, field) == getattr(stats, field), (step, name, field)
+            assert stats.mean is None or read.mean == pytest.approx(stats.mean, rel=1e-12)
+
+
+def test_values_of_the_last_steps_are_there(trained: Trained, opened: Session) -> None:
+    for step in list(opened.steps(0))[-WITH_VALUES:]:
+        key = TensorKey(0, "kernel_graph_0", "fc1.weight", Side.OUTPUT, 0, step)
+        np.testing.assert_array_equal(opened.read(key), trained.weights[step])
+
+
+def test_categories_and_inputs_come_along(opened: Session) -> None:
+    nodes = opened.nodes(0)
+    assert nodes.category_of(nodes.find("fc1.weight")) is Category.WEIGHT
+    assert nodes.category_of(nodes.find("fc1/relu")) is Category.ACTIVATION
+    assert nodes.category_of(nodes.find("Gradients/fc1.weight")) is Category.GRADIENT
+    assert nodes.inputs(nodes.find("fc1/relu")) == [(nodes.find("fc1/matmul"), 0)]
+
+
+def test_a_check_of_the_dump_finds_the_same(trained: Trained, opened: Session) -> None:
+    opened.add_recommended()
+    result = opened.check(opened.pairs())
+    overflow = {hit.key.step for hit in result.hits for each in hit.results if each.condition == "tensor_overflow"}
+    assert overflow == {trained.bad}
+
+
+def test_recommended_watchpoints_are_the_default(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3))
+    weight = np.ones(10, np.float32)
+    for step in range(4):
+        recorder.record("w", weight, kind="weight")
+        recorder.record("h", np.zeros(5) if step == 3 else np.ones(5), kind="relu")
+        weight = weight * 1.01
+        recorder.step()
+    (path,) = tmp_path.iterdir()
+    assert "TZ hit on h" in (path / REASON).read_text()
+
+
+def test_a_weight_that_stands_still_is_found_from_the_second_step_on(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), watch=["WNC"]))
+    for _ in range(2):
+        recorder.record("w", np.arange(10.0), kind="weight")
+        assert not list(tmp_path.iterdir())
+        recorder.step()
+    (path,) = tmp_path.iterdir()
+    assert "WNC hit on w at step 1" in (path / REASON).read_text()
+
+
+@pytest.mark.parametrize("form", ["around the loop", "one step"])
+def test_an_exception_is_a_reason_too(tmp_path: Path, form: str) -> None:
+    def train() -> None:
+        with Recorder("", flight=Flight(str(tmp_path), watch=NAN)) as recorder:
+            for step in range(3):
+                if form == "one step":
+                    with recorder.step():
+                        recorder.record("x", np.ones(3) * step)
+                        assert step < 2, "no good"
+                else:
+                    recorder.record("x", np.ones(3) * step)
+                    assert step < 2, "no good"
+                    recorder.step()
+
+    with pytest.raises(AssertionError):
+        train()
+    (path,) = tmp_path.iterdir()
+    assert "AssertionError: no good" in (path / REASON).read_text()
+    with closing(open_dump(path, remember=False)) as session:
+        session.open()
+        assert list(session.steps(0)) == [0, 1, 2]  # the step that it happened in as far as it came
+
+
+def test_the_end_of_a_training_is_no_reason(tmp_path: Path) -> None:
+    def train() -> None:
+        with Recorder("", flight=Flight(str(tmp_path))) as recorder:
+            recorder.record("x", np.ones(3))
+            recorder.step()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_written_while_a_debugger_is_attached(tmp_path: Path) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address, flight=Flight(str(tmp_path / "flights"), watch=NAN))
+        for _ in range(2):
+            recorder.record("x", np.full(3, np.nan))
+            recorder.step()
+        recorder.close()
+
+    with Debugger() as debugger:
+        thread = threading.Thread(target=train)
+        thread.start()
+        debugger.stop(run())
+        debugger.stop(run())
+        thread.join()
+    written = list(tmp_path.glob("flights/*"))
+    assert len(written) <= 1  # the debugger came at the end of the first step
+    assert all("step0" in path.name for path in written)
+
+
+def _row(name: str, size: int) -> Row:
+    values = np.ones(size, np.uint8)
+    return Row(name, meta_of(values), measure(values, Need()).stats, values)
+
+
+def _recorder(flight: Flight) -> FlightRecorder:
+    return FlightRecorder(flight, Identity("test"))
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    recorder = _recorder(Flight(str(tmp_path), steps=1000, tensor_steps=1000, memory=100_000))
+    for step in range(50):
+        recorder.keep(step, [_row("a", 10_000), _row("b", 100)])
+        assert recorder._nbytes <= 100_000
+        assert recorder._nbytes == sum(kept.nbytes for kept in recorder._ring)
+    assert list(recorder.steps) == list(range(42, 50))
+
+
+def test_a_step_that_is_too_much_by_itself_loses_its_values_first(tmp_path: Path) -> None:
+    recorder = _recorder(Flight(str(tmp_path), steps=10, tensor_steps=10, memory=10 * ROW_BYTES))
+    recorder.keep(0, [_row("a", 1_000_000), _row("b", 10)])
+    assert [row.values for row in recorder._ring[0].rows] == [None, None]
+    recorder.keep(1, [_row(f"n{number}", 1) for number in range(1000)])
+    assert recorder._nbytes <= 10 * ROW_BYTES
+    assert len(recorder._ring) == 1
+
+
+def test_the_number_of_dumps_is_bounded_and_events_do_not_repeat(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3, dumps=2, watch=NAN))
+    for step in range(40):
+        for number in range(4):  # one more goes wrong every five steps
+            recorder.record(f"x{number}", np.full(3, np.nan if step >= 5 * (number + 1) else 1.0))
+        recorder.step()
+    names = sorted(path.name.split("-")[2] for path in tmp_path.iterdir())
+    assert names == ["step10", "step5"]
+
+
+def test_what_comes_up_shortly_after_a_dump_is_written_later(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=5, watch=NAN))
+    for step in range(12):
+        recorder.record("a", np.full(3, np.nan if step >= 2 else 1.0))
+        recorder.record("b", np.full(3, np.nan if step == 4 else 1.0))  # once only
+        recorder.step()
+    reasons = sorted((path / REASON).read_text() for path in tmp_path.iterdir())
+    assert reasons == ["TO hit on a at step 2\n", "TO hit on b at step 4\n"]
+
+
+def test_disk_is_bounded(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3, tensor_steps=3, disk=200_000, watch=NAN))
+    for step in range(4):
+        recorder.record("a", np.full(10_000, np.nan if step == 3 else 1.0))
+        recorder.step()
+    (path,) = tmp_path.iterdir()
+    values = sorted(path.rglob("*.npy"))
+    assert [file.parent.name for file in values] == ["2", "3"]  # the newest ones
+    assert len(list(path.rglob("statistic.csv"))) == 3
+
+
+def test_disk_is_bounded_by_statistics_too(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=10, disk=4 * LINE, watch=NAN))
+    for step in range(8):
+        recorder.record("a", np.full(3, np.nan if step == 7 else 1.0))
+        recorder.record("b", np.ones(3))
+        recorder.step()
+    (path,) = tmp_path.iterdir()
+    assert sorted(file.parent.name for file in path.rglob("statistic.csv")) == ["6", "7"]
+
+
+def test_two_recorders_of_one_process_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    for _ in range(2):
+        recorder = Recorder("", flight=Flight(str(tmp_path), watch=NAN))
+        recorder.record("a", np.full(3, np.nan))
+        recorder.step()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_graph_is_looked_at_when_there_are_new_names_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = []
+    know = FlightRecorder.know
+
+    def counted(self: FlightRecorder, graphs: Sequence[bytes]) -> Judge:
+        known.append(len(graphs))
+        return know(self, graphs)
+
+    monkeypatch.setattr(FlightRecorder, "know", counted)
+    recorder = Recorder("", flight=Flight(str(tmp_path), watch=NAN))
+    for step in range(6):
+        recorder.record("a", np.ones(3))
+        if step >= 3:
+            recorder.record("late", np.full(3, np.nan if step == 5 else 1.0))
+        recorder.step()
+    assert len(known) == 2
+    (path,) = tmp_path.iterdir()
+    assert "late" in (path / REASON).read_text()
+
+
+def test_a_place_that_cannot_be_written_to_ends_the_recorder_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    recorder = Recorder("", flight=Flight(str(tmp_path / "file"), watch=NAN))
+    for _ in range(10):
+        recorder.record("a", np.full(3, np.nan))
+        recorder.step()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "the flight recorder is off" in lines[0]
+
+
+def test_wrong_settings_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(BadWatchpointError):
+        Recorder("", flight=Flight(str(tmp_path), watch=["nonsense"]))
+    with pytest.raises(TdbgError, match="cannot keep"):
+        Flight(str(tmp_path), steps=0)

@@ -1,0 +1,384 @@
+"""A training loop that shows its values through a ``Recorder``, seen from the debugger."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.live.client.debugger import PATIENCE, Debugger, run, unwatch, view, watch
+from tests.live.client.training import Network
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.live import wire
+from tui_debugger.live.client import Recorder, TrainingTerminated
+from tui_debugger.model import Category, ErrorBits
+
+OVERFLOW, TOO_LARGE, CHANGED = 13, 15, 18
+
+
+class Loop:
+    """A training in a thread of its own; what it raised is seen at the end."""
+
+    def __init__(self, train: Callable[[], None]) -> None:
+        self._outcome: queue.Queue[BaseException | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, args=(train,), daemon=True)
+        self._thread.start()
+
+    def _run(self, train: Callable[[], None]) -> None:
+        try:
+            train()
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            self._outcome.put(error)
+        else:
+            self._outcome.put(None)
+
+    def end(self) -> BaseException | None:
+        """Waits for its end."""
+        return self._outcome.get(timeout=PATIENCE)
+
+
+@pytest.fixture
+def debugger() -> Iterator[Debugger]:
+    with Debugger() as server:
+        yield server
+
+
+def _network(debugger: Debugger, steps: int, **options: Any) -> Loop:
+    def train() -> None:
+        recorder = Recorder(debugger.address, **options)
+        network = Network(rate=0.01)
+        for _ in range(steps):
+            network.step(recorder)
+            recorder.step()
+        recorder.close()
+
+    return Loop(train)
+
+
+def _graphs(debugger: Debugger) -> list[NodeTable]:
+    """Every graph that was sent."""
+    sent = [chunks for name, chunks in debugger.calls if name == "SendGraph"]
+    return [build_table([parse_graph(b"".join(chunk.buffer for chunk in chunks))]) for chunks in sent]
+
+
+def test_order_of_calls_is_that_of_mindspores_client(debugger: Debugger) -> None:
+    loop = _network(debugger, 2)
+    debugger.stop(watch(1, OVERFLOW, ["loss"]), run())
+    debugger.stop(run())
+    debugger.done()
+    assert loop.end() is None
+    names = [name for name, _ in debugger.calls]
+    assert names == ["SendMetadata", "SendGraph", "WaitCMD", "WaitCMD", "WaitCMD", "SendMetadata"]
+    assert debugger.heart[0].message == b"Debugger is alive"
+    assert debugger.heart[0].period == 30
+
+
+def test_it_says_who_it_is(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TDBG_TOKEN", "secret")
+    loop = _network(debugger, 1, rank=3, world_size=8, program="Some 1.0", device="5", backend="GPU")
+    stop = debugger.stop(run())
+    assert loop.end() is None
+    first = debugger.calls[0][1]
+    assert (first.ms_version, first.graph_num, first.device_name, first.backend) == (b"2.3.0", 1, b"5:0", b"GPU")
+    assert (first.rank, first.world_size) == (3, 8)
+    assert first.client.startswith(b"Some 1.0 (tdbg ")
+    assert first.features == wire.FULL_STATISTICS
+    assert first.session == stop.session
+    for header in debugger.headers.values():
+        assert header == {"tdbg-session": stop.session.decode(), "tdbg-token": "secret"}
+
+
+def test_steps_are_counted_and_the_end_is_said(debugger: Debugger) -> None:
+    loop = _network(debugger, 3)
+    assert [debugger.stop(run()).step for _ in range(3)] == [0, 1, 2]
+    assert debugger.done().training_done
+    assert loop.end() is None
+
+
+def test_graph_is_made_of_the_names(debugger: Debugger) -> None:
+    loop = _network(debugger, 1)
+    debugger.stop(run())
+    assert loop.end() is None
+    (nodes,) = _graphs(debugger)
+    row = nodes.find
+    assert nodes.category_of(row("fc1/relu")) is Category.ACTIVATION
+    assert nodes.category_of(row("fc1.weight")) is Category.WEIGHT
+    assert nodes.category_of(row("Gradients/fc1.weight")) is Category.GRADIENT
+    assert nodes.category_of(row("loss")) is Category.OTHER
+    assert nodes.inputs(row("fc1/matmul")) == [(row("input"), 0), (row("fc1.weight"), 0)]
+    assert nodes.paths[row("fc1.weight")].startswith("fc1/")
+    assert nodes.order[row("fc1/matmul")] < nodes.order[row("fc1/relu")] < nodes.order[row("loss")]
+
+
+def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(3):
+            recorder.record("a", np.ones(2))
+            if step:
+                recorder.record("late", np.full(2, np.nan))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, OVERFLOW, ["late"]), run())
+    stop = debugger.stop(watch(1, OVERFLOW, ["late"]), run())
+    (hit,) = debugger.answer("SendWatchpointHits")
+    assert (stop.step, hit.tensor.node_name) == (1, b"late")
+    debugger.stop(run())
+    assert loop.end() is None
+    assert [len(nodes) for nodes in _graphs(debugger)] == [1, 2]
+    sessions = {message.session for name, message in debugger.calls if name == "SendMetadata"}
+    assert len(sessions) == 1
+
+
+def test_hits_come_with_parameters_type_and_full_statistics(debugger: Debugger) -> None:
+    loop = _network(debugger, 2)
+    debugger.stop(watch(7, TOO_LARGE, ["loss", "fc1/relu"], abs_mean_gt=0.0, max_gt=1e9), run())
+    stop = debugger.stop(run())
+    first, second = debugger.answer("SendWatchpointHits")
+    assert loop.end() is None
+    assert stop.step == 1
+    assert (first.tensor.node_name, second.tensor.node_name) == (b"fc1/relu", b"loss")  # order of execution
+    assert (second.id, second.error_code, second.watch_condition.condition) == (7, 0, TOO_LARGE)
+    over, under = second.watch_condition.params
+    assert (over.name, over.hit, over.value) == (b"abs_mean_gt", True, 0.0)
+    assert (under.name, under.hit, under.actual_value) == (b"max_gt", False, over.actual_value)
+    assert (second.base.data_type, list(second.base.shape)) == (12, [])
+    assert second.statistics.maximum == over.actual_value  # the loss is one number
+    assert second.statistics.variance == 0.0
+
+
+def test_nan_that_prevents_a_comparison_is_reported_as_an_error(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        recorder.record("x", np.array([1.0, np.nan, np.inf]))
+        recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, TOO_LARGE, ["x"], max_gt=0.0), run(wire.LEVEL_RECHECK), run())
+    (hit,) = debugger.answer("SendWatchpointHits")
+    assert hit.error_code == ErrorBits.NAN | ErrorBits.INF
+    assert not hit.watch_condition.params[0].HasField("actual_value")
+    assert loop.end() is None
+
+
+def test_changes_are_judged_from_the_first_step_after_the_watchpoint(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        weight = np.ones(4)
+        for _ in range(3):
+            recorder.record("w", weight, kind="weight")
+            recorder.step()
+            weight *= 2  # in place: what was recorded must not change with it
+
+    loop = Loop(train)
+    debugger.stop(watch(1, CHANGED, ["w"], abs_mean_update_ratio_gt=0.5), run(wire.LEVEL_RECHECK), run())
+    debugger.stop(run())
+    (hit,) = debugger.answer("SendWatchpointHits")  # none of the recheck: there was nothing to compare with
+    assert hit.watch_condition.params[0].actual_value == pytest.approx(1.0)
+    debugger.stop(unwatch(1), run())
+    debugger.answer("SendWatchpointHits")
+    assert loop.end() is None
+
+
+def test_values_types_and_statistics_are_those_of_the_arrays(debugger: Debugger) -> None:
+    values = np.arange(24, dtype=">i4").reshape(2, 3, 4).T  # neither little-endian nor in C order
+
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        recorder.record("x", values)
+        recorder.record("empty", np.zeros((0, 3), np.float16))
+        recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(
+        view(wire.VALUE, "x", "empty", "nowhere"),
+        view(wire.BASE, "x", "nowhere"),
+        view(wire.STATISTICS, "x", "nowhere"),
+        run(),
+    )
+    whole, empty, missing = debugger.answer("SendTensors")
+    assert list(whole.dims) == [4, 3, 2]
+    np.testing.assert_array_equal(np.frombuffer(whole.tensor_content, "<i4").reshape(4, 3, 2), values)
+    assert (whole.node_name, whole.slot, whole.iter, whole.data_type, whole.finished) == (b"x", b"0", b"", 4, True)
+    assert (list(empty.dims), empty.data_type, empty.tensor_content, empty.finished) == ([0, 3], 10, b"", True)
+    assert (missing.node_name, missing.HasField("data_type"), missing.finished) == (b"nowhere", False, True)
+    base, no_base = debugger.answer("SendTensorBase")
+    assert (base.data_type, list(base.shape), base.data_size) == (4, [4, 3, 2], 96)
+    assert (no_base.data_type, list(no_base.shape), no_base.data_size) == (0, [0], 0)
+    summary, nothing = debugger.answer("SendTensorStats")
+    assert (summary.statistics.count, summary.statistics.zero_count, summary.statistics.mean) == (24, 1, 11.5)
+    assert (nothing.tensor_base.data_type, nothing.statistics.count) == (0, 0)
+    assert loop.end() is None
+
+
+def test_big_values_come_in_chunks_of_three_mebibytes(debugger: Debugger) -> None:
+    values = np.random.default_rng(0).integers(0, 255, 7 * (1 << 20) + 5, np.uint8)
+
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        recorder.record("big", values)
+        recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(view(wire.VALUE, "big"), run())
+    chunks = debugger.answer("SendTensors")
+    assert [len(chunk.tensor_content) for chunk in chunks] == [3 << 20, 3 << 20, (1 << 20) + 5]
+    assert [chunk.finished for chunk in chunks] == [False, False, True]
+    assert all(list(chunk.dims) == [values.size] and chunk.node_name == b"big" for chunk in chunks)
+    assert b"".join(chunk.tensor_content for chunk in chunks) == values.tobytes()
+    assert loop.end() is None
+
+
+def test_previous_values_of_parameters_can_be_looked_at(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(2):
+            recorder.record("w", np.full(2, float(step)), kind="weight")
+            recorder.record("x", np.full(2, float(step)))
+            recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(run())
+    debugger.stop(view(wire.VALUE, "w", "x", previous=True), view(wire.STATISTICS, "w", previous=True), run())
+    weight, other = debugger.answer("SendTensors")
+    assert (weight.iter, np.frombuffer(weight.tensor_content).tolist()) == (b"prev", [0.0, 0.0])
+    assert not other.tensor_content
+    assert debugger.answer("SendTensorStats")[0].statistics.maximum == 0.0
+    assert loop.end() is None
+
+
+def test_names_are_found_behind_a_graphs_name_and_by_their_last_part(debugger: Debugger) -> None:
+    loop = _network(debugger, 2)
+    debugger.stop(watch(1, TOO_LARGE, ["kernel_graph_0/loss", "somewhere/fc1.weight"], max_gt=-1e9), run())
+    debugger.stop(run())
+    names = [hit.tensor.node_name for hit in debugger.answer("SendWatchpointHits")]
+    assert names == [b"loss", b"fc1.weight"]
+    assert loop.end() is None
+
+
+def test_initial_weights_can_be_looked_at_before_the_first_step(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        recorder.record("w", np.zeros(4), kind="weight")
+        recorder.begin()
+        recorder.record("w", np.ones(4), kind="weight")
+        recorder.step()
+
+    loop = Loop(train)
+    initialization = watch(1, 14, ["w"], zero_percentage_ge=100.0)
+    stop = debugger.stop(initialization, run(wire.LEVEL_RECHECK), run())
+    assert (stop.step, stop.cur_step) == (-1, 0)
+    assert [hit.id for hit in debugger.answer("SendWatchpointHits")] == [1]
+    assert debugger.stop(run()).step == 0
+    assert loop.end() is None
+
+
+def test_steps_may_be_blocks(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(3):
+            with recorder.step():
+                if step != 1:  # a step in which nothing is recorded is one as well
+                    recorder.record("x", np.full(1, step))
+        recorder.close()
+
+    loop = Loop(train)
+    assert [debugger.stop(run()).step for _ in range(3)] == [0, 1, 2]
+    assert loop.end() is None
+
+
+def test_steps_without_a_recording_count_in_the_other_form_too() -> None:
+    recorder = Recorder("127.0.0.1:1", timeout=0.1)
+    for step in range(4):
+        if step == 2:
+            recorder.record("x", np.ones(1))
+        recorder.step()
+    recorder.close()
+    assert recorder.steps == 4
+
+
+def test_exit_raises_in_the_training(debugger: Debugger) -> None:
+    loop = _network(debugger, 5)
+    debugger.stop(run())
+    command = run()
+    command.Clear()
+    command.exit = True
+    debugger.stop(command)
+    outcome = loop.end()
+    assert isinstance(outcome, TrainingTerminated)
+    assert isinstance(outcome, SystemExit)
+    assert (outcome.code, outcome.step) == (0, 1)
+
+
+def test_a_debugger_of_another_version_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with Debugger(matched=False) as server:
+        assert _network(server, 3).end() is None
+        assert [name for name, _ in server.calls] == ["SendMetadata"]
+    assert "does not speak this version" in capsys.readouterr().err
+
+
+def test_room_for_copies_is_bounded(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address, keep_bytes=1000)
+        for _ in range(2):
+            recorder.record("a", np.ones(100))
+            recorder.record("b", np.full(100, np.nan))
+            recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, OVERFLOW, ["b"]), run())
+    debugger.stop(view(wire.VALUE, "a", "b"), view(wire.STATISTICS, "b"), run())
+    (hit,) = debugger.answer("SendWatchpointHits")  # judged although it was not kept
+    assert hit.tensor.node_name == b"b"
+    kept, not_kept = debugger.answer("SendTensors")
+    assert len(kept.tensor_content) == 800
+    assert not not_kept.HasField("data_type")
+    assert debugger.answer("SendTensorStats")[0].statistics.nan_count == 100
+    assert loop.end() is None
+
+
+def test_what_does_not_convert_is_said_once_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    class OnDevice:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            msg = "it is on a device"
+            raise TypeError(msg)
+
+    recorder = Recorder("127.0.0.1:1", timeout=0.1)
+    for _ in range(3):
+        recorder.record("x", OnDevice())
+        recorder.step()
+    recorder.close()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "it is on a device" in line]
+    assert len(lines) == 1
+
+
+def test_types_that_numpy_does_not_know(debugger: Debugger) -> None:
+    import ml_dtypes
+
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        recorder.record("half", np.array([1, 2, np.inf], ml_dtypes.bfloat16))
+        recorder.record("eighth", np.array([1, 2, 4], ml_dtypes.float8_e4m3fn))
+        recorder.record("words", np.array(["a", "b"]))
+        recorder.step()
+
+    loop = Loop(train)
+    debugger.stop(
+        watch(1, OVERFLOW, ["half", "eighth", "words"]),
+        run(wire.LEVEL_RECHECK),
+        view(wire.STATISTICS, "half", "eighth"),
+        run(),
+    )
+    assert [hit.tensor.node_name for hit in debugger.answer("SendWatchpointHits")] == [b"half"]
+    half, eighth = debugger.answer("SendTensorStats")
+    assert (half.tensor_base.data_type, half.statistics.maximum) == (46, 2.0)
+    assert (eighth.tensor_base.data_type, eighth.statistics.maximum) == (wire.OWN_TYPES["float8_e4m3fn"], 4.0)
+    assert loop.end() is None

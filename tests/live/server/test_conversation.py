@@ -1,0 +1,381 @@
+"""The state machine behind a connection, without any connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
+from tui_debugger.live import wire
+from tui_debugger.live.control import Event
+from tui_debugger.live.server.commands import Command, Exit, Level, Recheck, RunNode, RunStep, Unwatch, View, Watch
+from tui_debugger.live.server.conversation import Conversation
+from tui_debugger.live.server.exchange import Asked, Report
+from tui_debugger.live.types import START, Phase, RemoteTensor, RemoteWatchpoint, Stop
+
+VIEW = View(Level.VALUE, (RemoteTensor("head.weight"),))
+
+
+def watchpoint(number: int, limit: float = 1.0) -> RemoteWatchpoint:
+    return RemoteWatchpoint(number, 15, (("max_gt", limit, False),), (("fc1.weight", "Parameter", "graph"),))
+
+
+class Client:
+    """Enters and takes commands, one call after the other."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+        self.call = 0
+
+    def enter(self, report: Report = Report()) -> list[Event]:  # noqa: B008 - frozen
+        self.call += 1
+        return self.conversation.enter(self.call, report, 0.0)
+
+    def told(self) -> Command | None:
+        return self.conversation.command(self.call)
+
+    def step(self, report: Report = Report()) -> Command | None:  # noqa: B008 - frozen
+        self.enter(report)
+        return self.told()
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    return Conversation(0.0, features=wire.RUNS_TO_NODES)
+
+
+@pytest.fixture
+def client(conversation: Conversation) -> Client:
+    return Client(conversation)
+
+
+def test_the_first_entry_is_the_stop_before_the_first_step(conversation: Conversation, client: Client) -> None:
+    assert client.enter() == [Event.STOPPED]
+    assert conversation.stop == Stop(1, START)
+    assert client.told() is None
+
+
+def test_steps_are_counted_from_the_commands_that_were_given(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    for step in range(3):
+        assert conversation.run(1) == [Event.RUNNING]
+        assert client.told() == RunStep()
+        assert client.enter() == [Event.STOPPED]
+        assert conversation.stop == Stop(step + 2, step)
+
+
+def test_entering_again_without_having_run_is_no_stop(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    assert client.enter() == []
+    assert conversation.stop == Stop(1, START)
+
+
+def test_several_steps_are_gone_on_to_without_asking(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.run(3)
+    assert client.told() == RunStep()
+    assert client.step() == RunStep()
+    assert client.step() == RunStep()
+    assert client.enter() == [Event.STOPPED]
+    assert conversation.stop == Stop(4, 2)
+
+
+@pytest.mark.parametrize("steps", [5, None])
+def test_hits_end_a_run(conversation: Conversation, client: Client, steps: int | None) -> None:
+    client.enter()
+    conversation.run(steps)
+    assert client.told() == RunStep()
+    assert client.step() == RunStep()
+    assert conversation.report_hits()
+    assert client.enter() == [Event.STOPPED]
+    assert client.told() is None
+
+
+def test_a_run_that_only_logs_goes_on_after_hits(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.run(None, stop_on_hit=False)
+    assert client.told() == RunStep()
+    conversation.report_hits()
+    assert client.enter() == [Event.HITS]
+    assert client.told() == RunStep()
+    assert conversation.phase is Phase.RUNNING
+
+
+def test_pause_ends_a_run_at_the_end_of_its_step(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.run(None)
+    assert client.told() == RunStep()
+    conversation.pause()
+    assert client.enter() == [Event.STOPPED]
+    conversation.run(2)
+    assert client.told() == RunStep()
+    assert client.step() == RunStep(), "a pause is over with the stop that it made"
+
+
+def test_differences_of_the_list_go_before_the_next_run_one_at_a_time(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter()
+    conversation.watch([watchpoint(1), watchpoint(2)])
+    assert client.told() is None, "nothing is sent while it waits for people"
+    conversation.run(1)
+    assert client.told() == Watch(watchpoint(1))
+    assert client.step() == Watch(watchpoint(2))
+    assert client.step() == RunStep()
+    client.enter()
+    conversation.watch([watchpoint(2, 9.0), watchpoint(3)])
+    conversation.run(1)
+    assert [client.told(), client.step(), client.step(), client.step()] == [
+        Unwatch(1),
+        Watch(watchpoint(2, 9.0)),
+        Watch(watchpoint(3)),
+        RunStep(),
+    ]
+
+
+def test_the_name_for_everything_is_never_sent(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    everything = RemoteWatchpoint(1, 13, (), (("*", "", ""),))
+    mixed = RemoteWatchpoint(2, 13, (), (("*", "", ""), ("a/b", "Add", "graph")))
+    conversation.watch([everything, mixed])
+    conversation.run(1)
+    assert client.told() == Watch(RemoteWatchpoint(2, 13, (), (("a/b", "Add", "graph"),)))
+    assert client.step() == RunStep()
+
+
+def test_a_question_is_answered_before_the_run_that_was_asked_for_after_it(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter()
+    question = conversation.ask(VIEW)
+    conversation.run(1)
+    assert client.told() == VIEW
+    assert question.state is Asked.SENT
+    assert client.step() == RunStep()
+    assert question.state is Asked.ANSWERED
+    with pytest.raises(NotStoppedError):
+        conversation.ask(VIEW)
+
+
+def test_a_recheck_sends_the_list_first_and_is_no_stop(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.watch([watchpoint(1)])
+    question = conversation.ask(Recheck())
+    assert client.told() == Watch(watchpoint(1))
+    assert client.step() == Recheck()
+    assert conversation.report_hits()
+    assert client.enter() == [Event.HITS]
+    assert question.state is Asked.ANSWERED
+    assert conversation.stop == Stop(1, START)
+    assert conversation.phase is Phase.STOPPED
+
+
+def test_hits_that_nothing_was_run_for_are_not_taken(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    assert not conversation.report_hits()
+
+
+def test_terminating_ends_at_once_or_at_the_next_stop(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.run(None)
+    client.told()
+    conversation.terminate()
+    client.enter()
+    command = client.told()
+    assert command == Exit()
+    assert conversation.after(command) == [Event.DONE]
+    assert conversation.phase is Phase.DONE
+
+
+def test_a_released_training_runs_without_watchpoints_and_without_a_word(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter()
+    conversation.watch([watchpoint(1)])
+    conversation.run(1)
+    client.told()
+    client.step()
+    client.enter()
+    assert conversation.release() == [Event.RUNNING]
+    conversation.watch([watchpoint(7)])
+    assert client.told() == Unwatch(1)
+    for _ in range(3):
+        assert client.enter() == []
+        assert client.told() == RunStep()
+
+
+def test_running_to_a_node_goes_on_until_that_node_or_the_end_of_the_step(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter()
+    conversation.run_to_node("net/Log-op1")
+    assert client.told() == RunNode("net/Log-op1")
+    assert client.step(Report(node="net/Add-op0")) == RunNode("net/Log-op1"), "another node stopped it"
+    assert client.enter(Report(node="net/Log-op1")) == [Event.STOPPED]
+    assert conversation.stop == Stop(3, 0, "net/Log-op1")
+    conversation.run_to_node()
+    assert client.told() == RunNode()
+    assert client.enter() == [Event.STOPPED]
+    assert conversation.stop == Stop(4, 0), "the end of the step that the node is in"
+    conversation.run(1)
+    client.told()
+    client.enter()
+    assert conversation.stop == Stop(5, 1)
+
+
+def test_a_client_without_node_stops_cannot_run_to_a_node() -> None:
+    conversation = Conversation(0.0)
+    Client(conversation).enter()
+    with pytest.raises(UnsupportedError):
+        conversation.run_to_node("a")
+
+
+def test_a_client_that_counts_is_believed(conversation: Conversation, client: Client) -> None:
+    client.enter(Report(41))
+    assert conversation.stop == Stop(1, 41)
+    conversation.run(1)
+    client.told()
+    client.enter(Report(57))
+    assert conversation.stop == Stop(2, 57)
+
+
+def test_a_run_that_never_arrived_is_given_again_to_a_client_that_counts(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter(Report(START))
+    conversation.run(1)
+    assert client.told() == RunStep()
+    assert client.enter(Report(START)) == []
+    assert client.told() == RunStep()
+    assert client.enter(Report(0)) == [Event.STOPPED]
+
+
+def test_a_broken_wait_loses_the_training_and_the_next_one_brings_it_back(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter()
+    question = conversation.ask(VIEW)
+    assert conversation.leave(client.call) == [Event.LOST]
+    assert question.state is Asked.LOST
+    with pytest.raises(LostError):
+        conversation.ask(VIEW)
+    with pytest.raises(NotStoppedError):
+        conversation.run(1)
+    assert conversation.heard(1.0) == [], "heartbeats alone do not bring back what cannot be told anything"
+    assert client.enter() == [Event.BACK]
+    assert conversation.phase is Phase.STOPPED
+    assert conversation.stop == Stop(1, START)
+
+
+def test_silence_loses_a_running_training_and_any_sign_of_life_brings_it_back(
+    conversation: Conversation, client: Client
+) -> None:
+    conversation.heartbeat.beat(30, 0.0)
+    client.enter()
+    assert conversation.tick(1e6) == [], "its call waits: gRPC itself finds out when the machine is gone"
+    conversation.run(None)
+    client.told()
+    assert conversation.tick(1e6 + 91.0) == []
+    assert conversation.tick(1e6 + 92.0) == [Event.LOST]
+    assert conversation.tick(1e6 + 93.0) == []
+    assert conversation.heard(1e6 + 94.0) == [Event.BACK]
+    assert conversation.phase is Phase.RUNNING
+
+
+def test_a_client_without_heartbeats_is_never_missed(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.run(None)
+    client.told()
+    assert conversation.tick(1e9) == []
+
+
+def test_one_that_does_not_answer_and_says_nothing_is_lost(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    question = conversation.ask(Recheck())
+    assert client.told() == Recheck()
+    conversation.run(1)
+    assert conversation.tick(119.0) == []
+    conversation.heard(119.0)
+    assert conversation.tick(200.0) == [], "a heartbeat: it is still at work"
+    assert conversation.tick(240.0) == [Event.LOST]
+    assert question.state is Asked.LOST
+    assert client.enter() == [Event.BACK]
+
+
+@pytest.mark.parametrize("period", [-1, 0, 4, 3601])
+def test_periods_that_make_no_sense_are_not_taken(conversation: Conversation, period: int) -> None:
+    client = Client(conversation)
+    client.enter()
+    conversation.run(1)
+    client.told()
+    conversation.heartbeat.beat(period, 0.0)
+    assert conversation.tick(1e9) == []
+
+
+def test_a_new_handshake_sends_the_whole_list_again(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    conversation.watch([watchpoint(1)])
+    conversation.run(1)
+    assert client.told() == Watch(watchpoint(1))
+    assert client.step() == RunStep()
+    conversation.shake(0.0, features=0)
+    assert conversation.phase is Phase.RECEIVING
+    assert client.enter() == [Event.STOPPED]
+    assert conversation.stop == Stop(2, START), "stops only grow, steps begin again"
+    conversation.run(1)
+    assert client.told() == Watch(watchpoint(1))
+
+
+def test_a_run_outlives_a_change_of_the_graph(conversation: Conversation, client: Client) -> None:
+    client.enter(Report(START))
+    conversation.watch([watchpoint(1)])
+    conversation.run(3)
+    assert client.told() == Watch(watchpoint(1))
+    assert client.step(Report(START)) == RunStep()
+    assert conversation.shake(0.0, resumes=True) == []
+    assert client.step(Report(0)) == Watch(watchpoint(1))
+    assert client.step(Report(0)) == RunStep()
+    assert client.step(Report(1)) == RunStep()
+    assert client.enter(Report(2)) == [Event.STOPPED]
+
+
+def test_a_run_does_not_outlive_a_lost_connection_that_was_made_again(
+    conversation: Conversation, client: Client
+) -> None:
+    client.enter(Report(START))
+    conversation.run(None)
+    client.told()
+    conversation.lose()
+    assert conversation.shake(0.0, resumes=True) == [Event.BACK]
+    assert client.enter(Report(17)) == [Event.STOPPED]
+    assert conversation.stop == Stop(2, 17)
+
+
+def test_another_version_can_only_be_ended_or_let_go() -> None:
+    conversation = Conversation(0.0, mismatch=True)
+    client = Client(conversation)
+    client.enter()
+    assert conversation.phase is Phase.MISMATCH
+    assert client.told() is None
+    with pytest.raises(NotStoppedError):
+        conversation.run(1)
+    conversation.release()
+    assert client.told() == RunStep()
+    client.enter()
+    conversation.terminate()
+    assert client.told() == Exit()
+
+
+def test_one_that_said_it_was_done_and_goes_on_is_back(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    assert conversation.finish() == [Event.DONE]
+    assert client.enter() == [Event.BACK, Event.STOPPED]
+
+
+def test_a_question_that_moved_to_another_connection_is_put_again(conversation: Conversation, client: Client) -> None:
+    client.enter()
+    question = conversation.ask(VIEW)
+    assert client.told() == VIEW
+    conversation.moved()
+    assert client.step() == VIEW
+    client.enter()
+    assert question.state is Asked.ANSWERED

@@ -1,0 +1,541 @@
+"""A session on a training that runs, as the panes and commands use it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from tests.live.session.conftest import Live, Told
+from tests.live.session.doubles import (
+    LOSS,
+    MATMUL,
+    NET,
+    RELU,
+    WEIGHT,
+    Array,
+    ScriptedTraining,
+    ScriptedTrainings,
+    graph,
+    ones,
+)
+from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
+from tui_debugger.live import wire
+from tui_debugger.live.control import Event
+from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side, TensorKey, TensorMeta, TensorStats
+from tui_debugger.session.live import LiveKind, LiveSession
+
+Make = Callable[..., Live]
+
+
+def overflow_at(step: int, *nodes: str) -> Callable[[int, Sequence[RemoteWatchpoint]], list[ReceivedHit]]:
+    """NaN in some nodes at one step, reported for every overflow watchpoint."""
+
+    def hits(at: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
+        ids = [each.id for each in watched if each.condition == 13]
+        return [ReceivedHit(node, 0, number, 13, ()) for node in nodes for number in ids] if at == step else []
+
+    return hits
+
+
+def key(node: str, step: int) -> TensorKey:
+    return TensorKey(0, "kernel_graph_0", node, Side.OUTPUT, 0, step)
+
+
+def asked(live: Live, kind: str) -> list[tuple[str, bool]]:
+    return [
+        (tensor.node, tensor.previous) for what, tensors in live.training.asked if what == kind for tensor in tensors
+    ]
+
+
+# -- attaching ---------------------------------------------------------------------------------------
+
+
+def test_before_a_training_came_there_is_nothing(live: Make) -> None:
+    it = live(graphs=())
+    assert list(it.session.ranks()) == []
+    assert it.session.recommended() == ()
+    assert it.session.check([]).hits == ()
+    it.session.open()
+
+
+def test_waiting_says_what_has_to_be_set(live: Make) -> None:
+    text = live().session.waiting_text()
+    assert "ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=127.0.0.1 MS_DEBUGGER_PORT=50051" in text
+    assert "TDBG_HOST=127.0.0.1 TDBG_PORT=50051" in text
+
+
+def test_a_training_that_came_has_a_graph_and_stands_before_its_first_step(live: Make) -> None:
+    it = live()
+    it.arrive()
+    state = it.session.state(0)
+    assert (state.phase, state.step, state.graph, state.remaining) == (Phase.STOPPED, START, True, 0)
+    assert list(it.session.ranks()) == [0]
+    assert list(it.session.steps(0)) == [START]
+    assert [event.kind for event in it.told.events] == [LiveKind.CONNECTED, LiveKind.GRAPH, LiveKind.STOPPED]
+    assert len(it.session.recommended()) > 3
+
+
+def test_a_rank_that_nobody_has_is_an_error(live: Make) -> None:
+    with pytest.raises(TdbgError, match="no training has rank 7"):
+        live().session.state(7)
+
+
+def test_a_client_that_is_turned_away_is_told_with_the_reason(live: Make) -> None:
+    it = live()
+    it.trainings.refuse("MindSpore 1.0 speaks other messages")
+    assert it.told.wait(LiveKind.REFUSED).text == "MindSpore 1.0 speaks other messages"
+
+
+# -- driving -----------------------------------------------------------------------------------------
+
+
+def test_it_runs_some_steps_or_until_a_hit_with_the_list_as_it_is(live: Make) -> None:
+    it = live(hits=overflow_at(5, LOSS))
+    it.arrive()
+    it.session.add_recommended()
+    assert it.run(3) == 2
+    assert it.run(None) == 5
+    known = it.session.known([(0, 5)])
+    assert known is not None
+    assert [hit.key.node for hit in known.hits] == [LOSS]
+    assert it.told.events[-1].text == "rank 0: step 5, 1 hit"
+    assert it.session.fresh([(0, 5)])
+
+
+def test_one_that_does_not_stand_cannot_run(live: Make) -> None:
+    it = live()
+    with pytest.raises(NotStoppedError):
+        it.session.run()
+    it.arrive()
+    it.training.lose()
+    with pytest.raises(NotStoppedError, match="no training stands"):
+        it.session.run()
+
+
+def test_a_client_that_stops_at_the_end_of_steps_cannot_run_to_a_node(live: Make) -> None:
+    it = live()
+    it.arrive()
+    assert not it.session.can_run_to_nodes(0)
+    with pytest.raises(UnsupportedError):
+        it.session.run_to_node(0)
+    assert it.session.state(0).phase is Phase.STOPPED
+
+
+def test_it_runs_to_a_node_by_its_name(live: Make) -> None:
+    it = live(features=wire.RUNS_TO_NODES)
+    it.arrive()
+    it.session.run_to_node(0, it.session.nodes(0).find(RELU))
+    it.told.wait(LiveKind.STOPPED, 2)
+    stop = it.session.state(0).stop
+    assert stop is not None
+    assert (stop.step, stop.node) == (0, RELU)
+
+
+def test_all_or_one_of_several_trainings(opened: Callable[..., LiveSession]) -> None:
+    trainings = [ScriptedTraining(number=n + 1, rank=n) for n in range(3)]
+    session = opened(ScriptedTrainings(*trainings))
+    told = Told(session)
+    for training in trainings:
+        training.arrive()
+    told.wait(LiveKind.STOPPED, 3)
+    assert session.run(2) == (0, 1, 2)
+    told.wait(LiveKind.STOPPED, 6)
+    assert session.run(2, [1]) == (1,)
+    told.wait(LiveKind.STOPPED, 7)
+    assert [session.state(rank).step for rank in (0, 1, 2)] == [1, 3, 1]
+    session.pause([2])
+    session.terminate([0])
+    session.release([1])
+    assert [training.said[-1] for training in trainings] == ["terminate", "release", "pause"]
+
+
+def test_initial_values_are_judged_before_the_first_step_and_a_finding_keeps_it_there(live: Make) -> None:
+    def hits(step: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
+        return [ReceivedHit(WEIGHT, 0, each.id, 14, ()) for each in watched if each.condition == 14 and step < 0]
+
+    it = live(hits=hits)
+    it.arrive()
+    it.session.watchpoints.add(
+        "weight_initialization", {"zero_percentage_ge": 100}, it.session.recommended()[0].selection
+    )
+    assert it.session.run(1) == ()
+    assert it.told.wait(LiveKind.HITS).step == START
+    known = it.session.known([(0, START)])
+    assert known is not None
+    assert [hit.key.node for hit in known.hits] == [WEIGHT]
+    assert known.coverage.checked == 1
+    assert it.session.run(1) == (0,)
+
+
+# -- checks ------------------------------------------------------------------------------------------
+
+
+def test_a_changed_list_is_rechecked_by_the_client(live: Make) -> None:
+    it = live(hits=overflow_at(2, LOSS))
+    it.arrive()
+    assert it.run(3) == 2
+    assert it.session.check([(0, 2)]).hits == ()
+    assert "recheck" not in it.training.said  # there was nothing to ask
+    it.session.add_recommended()
+    assert not it.session.fresh([(0, 2)])
+    result = it.session.check([(0, 2)])
+    assert it.training.said[-1] == "recheck"
+    assert [hit.key.node for hit in result.hits] == [LOSS]
+    it.session.check([(0, 2)])
+    assert it.training.said.count("recheck") == 1
+
+
+def test_the_coverage_is_what_the_client_was_asked_to_watch(live: Make) -> None:
+    it = live(hits=overflow_at(0, LOSS))
+    it.arrive()
+    it.session.watchpoints.add("tensor_overflow", selection=it.session.recommended()[-1].selection)
+    overflow = it.session.watchpoints.items()[0]
+    it.run()
+    known = it.session.known([(0, 0)])
+    assert known is not None
+    watched = int(it.session.watch_state(0, overflow.id).sum())
+    assert known.coverage.checked == watched == dict(known.coverage.watched)[overflow.id]
+    assert known.coverage.skipped == 6 - watched
+
+
+def test_the_first_bad_tensor_is_the_origin_where_its_inputs_were_watched(live: Make) -> None:
+    it = live(hits=overflow_at(1, RELU, LOSS))
+    it.arrive()
+    it.session.add_recommended()
+    it.run(None)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert [(hit.key.node, hit.origin) for hit in known.hits] == [(RELU, True), (LOSS, False)]
+
+
+def test_nothing_is_called_an_origin_whose_inputs_nobody_watched(live: Make) -> None:
+    it = live(hits=overflow_at(1, LOSS))
+    it.arrive()
+    it.session.watchpoints.add("tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.NODE, LOSS),)))
+    it.run(None)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert [(hit.key.node, hit.origin) for hit in known.hits] == [(LOSS, False)]
+
+
+def test_an_earlier_step_is_judged_from_what_was_fetched(live: Make) -> None:
+    def values(step: int) -> dict[str, Array]:
+        found = ones(step)
+        if step == 1:
+            found[LOSS][0, 0] = np.nan
+        return found
+
+    it = live(values=values)
+    it.arrive()
+    it.run(2)
+    it.session.measure(it.session.tensor_rows(0, 1, it.session.nodes(0).find(LOSS)))
+    it.run(3)
+    it.session.add_recommended()
+    result = it.session.check([(0, 1)])
+    assert [hit.key.node for hit in result.hits] == [LOSS]
+    assert result.coverage.checked == 2  # and its input
+    assert result.coverage.unreadable == 0
+
+
+def test_hits_of_a_training_that_goes_on_by_itself_are_told_with_their_step(live: Make) -> None:
+    it = live(hits=overflow_at(2, LOSS), end=5)
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None, stop_on_hit=False)
+    event = it.told.wait(LiveKind.DONE)
+    assert event.rank == 0
+    (hits,) = [each for each in it.told.events if each.kind is LiveKind.HITS and each.step == 2]
+    known = it.session.known([(0, 2)])
+    assert known is not None
+    assert (hits.rank, known.hits.findings) == (0, 1)
+    assert 2 in it.session.steps(0)
+    ((rank, steps, coverage),) = it.session.silent()
+    assert (rank, steps) == (0, 4)
+    assert coverage.checked == 6
+
+
+# -- tensors -----------------------------------------------------------------------------------------
+
+
+def test_small_tensors_are_fetched_whole_when_somebody_looks(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(4)
+    rows = it.session.tensor_rows(0, 3, it.session.nodes(0).find(MATMUL))
+    assert [(row.role, row.key.node, row.key.step) for row in rows] == [
+        ("in", "x", 3),
+        ("in", WEIGHT, 2),
+        ("out", MATMUL, 3),
+        ("param", WEIGHT, 3),
+    ]
+    assert all(row.has_value and row.remote and row.stats is None for row in rows)
+    looked = it.session.measure(rows)
+    assert [row.stats.mean for row in looked if row.stats] == [3, 2, 3, 3]
+    assert not any(row.recorded or row.remote or row.error for row in looked)
+    assert (WEIGHT, True) in asked(it, "values")
+    it.training.asked.clear()
+    assert it.session.measure(it.session.tensor_rows(0, 3, it.session.nodes(0).find(MATMUL))) == looked
+    assert it.training.asked == []
+
+
+LARGE = graph([(LOSS, "Log", ["x"], (400, 400))], ["x"])
+
+
+def large(step: int) -> dict[str, Array]:
+    return {LOSS: np.full((400, 400), step, np.float32), "x": np.zeros((2, 3), np.float32)}
+
+
+@pytest.mark.parametrize("features", [0, wire.FULL_STATISTICS])
+def test_of_large_ones_statistics_are_asked(live: Make, features: int) -> None:
+    it = live(graphs=(LARGE,), values=large, features=features)
+    it.arrive()
+    it.run(2)
+    row = it.session.nodes(0).find(LOSS)
+    out = next(each for each in it.session.measure(it.session.tensor_rows(0, 1, row)) if each.role == "out")
+    assert out.meta == TensorMeta("float32", (400, 400), 0 if out.meta is None else out.meta.nbytes)
+    assert out.stats is not None
+    assert out.stats.maximum == 1
+    assert out.remote
+    assert out.has_value
+    assert out.recorded == (features == 0)
+    assert (out.stats.mean is None) == (features == 0)  # MindSpore's mean of so many elements is wrong
+    assert asked(it, "statistics") == [(LOSS, False)]
+
+
+def test_reading_fetches_once_and_counts(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    seen: list[Progress] = []
+    np.testing.assert_array_equal(it.session.read(key(LOSS, 0), seen.append), ones(0)[LOSS])
+    it.session.read(key(LOSS, 0))
+    assert asked(it, "values") == [(LOSS, False)]
+    assert seen
+    assert it.session.state(0).fetched == 24
+    assert it.told.count(LiveKind.FETCHED) == 1
+
+
+def test_what_the_training_does_not_have_is_an_error_with_a_hint(live: Make) -> None:
+    it = live(values=lambda step: {LOSS: ones(step)[LOSS]})
+    it.arrive()
+    it.run(1)
+    with pytest.raises(TdbgError, match="does not have this tensor"):
+        it.session.read(key(RELU, 0))
+    rows = it.session.measure(it.session.tensor_rows(0, 0, it.session.nodes(0).find(LOSS)))
+    assert [(row.role, row.error) for row in rows] == [("in", "the training does not have this tensor"), ("out", "")]
+
+
+def test_fetched_values_can_be_looked_at_when_the_training_is_further(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    it.session.read(key(LOSS, 0))
+    it.run(5)
+    np.testing.assert_array_equal(it.session.read(key(LOSS, 0)), ones(0)[LOSS])
+    with pytest.raises(TdbgError):
+        it.session.read(key(RELU, 0))
+    assert list(it.session.steps(0)) == [START, 0, 4, 5]
+
+
+def test_cancelling_a_fetch_leaves_nothing_half(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+
+    def cancel(snapshot: Progress) -> None:
+        if snapshot.done:
+            raise CancelledError("stopped")
+
+    with pytest.raises(CancelledError):
+        it.session.read(key(LOSS, 0), cancel)
+    files = [path for path in it.session.live.spool.path.rglob("*") if path.is_file() and path.name != "pid"]
+    assert files == []
+    np.testing.assert_array_equal(it.session.read(key(LOSS, 0)), ones(0)[LOSS])
+
+
+def test_what_came_while_the_training_went_on_is_not_taken_for_the_step_before(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    it.training.before_answer = lambda: it.training.stop_at(1)
+    with pytest.raises(NotStoppedError):
+        it.session.read(key(LOSS, 0))
+    it.told.wait(LiveKind.STOPPED, 3)
+    it.training.before_answer = lambda: None
+    assert it.session.read(key(LOSS, 1))[0, 0] == 1
+    rows = it.session.tensor_rows(0, 0, it.session.nodes(0).find(LOSS))
+    assert not any(row.has_value for row in rows)
+
+
+def test_a_lost_training_says_so_and_what_was_fetched_stays(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    it.session.read(key(LOSS, 0))
+    it.training.lose()
+    it.told.wait(LiveKind.LOST)
+    assert it.session.state(0).phase is Phase.LOST
+    assert it.session.read(key(LOSS, 0)).shape == (2, 3)
+    rows = it.session.measure(it.session.tensor_rows(0, 0, it.session.nodes(0).find(RELU)))
+    assert not any(row.has_value for row in rows)
+    it.training.back()
+    it.told.wait(LiveKind.BACK)
+    assert it.session.read(key(RELU, 0)).shape == (2, 3)
+
+
+def test_losing_it_in_the_middle_of_a_look_is_told_on_the_row(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    rows = it.session.tensor_rows(0, 0, it.session.nodes(0).find(LOSS))
+    it.training.phase = Phase.LOST  # before anybody was told
+    looked = it.session.measure(rows)
+    assert all(row.error and row.stats is None for row in looked)
+    with pytest.raises((LostError, NotStoppedError)):
+        it.session.read(key(LOSS, 0))
+
+
+def test_within_a_step_parameters_are_fetched_again(live: Make) -> None:
+    count = 0
+
+    def values(step: int) -> dict[str, Array]:
+        return {name: array + count for name, array in ones(step).items()}
+
+    it = live(values=values, features=wire.RUNS_TO_NODES)
+    it.arrive()
+    it.training.stop_at(0, RELU)
+    it.told.wait(LiveKind.STOPPED, 2)
+    assert it.session.read(key(WEIGHT, 0))[0, 0] == it.session.read(key(RELU, 0))[0, 0] == 0
+    count = 10
+    it.training.stop_at(0, LOSS)
+    it.told.wait(LiveKind.STOPPED, 3)
+    assert it.session.read(key(WEIGHT, 0))[0, 0] == 10
+    assert it.session.read(key(RELU, 0))[0, 0] == 0
+
+
+def test_statistics_that_come_with_hits_need_no_question(live: Make) -> None:
+    stats = TensorStats(6, 2, 0, 0, 0, 0, 4, 1.0, 2.0, 1.5, 1.5, 0.25, 10.0)
+
+    def hits(_step: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
+        meta = TensorMeta("float32", (2, 3), 24)
+        return [ReceivedHit(LOSS, 0, each.id, 13, (), 0, meta, stats) for each in watched if each.condition == 13]
+
+    it = live(hits=hits)
+    it.arrive()
+    it.session.watchpoints.add_missing(it.session.recommended()[4:5])
+    it.run(1)
+    out = it.session.tensor_rows(0, 0, it.session.nodes(0).find(LOSS))[1]
+    (row,) = it.session.measure([out])
+    assert (row.stats, row.remote, row.recorded, row.hit) == (stats, True, False, True)
+    assert it.training.asked == []
+
+
+# -- changes -----------------------------------------------------------------------------------------
+
+
+def test_refresh_tells_what_came_and_forgets_no_result(live: Make) -> None:
+    it = live(hits=overflow_at(0, LOSS))
+    it.arrive()
+    assert it.session.refresh().new_ranks == (0,)
+    it.session.add_recommended()
+    it.run(1)
+    changes = it.session.refresh()
+    assert changes.new_steps == ((0, 0),)
+    it.session.read(key(LOSS, 0))
+    assert (0, 0) in it.session.refresh().grown_steps
+    assert it.session.known([(0, 0)]) is not None
+    assert not it.session.refresh()
+
+
+def test_a_graph_that_comes_again_in_another_form_numbers_the_nodes_anew(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.session.refresh()
+    before = it.session.nodes(0)
+    it.training.emit(Event.GRAPH)
+    it.told.wait(LiveKind.GRAPH, 2)
+    assert it.session.nodes(0) is before
+    it.training.graphs = (LARGE,)
+    it.training.emit(Event.GRAPH)
+    it.told.wait(LiveKind.GRAPH, 3)
+    assert it.session.refresh().rebuilt == (0,)
+    assert it.session.nodes(0).find(MATMUL) == -1
+
+
+def test_a_broken_graph_is_a_notice(live: Make) -> None:
+    it = live(graphs=(b"\xff\xff\xff",))
+    it.arrive()
+    assert list(it.session.ranks()) == []
+    assert any("graph" in notice for notice in it.session.info.notices)
+
+
+def test_the_spool_lets_the_oldest_steps_go_and_says_so(live: Make) -> None:
+    it = live(graphs=(LARGE,), values=large, spool_limit=3 * 400 * 400 * 4)
+    it.arrive()
+    for step in range(4):
+        it.run(1)
+        it.session.read(key(LOSS, step))
+    there = [it.session.tensor_rows(0, step, 0)[1].has_value for step in range(4)]
+    assert there == [False, False, True, True]
+    assert any("spool is full" in notice for notice in it.session.info.notices)
+
+
+def test_closing_lets_trainings_go_ends_the_thread_and_leaves_no_files(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    it.session.read(key(LOSS, 0))
+    spool = it.session.live.spool.path
+    it.session.close()
+    it.session.close()
+    assert it.training.said[-1] == "release"
+    assert it.trainings.closed.is_set()
+    assert not spool.exists()
+    assert not [thread for thread in threading.enumerate() if thread.name == "tdbg-live-events"]
+
+
+def test_it_takes_in_a_training_that_stood_there_before_the_session(opened: Callable[..., LiveSession]) -> None:
+    training = ScriptedTraining(graphs=(NET,))
+    trainings = ScriptedTrainings(training)
+    training.stop_at(8)
+    session = opened(trainings)
+    assert session.state(0).step == 8
+    assert session.read(key(LOSS, 8))[0, 0] == 8
+
+
+def test_hits_of_several_stops_within_a_step_are_one_list(live: Make) -> None:
+    it = live(features=wire.RUNS_TO_NODES)
+    it.arrive()
+    it.session.add_recommended()
+    overflow = next(each.id for each in it.session.watchpoints.items() if each.condition == "tensor_overflow")
+    it.session.run(1)
+    it.told.wait(LiveKind.STOPPED, 2)
+    for number, node in enumerate((RELU, LOSS)):
+        it.training.reports(ReceivedHit(node, 0, overflow, 13, ()))
+        it.training.stop_at(1, node)
+        it.told.wait(LiveKind.STOPPED, 3 + number)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert [hit.key.node for hit in known.hits] == [RELU, LOSS]
+
+
+def test_nodes_that_come_later_are_watched_without_being_told_again(live: Make) -> None:
+    """A loop that records names as it goes sends its graph anew when there are more of them."""
+    it = live(graphs=(graph([(MATMUL, "MatMul", ["x"], (2, 3))], ["x"]),), hits=overflow_at(4, LOSS))
+    it.arrive()
+    it.session.watchpoints.add("tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)))
+    it.run(2)
+    assert {name for each in it.training.watchpoints for name, _, _ in each.nodes} == {MATMUL, "x"}
+    it.training.graphs = (NET,)
+    it.training.emit(Event.GRAPH)
+    it.told.wait(LiveKind.GRAPH, 2)
+    assert {name for each in it.training.watchpoints for name, _, _ in each.nodes} == set(ones(0))
+    assert it.run(None) == 4
+    known = it.session.known([(0, 4)])
+    assert known is not None
+    assert [hit.key.node for hit in known.hits] == [LOSS]
+    assert [(steps, coverage.checked) for _, steps, coverage in it.session.silent()] == [(1, 2), (2, 6)]

@@ -1,0 +1,64 @@
+"""Level "op": every operator call, with the line that made it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.live.torch.driving import Driven
+from tui_debugger.graph.edges import real_inputs
+from tui_debugger.model import Category
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+Train = Callable[..., Driven]
+
+
+def test_a_hit_stops_at_the_operator_with_its_line(train: Train) -> None:
+    run = train("plain", steps=4, spoil=2, level="op")
+    run.watch(("tensor_overflow", {}, "^(?!Gradients)"))
+    run.run(None)
+    assert run.stop.step == 2
+    assert run.stop.node.startswith("blocks/1/feed/0/")
+    (hit,) = run.training.hits
+    assert hit.node == run.stop.node
+    values = run.value(hit.node)
+    assert values is not None
+    row = run.table.find(hit.node)
+    frames = run.table.stack(row)
+    assert any(frame.path.endswith("programs.py") and frame.code == "return x + self.feed(x)" for frame in frames)
+    assert any("def " not in frame.code and "model" in frame.code for frame in frames)
+
+
+def test_the_backward_pass_belongs_to_the_forward_operators(train: Train) -> None:
+    run = train("plain", steps=2, level="op")
+    table = run.table
+    backward = [row for row in range(len(table)) if table.names[row].startswith("Gradients/blocks/1/feed/1/")]
+    assert backward
+    assert {table.category_of(row) for row in backward} == {Category.GRADIENT}
+    assert any(frame.forward for row in backward for frame in table.stack(row))
+    relu = table.find("blocks/1/feed/1/Relu")
+    assert table.category_of(relu) is Category.ACTIVATION
+    (source,) = [each for each, _ in real_inputs(table, relu)]
+    assert table.names[source].startswith("blocks/1/feed/0/")
+
+
+def test_runs_to_an_operator_and_to_the_next_one(train: Train) -> None:
+    run = train("plain", steps=3, level="op")
+    run.run()
+    run.run_to_node("blocks/0/feed/1/Relu")
+    assert run.stop.node == "blocks/0/feed/1/Relu"
+    assert run.value("blocks/0/feed/1/Relu") is not None
+    run.run_to_node()
+    assert run.stop.node.startswith("blocks/0/feed/")
+    assert run.stop.node != "blocks/0/feed/1/Relu"
+    run.run()
+    assert (run.stop.step, run.stop.node) == (1, "")
+
+
+@pytest.mark.parametrize("kind", ["reentrant", "not reentrant"])
+def test_recomputed_operators_are_not_recorded_again(train: Train, kind: str) -> None:
+    run = train("checkpointed", steps=2, kind=kind, level="op")
+    assert not [name for name in run.table.names if name.startswith("blocks/") and "Relu#" in name]
+    assert "blocks/1/feed/1/Relu" in run.table.names

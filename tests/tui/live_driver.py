@@ -1,0 +1,106 @@
+"""A person in front of the screen of ``tdbg listen``, with trainings that a test drives from the other side."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from tests.live.doubles import FakeTraining, FakeTrainings
+from tests.tui.driver import Driver
+from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.tui.live_app import LiveApp
+from tui_debugger.tui.live_desk import LiveDesk
+from tui_debugger.tui.screens.offer import OfferScreen
+from tui_debugger.tui.screens.waiting import WaitingScreen
+
+
+class LiveDriver(Driver):
+    """See ``Driver``."""
+
+    lanes = (*Driver.lanes, "order", "end", "follow")
+
+    def __init__(self, app: LiveApp, pilot: Pilot[int], trainings: FakeTrainings, live: LiveSession) -> None:
+        super().__init__(app, pilot)
+        self.trainings = trainings
+        self.live = live
+        self._stops = 0
+        live.subscribe(self._heard)
+
+    def _heard(self, event: LiveEvent) -> None:
+        self._stops += event.kind is LiveKind.STOPPED
+
+    def _idle(self) -> bool:
+        runner = self.live_desk.runner
+        busy = runner is not None and (runner._events or runner._asked)
+        return not busy and super()._idle()
+
+    @property
+    def live_desk(self) -> LiveDesk:
+        assert isinstance(self.desk, LiveDesk)
+        return self.desk
+
+    @property
+    def header(self) -> str:
+        return self.desk.header.plain
+
+    @property
+    def notice(self) -> str:
+        return self.desk.footer.notice
+
+    @property
+    def orders(self) -> list[list[str]]:
+        """What each training was told."""
+        return [training.orders for training in self.trainings.trainings]
+
+    async def ordered(self, *orders: str, rank: int = 0) -> None:
+        """Waits until a training was told these things, in all, and forgets them."""
+        told = self.trainings.trainings[rank].orders
+        await self.until(lambda: tuple(told) == orders)
+        told.clear()
+        await self.settled()
+
+    async def stopped(self, training: FakeTraining, step: int, *, node: str = "") -> None:
+        """The training stops; waits until the session knows."""
+        before = self._stops
+        training.arrive(step, node=node)
+        await self.until(lambda: self._stops > before)
+        await self.settled()
+
+
+@asynccontextmanager
+async def listening(
+    *, size: tuple[int, int] = (200, 50), recommended: bool | None = True, **options: Any
+) -> AsyncIterator[LiveDriver]:
+    """The screen before any training came."""
+    trainings = FakeTrainings()
+    live = LiveSession(trainings)
+    app = LiveApp(live, recommended=recommended, **options)
+    async with app.run_test(size=size) as pilot:
+        driver = LiveDriver(app, pilot, trainings, live)
+        await driver.until(lambda: isinstance(app.screen, WaitingScreen))
+        yield driver
+
+
+@asynccontextmanager
+async def attached(
+    ranks: int = 1,
+    *,
+    size: tuple[int, int] = (200, 50),
+    recommended: bool | None = True,
+    stays: bool = False,
+    **training: Any,
+) -> AsyncIterator[LiveDriver]:
+    """The panes, with trainings that stand before their first step."""
+    async with listening(size=size, recommended=recommended, stays=stays) as screen:
+        for rank in range(ranks):
+            screen.trainings.begin(rank, ranks=ranks, **training)
+        await screen.until(lambda: len(screen.live.ranks()) == ranks and screen.desk.session is not None)
+        if recommended is None:
+            await screen.until(lambda: isinstance(screen.app.screen, OfferScreen))
+        else:
+            await screen.until(lambda: screen.app.screen is screen.desk)
+        await screen.settled()
+        yield screen

@@ -1,0 +1,48 @@
+"""``tdbg demo --live``: a real server, and the client's side of a recorded session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.tui.driver import Driver
+from tui_debugger.demo.live import playing
+from tui_debugger.tui.live_app import LiveApp
+
+
+@asynccontextmanager
+async def demo(size: tuple[int, int] = (200, 50)) -> AsyncIterator[Driver]:
+    with playing(lambda _: None, pace=0.0) as (session, training):
+        app = LiveApp(session, recommended=True)
+        async with app.run_test(size=size) as pilot:
+            training.start()
+            screen = Driver(app, pilot)
+            await screen.until(lambda: app.desk.session is not None and app.screen is app.desk)
+            await screen.settled()
+            yield screen
+
+
+async def test_the_training_is_run_to_its_nan_and_its_values_are_looked_at() -> None:
+    async with demo() as screen:
+        assert "MindSpore 2.0.0  GPU 0" in screen.desk.header.plain
+        await screen.press("c")
+        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.settled()
+        assert screen.pane("hits")[0].split()[1:3] == ["3", "Div-op419"]
+        await screen.press("n", "5")
+        await screen.settled()
+        assert any("out 0 4×8×16 float32 128 0" in row for row in screen.pane("tensors"))
+        await screen.press("G", "enter")
+        await screen.until(lambda: "[0, 0, 0] = 0.13590121" in screen.text)
+
+
+async def test_the_recording_ends() -> None:
+    async with demo() as screen:
+        for _ in range(7):
+            await screen.press("c")
+            await screen.until(lambda: "running" not in screen.desk.header.plain)
+            await asyncio.sleep(0)
+            await screen.settled()
+        await screen.until(lambda: "finished" in screen.desk.header.plain)
+        assert screen.desk.state.step == 5

@@ -1,0 +1,170 @@
+"""``tdbg listen``: waits for trainings on a socket; with the screen, or without one for batch jobs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.cli.options import whole
+from tui_debugger.cli.screen import add_common
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+DESCRIPTION = """\
+Waits for training processes that attach: MindSpore 1.1 to 2.3 by its own
+debugger protocol, PyTorch and any Python loop through tdbg's client. Several
+processes of one run are several ranks. With --no-screen, for batch jobs, the
+watchpoints are judged while the training runs, every hit is a line on stdout,
+and the training is let go at the end.
+"""
+EPILOG = """\
+how a training finds its way here:
+  MindSpore          ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST=... MS_DEBUGGER_PORT=...
+  PyTorch and others TDBG_HOST=... TDBG_PORT=... (TDBG_TOKEN=...)
+
+exit codes with --no-screen:
+  0    clean: no finding in what was judged, and something was
+  1    a finding; it outranks "cannot judge"
+  2    cannot judge: no training came, it was lost, no step ran, a watchpoint
+       of --watch or --watch-file that looked at no tensor; a wrong argument
+  130  interrupted: the training is let go, what was found is summed up
+
+examples:
+  tdbg listen
+  tdbg listen --no-screen --recommended --stop-on-hit --save nan-dump
+  tdbg listen --no-screen --watch TO --watch 'GV abs_mean_lt=1e-9' --steps 100 --json
+"""
+_SIZE = re.compile(r"(\d{1,12})\s*([kmgt]?)i?b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_BATCH_ONLY = ("steps", "stop_on_hit", "log_hits", "save", "json", "timeout", "ranks", "fail_on")
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "listen",
+        help="attach to training that runs",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_address(parser)
+    add_common(parser)
+    parser.add_argument(
+        "--spool-limit",
+        type=size,
+        default=4 << 30,
+        metavar="SIZE",
+        help="most room on disk for what trainings send, for example 500M (default: 4G)",
+    )
+    _add_batch(parser)
+    parser.set_defaults(run=_run)
+
+
+def _add_address(parser: argparse.ArgumentParser) -> None:
+    address = parser.add_argument_group("where to listen")
+    address.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="an address of this machine, or unix:PATH (default: 127.0.0.1: nobody else can reach it)",
+    )
+    address.add_argument(
+        "--port",
+        type=whole("a port from 0 to 65535", 0, 65535),
+        default=50051,
+        metavar="N",
+        help="default: 50051; 0: any that is free",
+    )
+    address.add_argument(
+        "--token-from",
+        default="TDBG_TOKEN",
+        metavar="VARIABLE",
+        help="the environment variable with the token that our clients have to show when others can reach the port",
+    )
+    address.add_argument(
+        "--allow-unauthenticated",
+        action="store_true",
+        help="let clients in that show no token, such as MindSpore's, although others can reach the port",
+    )
+
+
+def _add_batch(parser: argparse.ArgumentParser) -> None:
+    batch = parser.add_argument_group("without a screen")
+    batch.add_argument("--no-screen", action="store_true", help="no screen: for batch jobs")
+    batch.add_argument(
+        "--steps", type=whole("a number of steps from 1 on", 1), metavar="N", help="let the training go after N steps"
+    )
+    hits = batch.add_mutually_exclusive_group()
+    hits.add_argument("--stop-on-hit", action="store_true", help="end at the first finding, and let the training go")
+    hits.add_argument("--log-hits", action="store_true", help="go on after findings, to the end (default)")
+    batch.add_argument(
+        "--save",
+        type=Path,
+        metavar="DIR",
+        help="write the tensors around every finding as a dump, for tdbg open; with --steps also the last step",
+    )
+    batch.add_argument("--json", action="store_true", help="a JSON object per line: every hit, at last a summary")
+    batch.add_argument(
+        "--timeout", type=seconds, metavar="S", help="give up when no training came for so many seconds (default: wait)"
+    )
+    batch.add_argument(
+        "--ranks",
+        type=whole("a number of processes from 1 on", 1),
+        metavar="N",
+        help="begin when so many processes are there (default: 1); those that come later are watched as well",
+    )
+    batch.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="TO,TZ",
+        help="only findings of these conditions give exit code 1; the others are listed all the same",
+    )
+    batch.add_argument(
+        "--allow-unreadable", action="store_true", help="exit code 0 although some tensors could not be compared"
+    )
+    batch.add_argument(
+        "--allow-unmatched", action="store_true", help="exit code 0 although a given watchpoint looked at no tensor"
+    )
+
+
+def size(text: str) -> int:
+    """Parses ``500M``: powers of 1024."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[1]) < 1:
+        msg = f"{text!r} is not a size such as 500M or 4G"
+        raise argparse.ArgumentTypeError(msg)
+    return int(match[1]) << _UNITS[match[2].lower()]
+
+
+def seconds(text: str) -> float:
+    """Parses a time above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        msg = f"{text!r} is not a number of seconds above 0"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    arguments.token = os.environ.get(arguments.token_from) or None
+    if arguments.no_screen:
+        from tui_debugger.cli.listen_batch import run_batch
+
+        return run_batch(arguments)
+    given = [name for name in _BATCH_ONLY if getattr(arguments, name)]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise TdbgError(f"{option} is about listening without a screen", where=option, hint="add --no-screen")
+    from tui_debugger.cli.listen_screen import run_screen
+
+    return run_screen(arguments)

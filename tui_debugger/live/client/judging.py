@@ -1,0 +1,143 @@
+"""The watchpoints a debugger sent, at work: what has to be measured of a tensor, and what they say about it.
+
+The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``analysis.conditions`` judges it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from tui_debugger.analysis.conditions import CONDITIONS, Condition, Value, evaluate, needs
+from tui_debugger.analysis.record import Need, Record
+from tui_debugger.live.types import RemoteWatchpoint
+from tui_debugger.model import Verdict, Watchpoint, WatchResult
+
+_GRAPH_SEPARATOR = "/"
+
+
+class Judge:
+    """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known."""
+
+    def __init__(self, watchpoints: Iterable[tuple[Watchpoint, Iterable[str]]] = ()) -> None:
+        """Watches nodes by their full names; ``watched`` makes this of what came over the wire."""
+        self._by_name: dict[str, list[Watchpoint]] = {}
+        self._scopes: list[tuple[str, Watchpoint]] = []
+        self._needs: dict[str, Need] = {}
+        for watchpoint, names in watchpoints:
+            for name in names:
+                self.add(watchpoint, name)
+
+    def add(self, watchpoint: Watchpoint, name: str, *, scope: bool = False) -> None:
+        """Also watches a node, or everything below a scope."""
+        if scope:
+            self._scopes.append((name.rstrip("/") + "/", watchpoint))
+        elif watchpoint not in (known := self._by_name.setdefault(name, [])):
+            known.append(watchpoint)
+        self._needs.clear()
+
+    def __bool__(self) -> bool:
+        """Whether anything is watched."""
+        return bool(self._by_name or self._scopes)
+
+    def watchpoints(self, name: str) -> Sequence[Watchpoint]:
+        """The watchpoints on a node, by id, each once."""
+        found = list(self._by_name.get(name, ()))
+        if self._scopes:
+            found += [each for scope, each in self._scopes if name.startswith(scope) and each not in found]
+        return sorted(found, key=lambda each: each.id)
+
+    def need(self, name: str) -> Need | None:
+        """What a record of this node's tensors must hold beyond statistics; None when it is not watched at all."""
+        if name not in self._needs:
+            found = self.watchpoints(name)
+            if not found:
+                return None
+            need = Need()
+            for each in found:
+                need |= needs(each)
+            self._needs[name] = need
+        return self._needs[name]
+
+    def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
+        """What the watchpoints on a node say about one of its tensors, by watchpoint id.
+
+        A comparison with a step before which there was nothing to compare with is nothing to report.
+
+        Args:
+            name: the node.
+            record: made for at least ``need(name)``.
+            initial: no step has run: only the condition on initial values is judged.
+        """
+        found = (evaluate(each, record, first_step=True, initial=initial) for each in self.watchpoints(name))
+        return [result for result in found if result is not None and result.verdict is not Verdict.NOT_COMPARABLE]
+
+
+def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Judge:
+    """The watchpoints that came over the wire, on the nodes that there are.
+
+    A node is meant by its full name, by its full name behind a graph's name, or by the last component of it: the last
+    is how MindSpore's client finds parameters. Conditions that are not known here are left out.
+
+    Args:
+        watchpoints: the whole list.
+        names: nodes of the graph that was sent.
+    """
+    known = set(names)
+    last = _last_components(known)
+    judge = Judge()
+    for remote in watchpoints:
+        watchpoint = as_watchpoint(remote)
+        if watchpoint is None:
+            continue
+        for name, kind, _ in remote.nodes:
+            if kind == "scope":
+                judge.add(watchpoint, name, scope=True)
+            else:
+                judge.add(watchpoint, resolve(name, known, last))
+    return judge
+
+
+def resolve(name: str, known: Iterable[str], last: dict[str, str] | None = None) -> str:
+    """The name of a node of this graph that a debugger means by a name; the name itself when there is none."""
+    names = known if isinstance(known, set | frozenset | dict) else set(known)
+    if name in names:
+        return name
+    rest = name.partition(_GRAPH_SEPARATOR)[2]
+    if rest in names:
+        return rest
+    ends = _last_components(names) if last is None else last
+    return ends.get(name.rpartition(_GRAPH_SEPARATOR)[2], name)
+
+
+def _last_components(names: Iterable[str]) -> dict[str, str]:
+    """Names by their last component, where that is enough to tell them apart."""
+    found: dict[str, str] = {}
+    twice: set[str] = set()
+    for name in names:
+        end = name.rpartition(_GRAPH_SEPARATOR)[2]
+        if end in found:
+            twice.add(end)
+        found[end] = name
+    return {end: name for end, name in found.items() if end not in twice}
+
+
+def as_watchpoint(remote: RemoteWatchpoint) -> Watchpoint | None:
+    """A watchpoint that came over the wire as offline checks know it; None for a condition that is not known."""
+    condition = _by_wire().get(remote.condition)
+    if condition is None:
+        return None
+    specs = {spec.name: spec for spec in condition.params}
+    given: dict[str, Value] = {}
+    for name, value, disabled in remote.params:
+        if name in specs and not disabled and math.isfinite(value):
+            given[name] = bool(value) if specs[name].kind == "bool" else float(value)
+    params = tuple((spec.name, given[spec.name]) for spec in condition.params if spec.name in given)
+    return Watchpoint(remote.id, condition.id, params)
+
+
+@lru_cache(maxsize=1)
+def _by_wire() -> dict[int, Condition]:
+    """Conditions by their number on the wire. Those that share one differ in what they are meant for only."""
+    return {condition.wire: condition for condition in reversed(tuple(CONDITIONS.values()))}

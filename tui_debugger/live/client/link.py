@@ -1,0 +1,261 @@
+"""One connection to a debugger, every call of which ends: answered, timed out, or given up.
+
+``WaitCMD`` may take as long as people think. What tells a thinking person from a dead or frozen debugger is that the
+debugger still answers heartbeats, which ``Keeper`` sends meanwhile: when it does not, it calls ``fail``, and the call
+that is under way ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any, Final
+
+from tui_debugger.live import wire
+from tui_debugger.live.client import messages
+from tui_debugger.live.client.address import Settings
+from tui_debugger.live.client.exchange import Exchange, Feed
+
+SESSION_HEADER: Final = "tdbg-session"
+"""Metadata key of a call: the session of the caller. Clients on one unix socket have no addresses of their own."""
+LARGEST_REPLY: Final = 64 << 20
+"""Bytes of a reply: a watchpoint on some hundred thousand nodes."""
+_LAST_ANSWER: Final = 12
+"""Time-outs to wait for the answer to a stream: the debugger may have to write down what it got."""
+_CLOSING: Final = 1.0
+"""Seconds to wait for a channel to close."""
+
+_SILENT: Final = "gives no sign of life"
+_GONE: Final = "is gone"
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", LARGEST_REPLY),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),  # a proxy of the environment is for downloads
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel tries at once, whatever an older one has seen
+)
+
+
+class LinkLostError(Exception):
+    """The debugger is gone, frozen, or says things that make no sense.
+
+    Attributes:
+        refused: it does not want this client: no use trying again soon.
+    """
+
+    def __init__(self, reason: str, *, refused: bool = False) -> None:
+        """``reason`` follows the words "the debugger"."""
+        super().__init__(reason)
+        self.refused = refused
+
+
+class InterruptedWait(BaseException):
+    """A signal handler raised something while a call was waited for: ``cause`` belongs to the training."""
+
+    def __init__(self, cause: BaseException) -> None:
+        """Carries ``cause`` past everything that handles errors of the connection."""
+        super().__init__()
+        self.cause = cause
+
+
+class Link:
+    """A channel and the calls on it. One call of the protocol at a time, beside heartbeats from another thread.
+
+    A thread of its own makes the calls: in the main thread a signal handler may raise in the middle of gRPC's
+    bookkeeping, after which closing the channel waits for ever.
+    """
+
+    def __init__(self, settings: Settings, session: str) -> None:
+        """Opens a channel; whether anybody is there shows with the first heartbeat."""
+        import grpc  # not before there is an address
+
+        self._grpc = grpc
+        self.timeout = settings.timeout
+        self.opened = time.monotonic()
+        self.lost = threading.Event()
+        self._error: LinkLostError | None = None
+        self._lock = threading.RLock()  # a signal handler of the training may close what it interrupts
+        self._exchange: Exchange | None = None
+        self._line: Feed | None = None
+        self._line_call: Any = None
+        self._waiting_since: float | None = None
+        self._headers = [(SESSION_HEADER, session)]
+        if settings.token:
+            self._headers.append((wire.TOKEN_HEADER, settings.token))
+        self._channel = grpc.insecure_channel(settings.address, options=_OPTIONS)
+        self._calls = {name: self._method(name) for name in (*wire.UNARY, *wire.STREAMS)}
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._hands = threading.Thread(target=self._run, name="tdbg-calls", daemon=True)
+        self._hands.start()
+
+    def _open_line(self) -> None:
+        line = self._line
+        if line is not None and not self.lost.is_set():
+            with contextlib.suppress(Exception):  # what is wrong shows in the calls that matter
+                self._line_call = self._method("SendHeartbeat", line=True).future(line, metadata=self._headers)
+
+    def _method(self, name: str, *, line: bool = False) -> Any:
+        one = name in wire.UNARY and not line
+        make = self._channel.unary_unary if one else self._channel.stream_unary
+        return make(
+            wire.method(name),
+            request_serializer=_serialize,
+            response_deserializer=wire.message("EventReply").FromString,
+        )
+
+    def call(self, name: str, message: Any, *, patient: bool = False) -> Any:
+        """One request, one reply.
+
+        Args:
+            name: of the call.
+            message: the request.
+            patient: wait as long as the debugger gives signs of life.
+
+        Raises:
+            LinkLostError: no reply, for whatever reason.
+            InterruptedWait: from a signal handler.
+        """
+        exchange = Exchange(name, message, None if patient else self.timeout)
+        try:
+            self._begin(exchange)
+            return self._reply(exchange, exchange.limit)
+        finally:
+            self._end(exchange)
+
+    def stream(self, name: str, requests: Iterable[Any]) -> Any:
+        """Many requests, one reply. They are made while they are sent, no more than a few ahead. Raises as ``call``."""
+        feed = Feed()
+        exchange = Exchange(name, feed, None)
+        try:
+            self._begin(exchange)
+            for request in requests:
+                if not self._put(feed, request):
+                    if not exchange.done.is_set():
+                        self.fail(LinkLostError("does not take what it asked for"))
+                    break
+            feed.end()
+            return self._reply(exchange, self.timeout * _LAST_ANSWER)
+        finally:
+            self._end(exchange)
+
+    def heartbeat(self, limit: float) -> LinkLostError | None:
+        """Whether the debugger answers, from any thread but the main one: None, or what is wrong."""
+        if self._line is not None:
+            self._line.put(messages.heartbeat(), 0.0)
+        try:
+            self._calls["SendHeartbeat"](messages.heartbeat(), timeout=limit, metadata=self._headers)
+        except self._grpc.RpcError as error:
+            code = error.code()
+            codes = self._grpc.StatusCode
+            if code in (codes.UNIMPLEMENTED, codes.RESOURCE_EXHAUSTED):
+                return None  # it lives
+            return self._meaning(error)
+        except ValueError:  # the channel was closed meanwhile
+            return LinkLostError("was let go")
+        return None
+
+    def hold_line(self) -> None:
+        """Holds a line of heartbeats open: when it breaks, a debugger knows at once that this process is gone.
+
+        Only that: the debugger may also refuse to take more than one heartbeat a call, as that of MindSpore does.
+        """
+        if self._line is None:
+            self._line = Feed()
+            for _ in range(2):  # the second one says that this is a line
+                self._line.put(messages.heartbeat(), 0.0)
+            self._work.put(self._open_line)
+
+    def waiting(self) -> float:
+        """Seconds that the call under way has been waited for; 0 when there is none."""
+        since = self._waiting_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def fail(self, error: LinkLostError) -> None:
+        """Gives the connection up, from any thread: the call under way ends. The first reason counts."""
+        with self._lock:
+            self._error = self._error or error
+            self.lost.set()
+            exchange = self._exchange
+        if self._line is not None:
+            self._line.end()
+        if exchange is not None:
+            exchange.give_up()
+            self._work.put(exchange.cancel)
+
+    def close(self) -> None:
+        """Gives it up and closes the channel; waits for that shortly. Idempotent."""
+        self.fail(LinkLostError("was let go"))
+        self._work.put(None)
+        if threading.current_thread() is not self._hands:
+            self._hands.join(_CLOSING)
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._check()
+        with self._lock:
+            self._exchange = exchange
+        self._work.put(lambda: exchange.begin(self._calls[exchange.name], self._headers))
+
+    def _end(self, exchange: Exchange) -> None:
+        """Whatever became of it, it is over."""
+        with self._lock:
+            self._exchange = None
+        if not exchange.done.is_set():
+            exchange.give_up()
+            self._work.put(exchange.cancel)
+
+    def _put(self, feed: Feed, request: Any) -> bool:
+        try:
+            return feed.put(request, self.timeout)
+        except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
+            self.fail(LinkLostError("was interrupted"))
+            raise InterruptedWait(error) from None
+
+    def _reply(self, exchange: Exchange, limit: float | None) -> Any:
+        self._waiting_since = time.monotonic()
+        try:
+            answered = exchange.wait(None if limit is None else limit + 1.0)  # gRPC's own deadline comes first
+        except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
+            self.fail(LinkLostError("was interrupted"))
+            raise InterruptedWait(error) from None
+        finally:
+            self._waiting_since = None
+        if not answered:
+            self.fail(LinkLostError(_SILENT))
+        self._check()
+        if exchange.reply is None:
+            self.fail(self._meaning(exchange.failure))
+            self._check()
+        return exchange.reply
+
+    def _meaning(self, failure: Any) -> LinkLostError:
+        """What a failed call says about the debugger."""
+        if not isinstance(failure, self._grpc.RpcError):
+            return LinkLostError(_GONE)
+        code, codes = failure.code(), self._grpc.StatusCode
+        if code in (codes.UNAUTHENTICATED, codes.PERMISSION_DENIED):
+            return LinkLostError("refuses this training: is TDBG_TOKEN right?", refused=True)
+        if code is codes.DEADLINE_EXCEEDED:
+            return LinkLostError(_SILENT)
+        if code in (codes.UNAVAILABLE, codes.CANCELLED):
+            return LinkLostError(_GONE)
+        return LinkLostError(f"answers with an error ({code.name.lower()})")
+
+    def _check(self) -> None:
+        if self.lost.is_set():
+            raise self._error or LinkLostError(_GONE)
+
+    def _run(self) -> None:
+        """Makes the calls until the channel is to be closed."""
+        for job in iter(self._work.get, None):
+            job()
+        with contextlib.suppress(Exception):
+            self._channel.close()
+
+
+def _serialize(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data

@@ -1,0 +1,35 @@
+"""What the watchpoints need to know of one NumPy array."""
+
+from __future__ import annotations
+
+from tui_debugger.analysis.blocks import Array
+from tui_debugger.analysis.comparison import compare
+from tui_debugger.analysis.dtypes import is_numeric, name_of
+from tui_debugger.analysis.record import Need, Record
+from tui_debugger.analysis.stats import measure_stats
+from tui_debugger.model import TensorMeta
+
+
+def meta_of(array: Array) -> TensorMeta:
+    """Element type, shape and bytes of an array."""
+    return TensorMeta(name_of(array.dtype), array.shape, array.nbytes)
+
+
+def measure(array: Array, need: Need, previous: Array | None = None) -> Record:
+    """A record of an array, from the same arithmetic as offline checks.
+
+    Args:
+        array: the values.
+        need: what watchpoints need beyond statistics.
+        previous: the values of the step before, None when there are none.
+    """
+    meta = meta_of(array)
+    if not is_numeric(array.dtype):
+        return Record(meta, None, need=need)
+    stats, ranges = measure_stats(array, need.ranges)
+    if not need.previous or previous is None:
+        return Record(meta, stats, ranges, need=need)
+    if previous.shape != array.shape:
+        return Record(meta, stats, ranges, previous="shape", need=need)
+    change, close = compare(array, previous, need.closeness)
+    return Record(meta, stats, ranges, change, close, previous="ok", need=need)

@@ -1,0 +1,226 @@
+"""The messages that a training sends, made from what a framework says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tui_debugger.live import wire
+from tui_debugger.live.client.elements import type_number
+from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
+from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint
+from tui_debugger.model import ParamResult, TensorMeta, TensorStats
+from tui_debugger.version import __version__
+
+SPOKEN: Final = b"2.3.0"
+"""``ms_version``: the last version of MindSpore that spoke this protocol. ``client`` says who really speaks."""
+ALIVE: Final = b"Debugger is alive"
+PERIOD: Final = 30
+"""Seconds between heartbeats, as announced."""
+_PREVIOUS: Final = b"prev"
+_FLOAT32_MAX: Final = 3.4028234663852886e38
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What every ``Metadata`` of this process says.
+
+    Attributes:
+        identity: of the framework.
+        session: random, the same as long as the process lives.
+        host: name of this machine.
+        pid: of this process.
+    """
+
+    identity: Identity
+    session: str
+    host: str
+    pid: int
+
+
+def metadata(process: Process, step: int, node: str = "", *, graphs: int | None = None, done: bool = False) -> Any:
+    """Where a training stands.
+
+    Args:
+        process: who.
+        step: the step that ended last (or that ``node`` belongs to), -1 before the first. ``cur_step`` is what
+            MindSpore's client says from 1.6 on: 0 before and after the first step.
+        node: full name of the node it stands at.
+        graphs: number of graphs, for ``SendMetadata``.
+        done: the training is over.
+    """
+    who = process.identity
+    features = wire.FULL_STATISTICS | wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
+    message = wire.message("Metadata")(
+        device_name=f"{who.device}:0".encode(),
+        cur_step=min(max(step, 0), 2**31 - 1),
+        backend=who.backend.encode(),
+        cur_node=node.encode(),
+        rank=who.rank,
+        client=f"{who.program} (tdbg {__version__})".encode(),
+        features=features,
+        step=step,
+        host=process.host.encode(),
+        pid=process.pid,
+        session=process.session.encode(),
+    )
+    if who.world_size is not None:
+        message.world_size = who.world_size
+    if graphs is not None:
+        message.graph_num, message.ms_version = graphs, SPOKEN
+    if done:
+        message.training_done = True
+    return message
+
+
+def heartbeat() -> Any:
+    """A sign of life."""
+    return wire.message("Heartbeat")(message=ALIVE, period=PERIOD)
+
+
+def graph_chunks(graphs: Sequence[bytes]) -> Iterator[Any]:
+    """Graphs in chunks; with several, the last chunk of each is marked."""
+    chunk = wire.message("Chunk")
+    for graph in graphs:
+        for start in range(0, max(len(graph), 1), wire.CHUNK):
+            last = len(graphs) > 1 and start + wire.CHUNK >= len(graph)
+            piece = graph[start : start + wire.CHUNK]
+            yield chunk(buffer=piece, finished=True) if last else chunk(buffer=piece)
+
+
+def hit_messages(hits: Iterable[ClientHit], watchpoints: Mapping[int, RemoteWatchpoint]) -> Iterator[Any]:
+    """Hits; those of a watchpoint that is no longer there are left out."""
+    for hit in hits:
+        watchpoint = watchpoints.get(hit.result.watchpoint)
+        if watchpoint is not None:
+            yield _hit(hit, watchpoint)
+
+
+def _hit(hit: ClientHit, watchpoint: RemoteWatchpoint) -> Any:
+    message = wire.message("WatchpointHit")(id=watchpoint.id, error_code=int(hit.result.error))
+    message.tensor.node_name, message.tensor.slot = hit.node.encode(), str(hit.slot).encode()
+    message.tensor.finished = True
+    message.watch_condition.condition = watchpoint.condition
+    results = {result.name: result for result in hit.result.params}
+    for name, value, disabled in watchpoint.params:
+        result = results.get(name, ParamResult(name, value, hit=False, actual=None))
+        param = message.watch_condition.params.add(name=name.encode(), disabled=disabled, value=float(value))
+        param.hit = result.hit
+        if result.actual is not None:
+            param.actual_value = result.actual
+    if hit.meta is not None:
+        message.base.CopyFrom(base(hit.meta))
+    if hit.stats is not None:
+        _set_statistics(message.statistics, hit.meta, hit.stats)
+    return message
+
+
+def base(meta: TensorMeta | None) -> Any:
+    """Type and shape of a tensor; of one that is not there, what MindSpore's client says then."""
+    message = wire.message("TensorBase")
+    if meta is None:
+        return message(data_type=0, shape=[0], data_size=0)
+    return message(data_type=type_number(meta.dtype), shape=meta.shape, data_size=meta.nbytes)
+
+
+def summary(found: tuple[TensorMeta, TensorStats | None] | None) -> Any:
+    """Type, shape and statistics of a tensor."""
+    message = wire.message("TensorSummary")()
+    message.tensor_base.CopyFrom(base(found[0] if found else None))
+    if found is None or found[1] is None:
+        message.statistics.SetInParent()
+    else:
+        _set_statistics(message.statistics, found[0], found[1])
+    return message
+
+
+def _set_statistics(message: Any, meta: TensorMeta | None, stats: TensorStats) -> None:
+    message.is_bool = meta is not None and meta.dtype == "bool"
+    message.max_value = _single(stats.maximum, -math.inf)
+    message.min_value = _single(stats.minimum, math.inf)
+    message.avg_value = _single(stats.mean, 0.0)
+    message.count, message.zero_count, message.nan_count = stats.count, stats.zero, stats.nan
+    message.neg_zero_count, message.pos_zero_count = stats.negative, stats.positive
+    message.neg_inf_count, message.pos_inf_count = stats.neg_inf, stats.pos_inf
+    for name in ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares"):
+        value = getattr(stats, name)
+        if value is not None:
+            setattr(message, name, value)
+
+
+def _single(value: float | None, absent: float) -> float:
+    """A number that fits into float32: some versions of protobuf refuse others."""
+    if value is None:
+        return absent
+    return math.copysign(math.inf, value) if abs(value) > _FLOAT32_MAX else value
+
+
+def asked(view: Any) -> list[RemoteTensor]:
+    """The tensors of a view command."""
+    return [
+        RemoteTensor(_text(each.node_name), _slot(each.slot), each.iter == _PREVIOUS, each.truncate)
+        for each in view.tensors
+    ]
+
+
+def tensor_messages(tensor: RemoteTensor, value: ClientValue | None) -> Iterator[Any]:
+    """One tensor in chunks. One of no bytes still has a message, which says its type and shape."""
+    message = wire.message("TensorProto")
+    about = {"node_name": tensor.node.encode(), "slot": str(tensor.slot).encode(), "truncate": tensor.truncate}
+    about["iter"] = _PREVIOUS if tensor.previous else b""
+    if value is None:
+        yield message(**about, finished=True)
+        return
+    about |= {"dims": value.shape, "data_type": type_number(value.dtype)}
+    waiting = b""
+    for piece in cut(value.chunks, wire.CHUNK):
+        if waiting:
+            yield message(**about, tensor_content=waiting, finished=False)
+        waiting = piece
+    yield message(**about, tensor_content=waiting, finished=True)
+
+
+def cut(chunks: Iterable[bytes | memoryview], size: int) -> Iterator[bytes]:
+    """The same bytes in pieces of one size; the last may be smaller, none is empty."""
+    kept = bytearray()
+    for chunk in chunks:
+        view = memoryview(chunk).cast("B") if len(chunk) else memoryview(b"")
+        at = 0
+        if kept:
+            at = size - len(kept)
+            kept += view[:at]
+            if len(kept) < size:
+                continue
+            yield bytes(kept)
+            kept.clear()
+        while len(view) - at >= size:
+            yield bytes(view[at : at + size])
+            at += size
+        kept += view[at:]
+    if kept:
+        yield bytes(kept)
+
+
+def watchpoint_of(command: Any) -> RemoteWatchpoint:
+    """The watchpoint of a set command."""
+    condition = command.watch_condition
+    return RemoteWatchpoint(
+        command.id,
+        condition.condition,
+        tuple((_text(each.name), each.value, each.disabled) for each in condition.params),
+        tuple((_text(each.node_name), _text(each.node_type), _text(each.graph_name)) for each in command.watch_nodes),
+    )
+
+
+def text_of(value: bytes) -> str:
+    """Text from the wire."""
+    return value.decode("utf-8", "replace")
+
+
+_text = text_of
+
+
+def _slot(value: bytes) -> int:
+    return int(value) if value.isdigit() and len(value) < 6 else 0

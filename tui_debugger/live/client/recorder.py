@@ -1,0 +1,258 @@
+"""A debugger in any training loop whose arrays convert to NumPy."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from tui_debugger.live.client.address import TIMEOUT, settings
+from tui_debugger.live.client.agent import Agent
+from tui_debugger.live.client.arrays import to_numpy
+from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
+from tui_debugger.live.client.notice import Notice
+from tui_debugger.live.client.probe import Identity
+from tui_debugger.live.client.recorded import Recordings, Room
+from tui_debugger.live.types import START
+
+KEPT: Final = 2 << 30
+"""Bytes of copies that are kept for a debugger, unless told otherwise."""
+_ANNOUNCED: Final = 100
+"""Times that new names are told to the debugger: each time all of the graph is sent."""
+
+
+class Recorder:
+    """Shows the values of a training loop to a debugger.
+
+    ::
+
+        recorder = Recorder()              # TDBG_HOST, TDBG_PORT; does nothing without them
+        for batch in batches:
+            ...
+            recorder.record("fc1/out", h, kind="activation", inputs=("x", "fc1.weight"))
+            recorder.record("fc1.weight", g, kind="gradient")
+            recorder.record("fc1.weight", w, kind="weight")
+            recorder.step()                # may stop here, as long as the debugger says
+
+    Instead of the last line the body can stand in ``with recorder.step():``. The graph that the debugger shows is made
+    of the names seen in the first step, ``/`` stands between scopes; later names are added at the end of their step.
+    ``begin()`` after the initial weights were recorded stops before the first step.
+
+    Without an address and without a flight recorder every method returns at once. Nothing that goes wrong with the
+    debugger reaches the loop; see ``Agent``. All methods are for the thread that trains.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        rank: int = 0,
+        world_size: int | None = None,
+        program: str = "",
+        device: str = "0",
+        backend: str = "CPU",
+        timeout: float = TIMEOUT,
+        keep_bytes: int = KEPT,
+        flight: Flight | None = None,
+    ) -> None:
+        """Starts to look for a debugger in the background when there is an address.
+
+        Args:
+            address: ``host:port`` or ``unix:/path``; None: ``TDBG_HOST`` and ``TDBG_PORT``; empty: off.
+            rank: number of this process.
+            world_size: number of processes, None when unknown.
+            program: what trains, for people; Python and its version unless given.
+            device: number of the device, for people.
+            backend: ``CPU``, ``GPU`` ..., for people.
+            timeout: seconds after which a debugger that gives no sign of life is given up.
+            keep_bytes: for copies of values while a debugger is attached. What does not fit has statistics, and no
+                values to look at.
+            flight: also record statistics of the last steps, and write them down when something goes wrong while no
+                debugger is attached.
+
+        Raises:
+            TdbgError: ``address`` or a watch text of ``flight`` is wrong.
+        """
+        where = settings(address, timeout=timeout)
+        identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
+        self._recordings = Recordings(identity, Room(keep_bytes))
+        self._flight = FlightRecorder(flight, identity) if flight is not None else None
+        self._agent = Agent(self._recordings, where)
+        self._say = Notice()
+        self._fresh = True
+        """Nothing was recorded since the step ended."""
+        self._blocks = False
+        """Steps are ``with`` blocks."""
+        self._pending: _Step | None = None
+        self._told = 0
+        """Names that the debugger and the flight recorder have heard of."""
+        self._announced = 0
+
+    @property
+    def attached(self) -> bool:
+        """Whether a debugger is connected now."""
+        return self._agent.attached
+
+    @property
+    def steps(self) -> int:
+        """Steps that have ended."""
+        return self._agent.step + 1
+
+    def record(self, name: str, array: Any, kind: str = "tensor", inputs: Sequence[str] = ()) -> None:
+        """Shows one tensor of this step. Of two with one name the later one counts.
+
+        Args:
+            name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of what it is the
+                gradient of: it is shown as ``Gradients/<name>``.
+            array: see ``arrays.to_numpy``. Copied where it is kept: change it afterwards as you like.
+            kind: ``weight`` (trained), ``parameter`` (not trained), ``gradient``, ``activation``, ``tensor``; any other
+                word is the type of operator that made it (``relu``, ``softmax``: these are activations, ``matmul``).
+            inputs: names of what it was made from, where known: they tell where a NaN comes from.
+        """
+        if not self._agent.on and self._flight is None:
+            return
+        self._settle()
+        if self._fresh:
+            self._fresh = False
+            self._begin_step()
+        try:
+            if self._recordings.wanted(name, kind):
+                self._recordings.add(name, kind, to_numpy(array), inputs)
+        except Exception as error:  # noqa: BLE001 - an array that does not convert must not end the training
+            self._say(f"{name} cannot be recorded ({type(error).__name__}: {error})".splitlines()[0])
+
+    def begin(self) -> None:
+        """Before the first step: what was recorded so far are initial values. Stops when the debugger is there.
+
+        Raises:
+            TrainingTerminated: the debugger ended the training.
+        """
+        if self._agent.step == START:
+            self._agent.begin()
+            self._recordings.next_step()
+            self._fresh = True
+
+    def step(self) -> _Step:
+        """Ends the step. As ``with recorder.step():`` it ends at the end of the block instead.
+
+        Which of the two is meant shows by itself, with one exception: what is recorded before the first ``with`` block
+        must be followed by ``begin()``.
+
+        Raises:
+            TrainingTerminated: the debugger ended the training (from the end of the block in the second form).
+        """
+        self._settle()
+        step = _Step(self._begin_block, self._end_step, self._failed)
+        if self._fresh or self._blocks:
+            self._pending = step  # a block follows; if not, it was a step in which nothing was recorded
+        else:
+            self._end_step()
+        return step
+
+    def close(self) -> None:
+        """Tells the debugger that the training is done. Idempotent; done at exit in any case."""
+        self._settle()
+        self._agent.close()
+
+    def __enter__(self) -> Recorder:  # noqa: PYI034 - typing.Self needs Python 3.11
+        """``with Recorder() as recorder:`` around the loop: an exception is written down by the flight recorder."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes. An exception passes on."""
+        if error is not None:
+            self._failed(error)
+        self.close()
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """``step()`` was called with nothing recorded, and no block followed: that was a step."""
+        if self._pending is not None:
+            self._pending = None
+            self._end_step()
+
+    def _begin_block(self) -> None:
+        self._pending = None
+        self._blocks = True
+
+    def _begin_step(self) -> None:
+        """Before the first tensor of a step: decides what is kept of it."""
+        self._recordings.keeping = self._agent.expected
+        flight = self._flight
+        self._recordings.measuring = flight is not None
+        # What the second step is compared with has to be kept before the graph tells what is watched.
+        self._recordings.copying = flight is not None and (flight.flight.tensor_steps > 0 or not flight.knows_graph)
+
+    def _end_step(self) -> None:
+        self._fresh = True
+        changed = len(self._recordings.nodes) > self._told
+        if changed:
+            self._announce()
+        if self._flight is not None:
+            self._fly(self._flight, self._agent.step + 1, changed)
+        try:
+            self._agent.step_end()
+        finally:
+            self._recordings.next_step()
+
+    def _announce(self) -> None:
+        if self._recordings.full:
+            self._say(f"only the first {len(self._recordings.nodes)} names are shown")
+        self._told = len(self._recordings.nodes)
+        if self._agent.attached and self._announced < _ANNOUNCED:
+            self._announced += 1
+            self._agent.graph_changed()
+
+    def _fly(self, flight: FlightRecorder, step: int, changed: bool) -> None:
+        try:
+            if changed or not flight.knows_graph:
+                self._recordings.flight_judge = flight.know(self._recordings.graphs())
+            flight.keep(step, self._rows())
+            if not self._agent.attached:
+                path = flight.judged(step, self._recordings.judged(flight.judge))
+                if path:
+                    self._say(path)
+        except Exception as error:  # noqa: BLE001 - a full disk, a broken array: nothing of it ends the training
+            self._flight = None
+            self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
+
+    def _rows(self) -> list[Row]:
+        recordings = self._recordings
+        return [
+            Row(name, held.meta, held.record.stats if held.record else None, held.values)
+            for name, held in recordings.held.items()
+        ]
+
+    def _failed(self, error: BaseException) -> None:
+        """An exception leaves the loop."""
+        flight, self._flight = self._flight, None
+        if flight is not None and isinstance(error, Exception) and not self._agent.attached:
+            if not self._fresh:  # the step in which it happened, as far as it came
+                flight.keep(self._agent.step + 1, self._rows())
+            self._say(flight.failed(error))
+
+
+class _Step:
+    """One step as a block."""
+
+    def __init__(
+        self, begin: Callable[[], None], end: Callable[[], None], failed: Callable[[BaseException], None]
+    ) -> None:
+        self._begin, self._end, self._failed = begin, end, failed
+
+    def __enter__(self) -> None:
+        """The step begins."""
+        self._begin()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The step ends; with an exception it did not happen."""
+        if error is None:
+            self._end()
+        else:
+            self._failed(error)

@@ -1,0 +1,253 @@
+"""Writes a dump directory in MindSpore's layout: what ``tdbg open`` and every other command read.
+
+::
+
+    ROOT/rank_R/.dump_metadata/         who trained
+               /graphs/                 ms_output_trace_code_graph_N.pb
+               /execution_order/        order of operators, steps that ran
+               /NET/ROOT_GRAPH/STEP/    TYPE.NAME.0.0.TIME.output.SLOT.DefaultFormat.DTYPE.npy, statistic.csv
+
+Names are spelled as MindSpore 2.4 to 2.6 does (the full name, ``/`` as ``--``, the element type at the end): the one
+form that says everything about a tensor. The spool of a live session and the flight recorder of a training write
+with it; it needs neither sources nor a session.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.dtypes import canonical_name, name_of
+from tui_debugger.live.npy_file import NpyFile
+from tui_debugger.model import TensorMeta, TensorStats
+
+VERSION: Final = "2.5.0"
+"""The release of MindSpore whose layout is written."""
+PARAMETER: Final = "Parameter"
+_LONGEST: Final = 240
+"""Bytes of a file name; a longer one becomes a number and a line of ``mapping.csv``. File systems hold 255."""
+_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f]")
+_COLUMNS: Final = (
+    *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape"),
+    *("Max Value", "Min Value", "Avg Value", "L2Norm Value", "Count", "Negative Zero Count", "Positive Zero Count"),
+    *("NaN Count", "Negative Inf Count", "Positive Inf Count", "Zero Count"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorName:
+    """Which output of which node.
+
+    Attributes:
+        type: operator type, ``Parameter`` for parameters.
+        node: full name; bare name of a parameter.
+        slot: output slot.
+        root_graph: number of the root graph that the node is in.
+    """
+
+    type: str
+    node: str
+    slot: int = 0
+    root_graph: int = 0
+
+
+class DumpWriter:
+    """Writes the dump of one rank. Several writers of different ranks may share a directory.
+
+    Attributes:
+        path: the directory of the rank.
+    """
+
+    def __init__(
+        self, directory: Path, *, rank: int = 0, net: str = "training", program: str = "", device: str = ""
+    ) -> None:
+        """Nothing is written yet.
+
+        Args:
+            directory: top directory of the dump; made where it is missing.
+            rank: process number.
+            net: name of the network, for people.
+            program: framework and version: ``PyTorch 2.13.0``.
+            device: ``CPU``, ``GPU``, ``Ascend``.
+        """
+        self.path = directory / f"rank_{rank}"
+        self._net = _file_text(net).strip(". ")[:100] or "training"
+        self._program, self._device = program, device
+        self._clock = 0
+        self._mapped = 0
+
+    def metadata(self) -> None:
+        """Writes who trained.
+
+        Raises:
+            OSError: as everything here, when the disk is full or must not be written to.
+        """
+        directory = self._directory(".dump_metadata")
+        settings = {"net_name": self._net, "iteration": "all", "saved_data": "full"}
+        config = {"device_target": self._device, "ms_version": VERSION, "program": self._program}
+        for name, content in (("data_dump", {"common_dump_settings": settings}), ("config", config)):
+            (directory / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+    def graphs(self, graphs: Sequence[bytes]) -> None:
+        """Writes graphs (each a serialized GraphProto) and the order of their operators: that of the graph."""
+        from tui_debugger.graph.proto import message_class
+
+        orders: dict[int, list[str]] = {}
+        directory = self._directory("graphs")
+        taken: set[int] = set()
+        for index, data in enumerate(graphs):
+            graph = message_class("GraphProto").FromString(data)
+            number = next(each for each in (_number(graph.name), index, *range(len(graphs) + 1)) if each not in taken)
+            taken.add(number)
+            model = b"\x22" + _varint(len(data)) + data  # ModelProto.graph: field 4, length-delimited
+            (directory / f"ms_output_trace_code_graph_{number}.pb").write_bytes(model)
+            root = int(graph.root_name) if graph.root_name.isdigit() and len(graph.root_name) < 10 else number
+            names = (node.full_name.decode("utf-8", "replace") for node in graph.node)
+            orders.setdefault(root, []).extend(_UNSAFE.sub("_", name) for name in names if name)
+        directory = self._directory("execution_order")
+        for root, order in orders.items():
+            lines = ["NodeExecutionOrder-FullNameWithScope", *order, ""]
+            (directory / f"ms_execution_order_graph_{root}.csv").write_text("\n".join(lines), encoding="utf-8")
+
+    def history(self, steps: Iterable[int], root_graph: int = 0) -> None:
+        """Writes the steps at which a root graph ran, all of them; negative ones have no place in a dump."""
+        lines = "".join(f"{step}\n" for step in sorted(set(steps)) if step >= 0)
+        path = self._directory("execution_order") / f"ms_global_execution_order_graph_{root_graph}.csv"
+        path.write_text(lines, encoding="utf-8")
+
+    def step(self, step: int, root_graph: int = 0) -> Path:
+        """The directory of a step; made where it is missing."""
+        return self._directory(f"{self._net}/{root_graph}/{step}")
+
+    def open(self, step: int, name: TensorName, dtype: str, shape: tuple[int, ...]) -> NpyFile:
+        """A file for values that come in chunks, little-endian and in C order.
+
+        Raises:
+            OSError: it cannot be written.
+            ValueError: the element type cannot be stored.
+        """
+        return NpyFile(self._tensor_path(step, name, dtype), dtype, shape)
+
+    def array(self, step: int, name: TensorName, values: npt.NDArray[Any]) -> Path:
+        """Writes values; returns the file.
+
+        Raises:
+            OSError: it cannot be written.
+            ValueError: the element type cannot be stored.
+        """
+        plain = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<"), copy=False))
+        file = self.open(step, name, name_of(values.dtype), values.shape)
+        try:
+            file.write(plain.reshape(-1).view(np.uint8).data)
+            file.close()
+        except BaseException:
+            file.discard()
+            raise
+        return file.path
+
+    def place(self, step: int, name: TensorName, dtype: str, source: Path) -> Path:
+        """Takes over a finished .npy file: a link to it where the file systems allow that, else a copy."""
+        import os
+        import shutil
+
+        path = self._tensor_path(step, name, dtype)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, path)
+        except OSError:
+            shutil.copyfile(source, path)
+        return path
+
+    def statistics(
+        self, step: int, rows: Iterable[tuple[TensorName, TensorMeta | None, TensorStats]], root_graph: int = 0
+    ) -> Path:
+        """Writes the ``statistic.csv`` of a step, in place of one that is there.
+
+        Args:
+            step: the step.
+            rows: tensors of one root graph; unknown numbers (None, NaN) are left empty.
+            root_graph: that graph.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        writer.writerows(self._statistics_row(*row) for row in rows)
+        path = self.step(step, root_graph) / "statistic.csv"
+        path.write_text(text.getvalue(), encoding="utf-8", errors="surrogateescape")
+        return path
+
+    def _statistics_row(self, name: TensorName, meta: TensorMeta | None, stats: TensorStats) -> list[str]:
+        shape = f"({','.join(map(str, meta.shape))})" if meta is not None else f"({stats.count})"
+        norm = math.sqrt(stats.sum_squares) if stats.sum_squares >= 0 else math.nan
+        return [
+            *(_type_text(name), _node_text(name), "0", "0", str(self._tick()), "output", str(name.slot)),
+            *(str(meta.nbytes if meta is not None else 0), meta.dtype if meta is not None else "", shape),
+            *(_real(stats.maximum), _real(stats.minimum), _real(stats.mean), _real(norm)),
+            *map(str, (stats.count, stats.negative, stats.positive, stats.nan, stats.neg_inf, stats.pos_inf)),
+            str(stats.zero),
+        ]
+
+    def _tensor_path(self, step: int, name: TensorName, dtype: str) -> Path:
+        directory = self.step(step, name.root_graph)
+        ending = f".0.0.{self._tick()}.output.{name.slot}.DefaultFormat.{canonical_name(dtype) or dtype}.npy"
+        spelled = f"{_type_text(name)}.{_node_text(name)}{ending}"
+        if len(spelled.encode("utf-8", "surrogateescape")) <= _LONGEST:
+            return directory / spelled
+        self._mapped += 1
+        number = f"{self._tick()}{self._mapped:06d}"
+        with (directory / "mapping.csv").open("a", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(f"{number}.npy,{spelled}\n")
+        return directory / f"{number}.npy"
+
+    def _tick(self) -> int:
+        """Microseconds since the epoch, never the same twice."""
+        self._clock = max(self._clock + 1, time.time_ns() // 1000)
+        return self._clock
+
+    def _directory(self, name: str) -> Path:
+        path = self.path / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def _type_text(name: TensorName) -> str:
+    """Without dots: the first one of a file name ends the type."""
+    return _file_text(name.type).replace(".", "_") or "Op"
+
+
+def _node_text(name: TensorName) -> str:
+    return _file_text(name.node)
+
+
+def _file_text(text: str) -> str:
+    """A text that may be a part of a file name: names come from whoever trains."""
+    return _UNSAFE.sub("_", text).replace("/", "--")
+
+
+def _real(value: float | None) -> str:
+    return "" if value is None or not math.isfinite(value) else repr(float(value))
+
+
+def _number(name: bytes) -> int:
+    match = re.search(rb"(\d{1,9})$", name)
+    return int(match[1]) if match else -1
+
+
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)

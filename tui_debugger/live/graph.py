@@ -1,0 +1,119 @@
+"""The graph of a training as nodes, and which tensors the training can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.dtypes import dtype_of
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.reader import ParsedGraph, SlotType, parse_graph
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.live.npy_file import size_of
+from tui_debugger.live.types import RemoteTensor
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.sources.columns import tensor_keys
+
+_MAYBE: Final = frozenset({"undefined", "tensor", "any", "ref"})
+"""Types of which the graph does not say what they are: it may be a tensor."""
+_MOST_SLOTS: Final = 32767
+
+
+class RankGraph:
+    """Nodes, and a place for every tensor that can be asked for: "place" is its number here.
+
+    Attributes:
+        data: the graphs as they came.
+        nodes: the node table.
+        node, slot: row and output slot of each place, sorted as tables of tensors are.
+        flags: ``CONSTANT`` where that is one.
+        parameter: which places are parameters.
+    """
+
+    def __init__(self, data: Sequence[bytes]) -> None:
+        """Parses serialized ``GraphProto``.
+
+        Raises:
+            BadGraphError: one of them is broken.
+        """
+        graphs = [parse_graph(each, where=f"graph {number} of the training") for number, each in enumerate(data)]
+        self.data = tuple(data)
+        self.nodes: NodeTable = build_table(graphs)
+        places = _places(graphs, self.nodes)
+        order = self.nodes.order
+        places.sort(key=lambda place: (int(order[place[0]]), place[0], place[1]))
+        self.node = np.array([row for row, _, _ in places], np.int32)
+        self.slot = np.array([slot for _, slot, _ in places], np.int16)
+        self._types = [kind for _, _, kind in places]
+        kinds = self.nodes.type_id[self.node] if len(places) else np.zeros(0, np.int32)
+        self.parameter = _is_type(self.nodes, kinds, PARAMETER)
+        self.flags = np.where(_is_type(self.nodes, kinds, CONSTANT), int(TensorFlag.CONSTANT), 0).astype(np.uint8)
+        keys = tensor_keys(self.node, np.ones(len(places)), self.slot)
+        self._place_of = {key: place for place, key in enumerate(keys.tolist())}
+
+    def __len__(self) -> int:
+        """Number of places."""
+        return len(self.node)
+
+    def place(self, row: int, slot: int) -> int:
+        """The place of an output, or -1."""
+        return self._place_of.get((row << 17) | (1 << 16) | slot, -1) if row >= 0 and 0 <= slot <= _MOST_SLOTS else -1
+
+    def type(self, place: int) -> SlotType:
+        """What the graph says of its element type and shape."""
+        return self._types[place]
+
+    def nbytes(self, place: int) -> int | None:
+        """Bytes of its values as the graph says; None when it does not."""
+        dtype, shape = self._types[place]
+        return None if shape is None else size_of(dtype, shape)
+
+    def remote(self, place: int, previous: bool = False) -> RemoteTensor:
+        """What the training calls it."""
+        row = int(self.node[place])
+        operator = not self.parameter[place] and not self.flags[place]
+        name = self.nodes.names[row] if operator else self.nodes.file_names.get(row, self.nodes.names[row])
+        return RemoteTensor(name, int(self.slot[place]), previous, truncate=not operator)
+
+    def find(self, name: str) -> int:
+        """The row of a node by the name that a client uses, with or without its graph in front; -1 for an unknown."""
+        row = self.nodes.find(name)
+        if row >= 0:
+            return row
+        head, _, rest = name.partition("/")
+        if any(info.name == head for info in self.nodes.graphs):
+            return self.nodes.find(rest, head)
+        row = self.nodes.find(name.rpartition("/")[2])  # clients know parameters by the end of their name
+        return row if row >= 0 and self.nodes.op_type(row) == PARAMETER else -1
+
+
+def _places(graphs: Sequence[ParsedGraph], nodes: NodeTable) -> list[tuple[int, int, SlotType]]:
+    """(row, slot, type) of every tensor; rows are numbered as ``build_table`` does: graph by graph, in their order."""
+    found: list[tuple[int, int, SlotType]] = []
+    row = 0
+    for graph in graphs:
+        for node in graph.nodes:
+            if not nodes.structural[row]:
+                slots = enumerate(node.outputs[: _MOST_SLOTS + 1])
+                found += [(row, slot, kind) for slot, kind in slots if _is_tensor(kind)]
+            row += 1
+        for parameter in graph.parameters:
+            found.append((row, 0, parameter.type))
+            row += 1
+        for constant in graph.constants:
+            if constant.value is None and constant.full_name and _is_tensor(constant.type):
+                found.append((row, 0, constant.type))
+            row += 1
+    return found
+
+
+def _is_tensor(kind: SlotType) -> bool:
+    return dtype_of(kind.dtype) is not None or kind.dtype in _MAYBE or kind.dtype.startswith("type ")
+
+
+def _is_type(nodes: NodeTable, kinds: npt.NDArray[np.int32], name: str) -> npt.NDArray[Any]:
+    number = nodes.types.index(name) if name in nodes.types else -1
+    return np.asarray(kinds == number)

@@ -1,0 +1,253 @@
+"""Opens the port, and closes it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import grpc
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.live.control import Listener
+from tui_debugger.live.server.admission import UNIX, Gate, is_private
+from tui_debugger.live.server.limits import Limits, Memory
+from tui_debugger.live.server.patience import Patience
+from tui_debugger.live.server.registry import Registry
+from tui_debugger.live.server.service import Service
+from tui_debugger.live.server.threads import DaemonThreads, named_daemon
+from tui_debugger.live.server.training import RemoteTraining
+
+_TICK_SECONDS: Final = 0.25
+_GOODBYE_SECONDS: Final = 2.0
+"""How long a server that closes waits for trainings to take their last commands."""
+_GRACE_SECONDS: Final = 0.5
+_LONGEST_UNIX_PATH: Final = 100
+_MOST_TOKEN: Final = 4096
+
+_OPTIONS: Final = (
+    # Two debuggers on one port would share its clients at random.
+    ("grpc.so_reuseport", 0),
+    # A client that waits sends nothing: only pings find out that its machine is gone.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
+    # Calls of one connection at a time: a client has one or two, and a heartbeat.
+    ("grpc.max_concurrent_streams", 16),
+    ("grpc.max_metadata_size", 16 * 1024),
+    # Nothing is unpacked: a small message cannot become a large one.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+)
+
+
+class Server:
+    """A server that listens: ``control.Trainings``."""
+
+    def __init__(self, host: str, port: int, gate: Gate, limits: Limits, clock: Callable[[], float]) -> None:
+        """Listens at once.
+
+        Raises:
+            TdbgError: that address cannot be had.
+        """
+        memory = Memory(limits.memory_bytes)
+        self._clock = clock
+        self._registry = Registry(clock, limits, memory)
+        self._patience = Patience(limits.idle, clock)
+        self._service = Service(self._registry, gate, limits, memory, self._patience)
+        # One call that waits for each client, one that sends, heartbeats; threads are started only when needed.
+        most = 4 * limits.clients + 32
+        self._threads = DaemonThreads(most, "tdbg-call")
+        self._server = grpc.server(
+            self._threads,
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.message_bytes)),
+            maximum_concurrent_rpcs=most,
+        )
+        self._server.add_generic_rpc_handlers((self._service.handlers(),))
+        self._unix: Path | None = None
+        self.address = self._bind(host, port)
+        self._server.start()
+        self._ended = threading.Event()
+        self._closing = threading.Lock()
+        self._closed = False
+        named_daemon(self._tick, "tdbg-tick")
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """Why clients were turned away, the newest last; bounded."""
+        return self._registry.refusals
+
+    def all(self) -> Sequence[RemoteTraining]:
+        """Every training, those that are lost or done included."""
+        return self._registry.all()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Calls ``listener`` for every event from now on; what is returned ends that."""
+        return self._registry.listen(listener)
+
+    def tick(self) -> None:
+        """Looks at the time: who has not been heard of, which calls send nothing. Done a few times a second."""
+        self._patience.tick()
+        for training in self.all():
+            training.tick()
+
+    def close(self, *, terminate: bool = False) -> None:
+        """Lets every training go on by itself (or ends it), waits shortly for that, and stops. Idempotent.
+
+        A client of MindSpore ends its process when it finds no debugger at its next stop; only ours goes on.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            for training in self.all():
+                if terminate:
+                    training.terminate()
+                else:
+                    training.release()
+            self._say_goodbye()
+            self._service.closing = True
+            self._server.stop(_GRACE_SECONDS).wait(_GRACE_SECONDS + _GOODBYE_SECONDS)
+            self._ended.set()
+            self._threads.shutdown(wait=False)
+            if self._unix is not None:
+                with contextlib.suppress(OSError):
+                    self._unix.unlink()
+
+    def _say_goodbye(self) -> None:
+        until = time.monotonic() + _GOODBYE_SECONDS
+        while time.monotonic() < until and not all(training.settled for training in self.all()):
+            self._ended.wait(0.01)
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK_SECONDS):
+            self.tick()
+
+    def _bind(self, host: str, port: int) -> str:
+        if host.startswith(UNIX):
+            self._unix = _free_path(host)
+            with _private_files():
+                self._add(host, host)
+            return host
+        _check_address(host, port)
+        shown = f"[{host}]" if ":" in host else host
+        return f"{shown}:{self._add(f'{shown}:{port}', f'{shown}:{port}')}"
+
+    def _add(self, address: str, where: str) -> int:
+        try:
+            port: int = self._server.add_insecure_port(address)
+        except RuntimeError:
+            port = 0  # older versions of gRPC return 0 instead
+        if not port:
+            raise TdbgError(
+                f"cannot listen on {where}", where=where, hint="see that nothing else listens there, or name another"
+            )
+        return port
+
+
+def serve(
+    host: str = "127.0.0.1",
+    port: int = 50051,
+    *,
+    token: str | None = None,
+    allow_unauthenticated: bool = False,
+    limits: Limits | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Server:
+    """Listens for trainings.
+
+    Args:
+        host: an address of this machine, a host name, or ``unix:PATH``.
+        port: 0 takes any that is free; see ``Server.address``. Not used for a Unix socket.
+        token: what our own clients have to show when others than this machine can reach the server.
+        allow_unauthenticated: lets clients in that show none, such as MindSpore's.
+        limits: what clients may do.
+        clock: seconds that only grow.
+
+    Raises:
+        TdbgError: that address cannot be had, or nobody could ever come in.
+    """
+    private = is_private(host)
+    if token is not None and not (token.isascii() and token.isprintable() and 0 < len(token) <= _MOST_TOKEN):
+        raise TdbgError("a token is printable ASCII text", hint="set TDBG_TOKEN to letters and digits")
+    if not private and token is None and not allow_unauthenticated:
+        raise TdbgError(
+            f"{host} can be reached from other machines, and there is no token",
+            where=host,
+            hint="set TDBG_TOKEN here and where the training runs; MindSpore's client needs --allow-unauthenticated",
+        )
+    return Server(host, port, Gate(token, private, allow_unauthenticated), limits or Limits(), clock)
+
+
+def _check_address(host: str, port: int) -> None:
+    """Asks for the address ourselves first: gRPC does not say what is wrong with it."""
+    where = f"{host}:{port}"
+    if not host:
+        raise TdbgError("no address was named", where=where, hint="127.0.0.1 is this machine, 0.0.0.0 every address")
+    if not 0 <= port <= 65535:
+        raise TdbgError(f"{port} is no port", where=where, hint="ports are 1 to 65535; 0 takes any that is free")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise TdbgError(
+            f"{host!r} is no address of this machine", where=where, hint="try 127.0.0.1, or see `hostname -I`"
+        ) from None
+    for family, kind, protocol, _, address in found:
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(address)
+            except OSError as error:
+                raise _cannot(error, where) from None
+
+
+def _cannot(error: OSError, where: str) -> TdbgError:
+    hints: dict[int | None, str] = {
+        errno.EADDRINUSE: "another debugger may listen there: end it, or name another port with --port",
+        errno.EACCES: "ports below 1024 are for the administrator: name another with --port",
+        errno.EADDRNOTAVAIL: "that is no address of this machine: try 127.0.0.1, or see `hostname -I`",
+    }
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return TdbgError(f"cannot listen on {where}: {reason}", where=where, hint=hints.get(error.errno, ""))
+
+
+def _free_path(host: str) -> Path:
+    """The path of a Unix socket that nobody listens on; gRPC would take over the socket of another server."""
+    path = Path(host[len(UNIX) :])
+    if not path.name or len(os.fsencode(path)) > _LONGEST_UNIX_PATH:
+        raise TdbgError("that is no path for a socket", where=host, hint="name a short path: unix:/tmp/tdbg.sock")
+    if not path.parent.is_dir():
+        raise TdbgError("the directory of the socket does not exist", where=str(path.parent), hint="create it first")
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return path
+    if not stat.S_ISSOCK(mode):
+        raise TdbgError("a file of that name exists, and is no socket", where=str(path), hint="name another path")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        with contextlib.suppress(ConnectionRefusedError, FileNotFoundError):
+            try:
+                probe.connect(str(path))
+            except PermissionError as error:
+                raise _cannot(error, host) from None
+            raise _cannot(OSError(errno.EADDRINUSE, ""), host)
+    return path
+
+
+@contextlib.contextmanager
+def _private_files() -> Iterator[None]:
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)

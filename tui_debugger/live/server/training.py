@@ -1,0 +1,395 @@
+"""One training as people drive it: the conversation with it, behind a lock."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from tui_debugger.errors import LostError, TdbgError, UnsupportedError
+from tui_debugger.live import wire
+from tui_debugger.live.control import Event, Listener
+from tui_debugger.live.server.answers import Answer, Numbers, Values
+from tui_debugger.live.server.commands import Level, Recheck, View, encode, groups
+from tui_debugger.live.server.conversation import Conversation, Events
+from tui_debugger.live.server.exchange import Asked, Question, Report
+from tui_debugger.live.server.identity import Caller, Hello
+from tui_debugger.live.server.limits import Limits, Memory
+from tui_debugger.live.server.shelf import Shelf
+from tui_debugger.live.server.versions import RIGHT_TOLERANCES, VIEWS_NUMBERS, Admission
+from tui_debugger.live.types import (
+    Phase,
+    ReceivedHit,
+    RemoteStats,
+    RemoteTensor,
+    RemoteWatchpoint,
+    Stop,
+    TrainingInfo,
+    ValueSink,
+)
+from tui_debugger.model import Progress, ProgressFn, no_progress
+
+_LOOK_SECONDS: Final = 0.2
+"""How often whoever asked is told of progress, and can cancel."""
+_SAFETY_SECONDS: Final = 30.0
+"""A call that waits looks around this often, should its end ever go unnoticed."""
+
+
+class RemoteTraining:
+    """A training at the other end of a connection: ``control.Training`` for people, the rest for the calls.
+
+    Attributes:
+        hello: how it introduced itself last.
+        caller: where it called from last.
+        hidden: it is turned away, and every call of it is refused.
+        connection: grows whenever it comes through another one, so that the end of an old one is not taken for it.
+    """
+
+    def __init__(
+        self,
+        info: TrainingInfo,
+        hello: Hello,
+        caller: Caller,
+        *,
+        clock: Callable[[], float],
+        limits: Limits,
+        memory: Memory,
+        listener: Listener,
+    ) -> None:
+        """A training that has just introduced itself."""
+        self.hello, self.caller = hello, caller
+        self.hidden = False
+        self.connection = 0
+        self._info = info
+        self._clock, self._limits, self._listener = clock, limits, listener
+        self._changed = threading.Condition()
+        self._speaking = threading.RLock()
+        self._events: deque[Event] = deque()
+        self._calls = count(1)
+        self._shelf = Shelf(memory, limits.hits, hello.graphs)
+        mismatch = hello.judged.admission is Admission.MISMATCH
+        self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
+
+    # For people ----------------------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> TrainingInfo:
+        """Who it is."""
+        if not self._shelf.left_out:
+            return self._info
+        return replace(self._info, warning=f"{self._shelf.left_out:,} hits of this stop were too many to keep")
+
+    @property
+    def phase(self) -> Phase:
+        """What it is doing."""
+        return self._conversation.phase
+
+    @property
+    def stop(self) -> Stop | None:
+        """Where it stopped last."""
+        return self._conversation.stop
+
+    @property
+    def graphs(self) -> Sequence[bytes]:
+        """Its graphs; empty until all are there."""
+        return self._shelf.graphs
+
+    @property
+    def hits(self) -> Sequence[ReceivedHit]:
+        """The hits of the last stop."""
+        return self._shelf.hits
+
+    def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
+        """The list as it should be."""
+        with self._changed:
+            self._conversation.watch(watchpoints)
+
+    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True) -> None:
+        """Goes on for some steps (None: until a hit or ``pause``)."""
+        self._act(lambda it: it.run(steps, stop_on_hit=stop_on_hit))
+
+    def run_to_node(self, name: str = "") -> None:
+        """Goes on to a node (empty: the next one)."""
+        self._act(lambda it: it.run_to_node(name))
+
+    def pause(self) -> None:
+        """Stops at the end of the step that runs."""
+        with self._changed:
+            self._conversation.pause()
+
+    def terminate(self) -> None:
+        """Ends the training process, at once when it is waiting, else at its next stop."""
+        with self._changed:
+            self._conversation.terminate()
+            self._changed.notify_all()
+
+    def release(self) -> None:
+        """Lets the training go on by itself."""
+        self._act(lambda it: it.release())
+
+    def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
+        """Has every watchpoint judge the tensors that the client holds now."""
+        question = self._ask(Recheck(), None, progress, lambda: Progress(0, 0))
+        answer = question.answer
+        return answer if isinstance(answer, tuple) else ()
+
+    def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
+        """What the client says of tensors."""
+        return self._numbers(Level.STATISTICS, tensors, progress)
+
+    def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
+        """Types and shapes only."""
+        return self._numbers(Level.BASE, tensors, progress)
+
+    def values(
+        self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
+    ) -> Sequence[bool]:
+        """Fetches values into ``sink``."""
+        done: list[bool] = []
+        received = 0
+        for group in groups(tensors, self._limits.view_tensors):
+            answer = Values(group, len(done), sink)
+            before = received
+
+            def so_far(answer: Values = answer, before: int = before) -> Progress:
+                whole = len(tensors) == 1
+                return Progress(before + answer.received, answer.declared if whole else 0)
+
+            self._ask(View(Level.VALUE, group), answer, progress, so_far)
+            received += answer.received
+            progress(so_far())
+            silent = [number for number, complete in enumerate(answer.done) if complete is None]
+            empty = self._empty(group, silent, len(done), sink, progress)
+            done.extend(bool(complete) or number in empty for number, complete in enumerate(answer.done))
+        return done
+
+    # For the calls -------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a call of it waits for a command."""
+        return self._conversation.waiting is not None
+
+    @property
+    def settled(self) -> bool:
+        """Whether no command is on its way to it."""
+        return self._conversation.settled
+
+    def shake(self, info: TrainingInfo, hello: Hello, caller: Caller, *, resumes: bool) -> None:
+        """It introduced itself again."""
+        with self._changed:
+            self.connection += 1
+            self._info, self.hello, self.caller = info, hello, caller
+            self._shelf.expect(hello.graphs)
+            self._tell(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
+            if not self._conversation.hits_are_coming:
+                self._shelf.drop_coming()
+        self.emit()
+
+    def moved(self, caller: Caller) -> None:
+        """It came back on another connection."""
+        with self._changed:
+            self.connection += 1
+            self.caller, self._info = caller, replace(self._info, address=caller.address)
+            self._conversation.moved()
+
+    def announce(self, *events: Event) -> None:
+        """Tells listeners of something."""
+        with self._changed:
+            self._events.extend(events)
+        self.emit()
+
+    def beat(self, period: int) -> None:
+        """A heartbeat."""
+        with self._changed:
+            self._conversation.heartbeat.beat(period, self._clock())
+        self.heard()
+
+    def heard(self) -> None:
+        """A sign of life."""
+        self._act(lambda it: it.heard(self._clock()))
+
+    def tick(self) -> None:
+        """Looks at the time."""
+        self._act(lambda it: it.tick(self._clock()))
+
+    def lose(self, connection: int) -> None:
+        """That connection broke; nothing when it came through another meanwhile."""
+        self._act(lambda it: it.lose() if connection == self.connection else [])
+
+    def cut(self) -> None:
+        """It is turned away for good."""
+        self.hidden = True
+        self._act(Conversation.cut)
+
+    def finish(self) -> None:
+        """It said that it is done."""
+        self._act(Conversation.finish)
+
+    def take_graphs(self, graphs: Sequence[bytes], size: int) -> None:
+        """Graphs of one stream, for which ``size`` bytes of memory were taken."""
+        with self._changed:
+            if self._shelf.add_graphs(graphs, size):
+                self._tell([Event.GRAPH])
+        self.emit()
+
+    def take_hits(self, hits: Sequence[ReceivedHit], size: int, left_out: int) -> None:
+        """Hits of one stream, for which ``size`` bytes of memory were taken."""
+        with self._changed:
+            wanted = bool(hits) and self._conversation.report_hits()
+            self._shelf.add_hits(hits if wanted else (), size, left_out if wanted else 0)
+
+    def view(self, level: Level) -> tuple[Question, Answer] | None:
+        """The question that a stream of answers belongs to; None when nobody asked."""
+        with self._changed:
+            question = self._conversation.open_question
+        if question is None or not isinstance(question.command, View) or question.command.level is not level:
+            return None
+        return (question, question.answer) if isinstance(question.answer, Answer) else None
+
+    def viewed(self, question: Question) -> None:
+        """The answer came whole."""
+        with self._changed:
+            self._conversation.answered(question)
+            self._changed.notify_all()
+
+    def wait(self, report: Report, on_end: Callable[[Callable[[], None]], bool]) -> bytes | None:
+        """Waits for the command that a call of ``WaitCMD`` is answered with.
+
+        Args:
+            report: where the training stands.
+            on_end: registers what is to be called when the call ends; False when it has ended.
+
+        Returns:
+            The reply; None when the call ended or was replaced by a newer one.
+        """
+        number = next(self._calls)
+        with self._changed:
+            self._enter(number, report)
+        self.emit()
+        if not on_end(lambda: self._left(number)):
+            self._left(number)
+        with self._changed:
+            conversation = self._conversation
+            while (command := conversation.command(number)) is None and conversation.waiting == number:
+                self._changed.wait(_SAFETY_SECONDS)
+            if command is not None:
+                self._tell(conversation.after(command))
+        self.emit()
+        if command is None:
+            return None
+        swapped = not self.hello.own and self.hello.judged.version < RIGHT_TOLERANCES
+        return encode(command, swap_tolerances=swapped)
+
+    def emit(self) -> None:
+        """Calls the listener for what has happened, in order, without the lock."""
+        with self._speaking:
+            while True:
+                with self._changed:
+                    if not self._events:
+                        return
+                    event = self._events.popleft()
+                self._listener(self, event)
+
+    def forget(self) -> None:
+        """It is listed no more: frees its memory."""
+        with self._changed:
+            self._shelf.clear()
+
+    # How ----------------------------------------------------------------------------------------------------------
+
+    def _act(self, act: Callable[[Conversation], Events]) -> None:
+        with self._changed:
+            self._tell(act(self._conversation))
+        self.emit()
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        if events:
+            self._events.extend(events)
+        self._changed.notify_all()
+
+    def _enter(self, number: int, report: Report) -> None:
+        conversation, stop = self._conversation, self._conversation.stop
+        question = conversation.open_question
+        events = conversation.enter(number, report, self._clock())
+        rechecked = question is not None and isinstance(question.command, Recheck)
+        if self._shelf.publish_late():
+            events.insert(0, Event.GRAPH)
+        if conversation.stop is not stop or rechecked:
+            self._shelf.show_hits()
+        if rechecked and question is not None:
+            question.answer = self._shelf.hits
+        self._tell(events)
+
+    def _left(self, number: int) -> None:
+        self._act(lambda it: it.leave(number))
+
+    def _numbers(self, level: Level, tensors: Sequence[RemoteTensor], progress: ProgressFn) -> list[RemoteStats]:
+        if not self.hello.own and self.hello.judged.version < VIEWS_NUMBERS:
+            raise UnsupportedError(
+                f"{self._info.program} cannot be asked for statistics or shapes", hint="fetch the values instead"
+            )
+        entries: list[RemoteStats] = []
+        full = bool(self._info.features & wire.FULL_STATISTICS)
+        for group in groups(tensors, self._limits.view_numbers):
+            answer = Numbers(len(group), full=full)
+            before = len(entries)
+
+            def so_far(answer: Numbers = answer, before: int = before) -> Progress:
+                return Progress(before + answer.come, len(tensors))
+
+            self._ask(View(level, group), answer, progress, so_far)
+            entries.extend(answer.entries)
+            progress(Progress(len(entries), len(tensors)))
+        return entries
+
+    def _empty(
+        self, group: Sequence[RemoteTensor], silent: Sequence[int], first: int, sink: ValueSink, progress: ProgressFn
+    ) -> set[int]:
+        """Those of which nothing was said: clients of MindSpore send nothing at all for a tensor without elements."""
+        if not silent:
+            return set()
+        try:
+            bases: Sequence[RemoteStats] = self.bases([group[number] for number in silent], progress)
+        except UnsupportedError:
+            bases = [RemoteStats(None)] * len(silent)
+        empty = set()
+        for number, base in zip(silent, bases, strict=True):
+            if base.meta is None or base.meta.nbytes:
+                sink.end(first + number, complete=False)
+            elif sink.begin(first + number, base.meta.dtype, base.meta.shape):
+                sink.end(first + number, complete=True)
+                empty.add(number)
+        return empty
+
+    def _ask(
+        self, command: View | Recheck, answer: Answer | None, progress: ProgressFn, so_far: Callable[[], Progress]
+    ) -> Question:
+        with self._changed:
+            if self._conversation.asked >= self._limits.questions:
+                raise TdbgError("too many questions to this training wait for their turn", hint="wait a little")
+            question = self._conversation.ask(command, answer)
+            self._changed.notify_all()
+        try:
+            while not self._over(question):
+                progress(so_far())
+        except BaseException:
+            if answer is not None:
+                answer.cancel()
+            with self._changed:
+                self._conversation.withdraw(question)
+            raise
+        if answer is not None:
+            answer.finish()
+            if answer.failure is not None:
+                raise answer.failure
+        if question.state is Asked.LOST:
+            raise LostError("the training went away before it answered", hint="it is taken up again when it comes back")
+        return question
+
+    def _over(self, question: Question) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not question.open, _LOOK_SECONDS)

@@ -1,0 +1,244 @@
+"""Trainings that run, as a Source: a rank each; what they sent is kept, what they hold can be fetched."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.errors import BadGraphError, TdbgError
+from tui_debugger.graph.build import build_table
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.live.control import Event, Training, Trainings
+from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.rank import LiveRank
+from tui_debugger.live.spool import LIMIT, Key, Spool
+from tui_debugger.live.table import LiveTable
+from tui_debugger.live.types import Phase, Stop
+from tui_debugger.model import GraphRun, ProgressFn, RunInfo, no_progress
+from tui_debugger.sources.base import Capability, Changes, TensorTable
+
+_NOTICES: Final = 50
+"""So many different notices are kept."""
+
+
+class LiveSource:
+    """See ``base.Source``. A training has a rank here as soon as it came, and is listed once its graph is there.
+
+    Attributes:
+        spool: where values lie.
+    """
+
+    def __init__(self, trainings: Trainings, *, limit: int = LIMIT) -> None:
+        """Takes in the trainings that are there; of what happens later it has to be told: see ``apply``.
+
+        Raises:
+            TdbgError: there is no place for values.
+        """
+        self._lock = threading.RLock()
+        self._dropped: deque[Key] = deque()
+        try:
+            self.spool = Spool(limit, self._dropped.append)
+        except OSError as error:
+            raise TdbgError(
+                f"there is no place for values: {error.strerror}",
+                where=str(error.filename or ""),
+                hint="let TMPDIR name a directory that you may write to",
+            ) from error
+        self._trainings = trainings
+        self._ranks: dict[int, LiveRank] = {}
+        self._notices: dict[str, None] = {}
+        self._listed: set[int] = set()
+        self._known: dict[int, set[int]] = {}
+        self._rebuilt: set[int] = set()
+        self._empty = build_table(())
+        self._no_tensors = LiveTable(RankGraph(()), np.zeros(0, np.bool_), {}, {})
+        self.sync()
+
+    # -- trainings ---------------------------------------------------------------------------------
+
+    def sync(self) -> None:
+        """Takes in all trainings as they are now."""
+        for training in self._trainings.all():
+            self.apply(training, Event.GRAPH)
+            stop = training.stop
+            if stop is not None:
+                self.stopped(self.rank_of(training), stop)
+            if training.phase in (Phase.LOST, Phase.DONE):
+                self.apply(training, Event.LOST)
+
+    def apply(self, training: Training, event: Event) -> LiveRank:
+        """Takes in what happened to a training, but for its stops (see ``stopped``); returns its rank."""
+        rank = self.rank_of(training)
+        if event is Event.GRAPH and training.graphs:
+            self._read_graph(rank)
+        elif event in (Event.LOST, Event.DONE):
+            rank.gone()
+        elif event is Event.BACK and rank.stop is not None and training.phase is Phase.STOPPED:
+            rank.stopped(rank.stop)
+        return rank
+
+    def stopped(self, rank: LiveRank, stop: Stop) -> None:
+        """A training waits at a stop."""
+        if rank.graph is None and rank.training.graphs:
+            self._read_graph(rank)
+        rank.stopped(stop)
+
+    def rank_of(self, training: Training) -> LiveRank:
+        """The rank of a training: its own, or the next free one when another training has that."""
+        with self._lock:
+            for rank in self._ranks.values():
+                if rank.training is training:
+                    return rank
+            wanted = max(training.info.rank, 0)
+            number = wanted
+            while number in self._ranks:
+                number += 1
+            if number != wanted:
+                self.notice(f"training {training.info.number} says it is rank {wanted} too: it is rank {number} here")
+            rank = self._ranks[number] = LiveRank(number, training, self.spool)
+            return rank
+
+    def live(self, rank: int) -> LiveRank | None:
+        """The training that has a rank."""
+        with self._lock:
+            return self._ranks.get(rank)
+
+    def all(self) -> list[LiveRank]:
+        """Every training by rank."""
+        with self._lock:
+            return [self._ranks[number] for number in sorted(self._ranks)]
+
+    def notice(self, text: str) -> None:
+        """Something to be known; the same text is kept once."""
+        with self._lock:
+            if len(self._notices) < _NOTICES:
+                self._notices[text] = None
+
+    def dropped(self) -> list[Key]:
+        """Takes in what the spool let go; returns (rank, step) of it."""
+        gone = []
+        while self._dropped:
+            rank, step = self._dropped.popleft()
+            gone.append((rank, step))
+            live = self.live(rank)
+            if live is not None:
+                live.dropped(step)
+                self.notice(f"the spool is full ({self.spool.limit:,} bytes): oldest values are dropped")
+        return gone
+
+    def _read_graph(self, rank: LiveRank) -> None:
+        try:
+            graph = RankGraph(rank.training.graphs)
+        except BadGraphError as error:
+            self.notice(f"rank {rank.number}: {error.what}")
+            return
+        before = rank.graph
+        if rank.set_graph(graph) and before is not None:
+            with self._lock:
+                self._rebuilt.add(rank.number)
+
+    # -- Source ------------------------------------------------------------------------------------
+
+    @property
+    def info(self) -> RunInfo:
+        """What is known of the first training."""
+        ranks = self.all()
+        first = ranks[0].training.info if ranks else None
+        notices = [rank.training.info.warning for rank in ranks] + list(self._notices)
+        return RunInfo(
+            path=str(self.spool.path),
+            layout="live training",
+            title=first.program if first else "",
+            device=first.backend if first else "",
+            notices=tuple(dict.fromkeys(filter(None, notices))),
+        )
+
+    @property
+    def capabilities(self) -> Capability:
+        """Grows; a graph when any training sent one with edges."""
+        graph = any(rank.graph is not None and len(rank.graph.nodes.in_node) for rank in self.all())
+        return Capability.GROWS | (Capability.GRAPH if graph else Capability.NONE)
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """Where the first training stands."""
+        for rank in self.all():
+            if rank.graph is not None and rank.stop is not None:
+                return rank.number, rank.stop.step
+        return None, None
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks whose graph came, ascending."""
+        return [rank.number for rank in self.all() if rank.graph is not None]
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Steps that were stopped at or of which something is kept."""
+        live = self.live(rank)
+        return live.steps() if live is not None and live.graph is not None else []
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """One run of every root graph per step: which of several ran is not told."""
+        roots = {info.root_id: info.name for info in reversed(self.nodes(rank).graphs) if info.is_root}
+        return tuple(GraphRun(step, root, roots[root], True) for step in self.steps(rank) for root in sorted(roots))
+
+    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:  # noqa: ARG002 - see history
+        """The step right before, where anything of it is known: another one would be a wrong answer."""
+        return step - 1 if step - 1 in self.steps(rank) else None
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - read when it came
+        """Node table of a rank; empty before its graph came."""
+        live = self.live(rank)
+        return live.graph.nodes if live is not None and live.graph is not None else self._empty
+
+    def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:  # noqa: ARG002 - as above
+        """Tensor table of a step as it is now."""
+        self.dropped()
+        table = self.table(rank, step)
+        return table if table is not None else self._no_tensors
+
+    def table(self, rank: int, step: int) -> LiveTable | None:
+        """The same, None without a graph."""
+        live = self.live(rank)
+        return live.table(step) if live is not None else None
+
+    def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - nothing lies on disk
+        """There are none."""
+        return ()
+
+    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - as above
+        """There are none."""
+        return ()
+
+    def refresh(self) -> Changes:
+        """What came since the last call."""
+        self.dropped()
+        new_ranks, new_steps, grown = [], [], []
+        with self._lock:
+            rebuilt, self._rebuilt = self._rebuilt, set()
+        for number in self.ranks():
+            live = self.live(number)
+            if live is None:
+                continue
+            changed, now = live.changed(), set(live.steps())
+            before = self._known.get(number, set())
+            if number not in self._listed:
+                new_ranks.append(number)
+                self._listed.add(number)
+            new_steps += [(number, step) for step in sorted(now - before)]
+            again = now & before if number in rebuilt else (changed & before)
+            grown += [(number, step) for step in sorted(again)]
+            self._known[number] = now
+        return Changes(tuple(new_steps), tuple(grown), bool(rebuilt), tuple(new_ranks), tuple(sorted(rebuilt)))
+
+    def watch_paths(self) -> Sequence[Path]:
+        """None: trainings say themselves what is new."""
+        return ()
+
+    def close(self) -> None:
+        """Removes what was kept. The trainings are closed by whoever opened them."""
+        self.spool.close()

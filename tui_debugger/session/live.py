@@ -1,0 +1,391 @@
+"""A session on trainings that are running: a ``Session`` whose tensors are fetched when somebody looks at them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy.typing as npt
+
+from tui_debugger.analysis.workers import Workers
+from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
+from tui_debugger.live import wire
+from tui_debugger.live.control import Trainings
+from tui_debugger.live.rank import LiveRank
+from tui_debugger.live.source import LiveSource
+from tui_debugger.live.spool import LIMIT
+from tui_debugger.live.types import START, Phase
+from tui_debugger.model import Coverage, ProgressFn, Side, TensorKey, Watchpoint, no_progress
+from tui_debugger.session.checking import PairResult
+from tui_debugger.session.checks import Checks
+from tui_debugger.session.live_checks import LiveChecker, Watched
+from tui_debugger.session.live_driver import Driver, unknown_rank
+from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
+from tui_debugger.session.session import Session
+from tui_debugger.session.types import TensorRow
+from tui_debugger.session.waiting import waiting_text
+from tui_debugger.sources.base import Changes, TensorFlag
+
+__all__ = ["LiveEvent", "LiveKind", "LiveSession", "LiveState"]
+
+SMALL: Final = 1 << 18
+"""Bytes up to which a tensor is fetched whole when somebody looks at its row: its statistics are exact then."""
+TOGETHER: Final = 1 << 23
+"""Bytes that the small tensors of one look may have together."""
+LARGEST_LOOK: Final = 1 << 26
+"""Bytes up to which a tensor is fetched whole from a client that cannot be asked for statistics."""
+
+
+class LiveSession(Session):
+    """See ``Session``: ranks are trainings whose graph came, steps those that were stopped at or kept.
+
+    The step before the first is ``types.START`` (-1). ``check`` of the step at which a training waits gives what the
+    client found (it is asked to recheck when the list changed since); of earlier steps what can be judged from the
+    values that were fetched. ``measure`` fetches statistics (small tensors whole), ``read`` and ``save_npy`` values.
+    ``ranks()`` is empty until the first graph came; ``open`` does not wait for it.
+
+    Attributes:
+        live: the source, with what it knows beyond a source.
+    """
+
+    def __init__(
+        self,
+        trainings: Trainings,
+        *,
+        spool_limit: int = LIMIT,
+        source_map: Sequence[tuple[str, str]] = (),
+        workers: Workers | None = None,
+    ) -> None:
+        """Starts to listen to events; ``close`` ends that, lets every training go on, and closes ``trainings``.
+
+        Args:
+            trainings: the server.
+            spool_limit: most bytes on disk for what is fetched.
+            source_map: see ``Session``.
+            workers: see ``Session``.
+
+        Raises:
+            TdbgError: there is no place for what is fetched.
+        """
+        self.live = LiveSource(trainings, limit=spool_limit)
+        super().__init__(self.live, source_map=source_map, workers=workers)
+        self._trainings = trainings
+        self._subscribers: dict[object, Callable[[LiveEvent], None]] = {}
+        self._subscribing = threading.Lock()
+        self._closed = False
+        self._checks = Checks(self.watchpoints, self._live_checker, self._workers.prestart, self._look_ahead)
+        self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell)
+
+    # -- trainings ---------------------------------------------------------------------------------
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """Why clients were turned away, the newest last; bounded."""
+        return self._trainings.refusals
+
+    @property
+    def address(self) -> str:
+        """Where trainings are waited for."""
+        return self._trainings.address
+
+    def trainings(self) -> tuple[LiveState, ...]:
+        """Every training that came, by rank, those without a graph, lost and done included."""
+        return tuple(self._driver.state(live) for live in self.live.all())
+
+    def state(self, rank: int) -> LiveState:
+        """One of them.
+
+        Raises:
+            TdbgError: no training has that rank.
+        """
+        return self._driver.state(self._live(rank))
+
+    def run(
+        self,
+        steps: int | None = 1,
+        ranks: Sequence[int] | None = None,
+        *,
+        stop_on_hit: bool = True,
+        progress: ProgressFn = no_progress,
+    ) -> tuple[int, ...]:
+        """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
+
+        One that stands before the first step and has watchpoints on initial values has them judged first; when they
+        find something, that is told (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
+
+        Returns:
+            The ranks that run now.
+
+        Raises:
+            NotStoppedError: none of them stands.
+            CancelledError, LostError: while initial values were judged.
+        """
+        standing = self._standing(ranks)
+        return tuple(live.number for live in standing if self._driver.run(live, steps, stop_on_hit, progress))
+
+    def can_run_to_nodes(self, rank: int) -> bool:
+        """Whether ``run_to_node`` works there."""
+        return bool(self._live(rank).training.info.features & wire.RUNS_TO_NODES)
+
+    def run_to_node(self, rank: int, row: int | None = None) -> None:
+        """Lets one training run to a node (None: to the next one), at most to the end of the step.
+
+        Raises:
+            NotStoppedError, UnsupportedError: see ``control.Training``.
+        """
+        self._driver.run_to_node(self._live(rank), "" if row is None else self.nodes(rank).names[row])
+
+    def update(self, ranks: Sequence[int] | None = None) -> None:
+        """Tells trainings the list as it is now, also those that run: they follow it from their next step on."""
+        for live in self._chosen(ranks):
+            self._driver.give_list(live)
+
+    def pause(self, ranks: Sequence[int] | None = None) -> None:
+        """Stops trainings at the end of the step that they run."""
+        for live in self._chosen(ranks):
+            live.training.pause()
+
+    def terminate(self, ranks: Sequence[int] | None = None) -> None:
+        """Ends training processes."""
+        for live in self._chosen(ranks):
+            live.training.terminate()
+
+    def release(self, ranks: Sequence[int] | None = None) -> None:
+        """Lets trainings go on by themselves until their end, without watchpoints."""
+        for live in self._chosen(ranks):
+            self._driver.release(live)
+
+    def recheck(self, ranks: Sequence[int] | None = None, progress: ProgressFn = no_progress) -> None:
+        """Has the trainings that stand judge what they hold now by the list as it is now; results are in ``known``.
+
+        Raises:
+            NotStoppedError, LostError, CancelledError: see ``control.Training``.
+        """
+        for live in self._standing(ranks):
+            self._driver.recheck(live, progress)
+
+    def dependents(self) -> tuple[int, ...]:
+        """Ranks whose training ends when nobody answers it any more: MindSpore's client gives up then.
+
+        It is let go, but goes on asking at the end of every step. Our own client goes on by itself.
+        """
+        return tuple(
+            live.number
+            for live in self.live.all()
+            if live.training.info.program.startswith("MindSpore ")
+            and live.training.phase in (Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING)
+        )
+
+    def silent(self) -> list[tuple[int, int, Coverage]]:
+        """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
+        return self._driver.silent()
+
+    def subscribe(self, callback: Callable[[LiveEvent], None]) -> Callable[[], None]:
+        """Calls back for every event, from a thread of the session; what is returned ends that."""
+        token = object()
+        with self._subscribing:
+            self._subscribers[token] = callback
+
+        def end() -> None:
+            with self._subscribing:
+                self._subscribers.pop(token, None)
+
+        return end
+
+    def waiting_text(self) -> str:
+        """How a training finds its way here: the environment variables to copy, a line each."""
+        return waiting_text(self._trainings.address)
+
+    def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
+        """Writes all that is kept as a dump directory, which ``tdbg open`` reads; returns what was written, in words.
+
+        Raises:
+            TdbgError: the directory exists and is not empty, or cannot be written.
+        """
+        from tui_debugger.session.live_saving import save_dump
+
+        return save_dump(self.live, directory, progress)
+
+    # -- tensors -----------------------------------------------------------------------------------
+
+    def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
+        """The rows (all of one rank) with dtype, shape, statistics or the reason why not; fetches what it needs."""
+        if not rows:
+            return ()
+        problem = self._look(rows, progress)
+        return tuple(self._told(row, problem) for row in super().measure(rows, progress))
+
+    def fetch(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> int:
+        """Fetches the values of rows (all of one rank) that are only at the training; returns how many came.
+
+        Raises:
+            NotStoppedError, LostError, UnsupportedError, CancelledError: see ``LiveRank.fetch_values``.
+        """
+        came = 0
+        for live, step, places in self._remote(rows, TensorFlag.REMOTE):
+            came += live.fetch_values(step, places, progress)
+        if came:
+            self._tell(LiveEvent(LiveKind.FETCHED, rows[0].key.rank))
+        return came
+
+    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:
+        """See ``Session.read``; fetches what is only at the training, ``progress`` counts bytes.
+
+        Raises:
+            UnreadableTensorError: the training does not have it (any more).
+            NotStoppedError, LostError, CancelledError: from fetching.
+        """
+        row = TensorRow(key, "out", key.slot, 0, has_value=True, has_previous=False)
+        if self._remote([row], TensorFlag.REMOTE) and not self.fetch([row], progress):
+            raise UnreadableTensorError(
+                "the training does not have this tensor",
+                where=f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
+                hint="some operators keep no output, and before the first step there are parameters only",
+            )
+        return super().read(key)
+
+    def refresh(self) -> Changes:
+        """What came since the last call. What trainings found stays known: fetching changes nothing about it."""
+        changes = self.live.refresh()
+        for rank in changes.rebuilt:
+            self._checks.book.drop_from(rank, START)
+        return changes
+
+    def close(self) -> None:
+        """Lets every training go on, closes the server, removes what was fetched. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._trainings.close()
+        finally:
+            self._driver.close()
+            super().close()
+
+    # -- how ---------------------------------------------------------------------------------------
+
+    def _look(self, rows: Sequence[TensorRow], progress: ProgressFn) -> str:
+        """Fetches statistics of rows of which nothing is here, or small ones whole; returns why that failed."""
+        try:
+            for live, step, places in self._remote(rows, TensorFlag.UNKNOWN):
+                small, large = _by_size(live, places)
+                live.fetch_values(step, small, progress)
+                try:
+                    live.fetch_statistics(step, large, progress)
+                except UnsupportedError:
+                    live.fetch_values(step, [each for each in large if _size(live, each) <= LARGEST_LOOK], progress)
+        except CancelledError:
+            raise
+        except TdbgError as error:
+            return error.what
+        return ""
+
+    def _remote(self, rows: Sequence[TensorRow], flag: TensorFlag) -> list[tuple[LiveRank, int, list[int]]]:
+        """(training, step, places) of the rows whose flags hold REMOTE and ``flag`` now."""
+        found: dict[int, list[int]] = {}
+        live = self.live.live(rows[0].key.rank) if rows else None
+        if live is None or live.graph is None:
+            return []
+        for row in rows:
+            key = row.key
+            table, node = live.table(key.step), live.graph.nodes.find(key.node, key.graph)
+            index = table.find(node, Side.OUTPUT, key.slot) if table is not None and key.side is Side.OUTPUT else -1
+            wanted = int(TensorFlag.REMOTE | flag)
+            if table is not None and index >= 0 and int(table.flags[index]) & wanted == wanted:
+                found.setdefault(key.step, []).append(int(table.places[index]))
+        return [(live, step, list(dict.fromkeys(places))) for step, places in found.items()]
+
+    def _told(self, row: TensorRow, problem: str) -> TensorRow:
+        """A measured row as its tensor is now: it was listed before anything was fetched."""
+        live = self.live.live(row.key.rank)
+        if live is None or live.graph is None or row.index < 0:
+            return row
+        node = live.graph.nodes.find(row.key.node, row.key.graph)
+        table = live.table(row.key.step)
+        index = table.find(node, row.key.side, row.key.slot) if table is not None else -1
+        if table is None or index < 0:
+            return replace(row, has_value=False, remote=False, error=row.error or problem)
+        flags = int(table.flags[index])
+        error = row.error
+        if flags & TensorFlag.UNKNOWN:
+            missing = live.missing(row.key.step, node, row.key.slot)
+            error = "the training does not have this tensor" if missing else problem
+        return replace(
+            row,
+            error=error,
+            remote=bool(flags & TensorFlag.REMOTE),
+            has_value=not flags & TensorFlag.STAT_ONLY or bool(flags & TensorFlag.REMOTE),
+            recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
+        )
+
+    def _live_checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> LiveChecker:
+        measurements = self._measurements(rank, progress)
+        checker = LiveChecker(
+            measurements,
+            watchpoints,
+            lambda w: self._selections.selected(rank, measurements.flow.nodes, w.selection),
+            lambda: self._selections.in_scope(measurements.flow.nodes),
+        )
+        checker.ask = lambda step, tell: self._judged_there(rank, step, watchpoints, tell)
+        return checker
+
+    def _judged_there(
+        self, rank: int, step: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
+    ) -> PairResult | None:
+        """What the client finds at the step at which it stands; None when it does not stand there."""
+        live = self.live.live(rank)
+        stop = live.standing if live is not None else None
+        if live is None or stop is None or stop.step != step or live.training.phase is not Phase.STOPPED:
+            return None
+        return self._driver.recheck(live, progress) if watchpoints else None
+
+    def _watched_now(self, live: LiveRank) -> Watched:
+        version, watchpoints = self.watchpoints.snapshot()
+        graph = live.graph
+        if graph is None:
+            raise NotStoppedError("the graph of the training did not come yet", where=f"rank {live.number}")
+        masks = tuple(self._selections.mask(live.number, graph.nodes, each.selection) for each in watchpoints)
+        return Watched(version, watchpoints, masks, graph, live.training.info)
+
+    def _live(self, rank: int) -> LiveRank:
+        live = self.live.live(rank)
+        if live is None:
+            raise unknown_rank(rank, (each.number for each in self.live.all()))
+        return live
+
+    def _chosen(self, ranks: Sequence[int] | None) -> list[LiveRank]:
+        return self.live.all() if ranks is None else [self._live(rank) for rank in ranks]
+
+    def _standing(self, ranks: Sequence[int] | None) -> list[LiveRank]:
+        chosen = self._chosen(ranks)
+        standing = [live for live in chosen if live.training.phase is Phase.STOPPED and live.graph is not None]
+        if not standing:
+            phases = ", ".join(f"rank {live.number}: {live.training.phase.value}" for live in chosen)
+            raise NotStoppedError("no training stands", where=phases, hint="pause one, or wait for one to come")
+        return standing
+
+    def _tell(self, event: LiveEvent) -> None:
+        with self._subscribing:
+            callbacks = list(self._subscribers.values())
+        for callback in callbacks:
+            callback(event)
+
+
+def _by_size(live: LiveRank, places: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Places to be fetched whole, and those to be asked for statistics."""
+    small: list[int] = []
+    left = TOGETHER
+    for place in places:
+        size = _size(live, place)
+        if size <= min(SMALL, left):
+            small.append(place)
+            left -= size
+    return small, [place for place in places if place not in small]
+
+
+def _size(live: LiveRank, place: int) -> int:
+    size = live.graph.nbytes(place) if live.graph is not None else None
+    return 1 << 62 if size is None else size

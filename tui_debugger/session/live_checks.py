@@ -1,0 +1,161 @@
+"""What a check of the step at which a training waits comes to: the client's hits, and what it must have looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.condition_table import (
+    CONDITIONS,
+    WIRE_CHANGE_TOO_LARGE,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OVERFLOW,
+)
+from tui_debugger.graph.edges import real_inputs
+from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
+from tui_debugger.live.watching import judged
+from tui_debugger.model import TRAINABLE, Category, Coverage, ErrorBits, ProgressFn, Verdict, Watchpoint, no_progress
+from tui_debugger.session.checking import Checker, PairResult
+from tui_debugger.session.hits import HitList
+from tui_debugger.session.received import ReceivedHits, bad_tensors, received_hits
+
+Mask = npt.NDArray[np.bool_]
+_CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
+_UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """The list as a training was given it.
+
+    Attributes:
+        version: ``WatchpointList.version`` that it is of.
+        watchpoints: the enabled ones.
+        masks: the node rows that each covers.
+        graph: whose rows they are.
+        info: who it was given to.
+    """
+
+    version: int
+    watchpoints: tuple[Watchpoint, ...]
+    masks: tuple[Mask, ...]
+    graph: RankGraph
+    info: TrainingInfo
+
+
+def judgement_of(
+    rank: int, stop: Stop, watched: Watched, hits: Sequence[ReceivedHit], notice: Callable[[str], None]
+) -> PairResult:
+    """The result of one step by what a training reported, or did not report, of the list that it was given."""
+    info = watched.info
+    asked = [
+        (watchpoint, mask)
+        for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
+        if _asked(watchpoint, stop, info)
+    ]
+    found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice)
+    covered = _places(watched.graph, asked)
+    if stop.step <= START:
+        covered &= watched.graph.parameter
+    found.origin[:] = _origins(watched.graph, found, _known_clean(watched.graph, found, asked, covered))
+    return PairResult(HitList([found]), _coverage((rank, stop.step), watched.graph, found, asked, covered))
+
+
+def _asked(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
+    """Whether a client judges a condition at a stop: before the first step those of initial values, and only them."""
+    condition = CONDITIONS[watchpoint.condition]
+    if condition.initial_only != (stop.step <= START):
+        return False
+    return judged(condition, info) and not (stop.node and condition.wire in _CHANGES)
+
+
+def _places(graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
+    """[watchpoint, place]: the tensors that each looks at."""
+    may = graph.nodes.watchable[graph.node]
+    rows = [mask[graph.node] & may for _, mask in asked]
+    return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
+
+
+def _coverage(
+    pair: tuple[int, int],
+    graph: RankGraph,
+    hits: ReceivedHits,
+    asked: Sequence[tuple[Watchpoint, Mask]],
+    covered: npt.NDArray[np.bool_],
+) -> Coverage:
+    looked = covered.any(axis=0)
+    unreadable = sum(any(each.error & _UNREADABLE for each in results) for results in hits.said)
+    counts = zip(asked, covered.sum(axis=1).tolist(), strict=True)
+    return Coverage(
+        checked=max(int(looked.sum()) - unreadable, 0),
+        unreadable=unreadable,
+        not_comparable=int((hits.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
+        skipped=int((~looked & (graph.flags == 0)).sum()),
+        steps=(pair,),
+        watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
+    )
+
+
+def _known_clean(
+    graph: RankGraph, hits: ReceivedHits, asked: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
+) -> Mask:
+    """Places of which the client would have said so if they held NaN or Inf: some overflow watchpoint looks at them."""
+    overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in asked]
+    clean: Mask = np.zeros(len(graph), np.bool_)
+    for row in np.flatnonzero(overflow).tolist():
+        clean |= covered[row]
+    for row, slot, bad in zip(hits.node.tolist(), hits.slot.tolist(), bad_tensors(hits).tolist(), strict=True):
+        place = graph.place(row, slot)
+        if bad and place >= 0:
+            clean[place] = False
+    return clean
+
+
+def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask) -> Mask:
+    """Bad tensors all of whose inputs are known to be clean.
+
+    A weight is judged after the optimizer changed it. Where it is clean then, it was clean before: nothing an
+    optimizer does takes a NaN away. Constants of the graph are what the program says.
+    """
+    origins = bad_tensors(hits)
+    for at in np.flatnonzero(origins).tolist():
+        row = int(hits.node[at])
+        if graph.nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE, Category.PARAMETER}:
+            origins[at] = False  # what the optimizer made it, or what was fed in: no operator's doing that is seen here
+            continue
+        origins[at] = all(_clean_input(graph, clean, *held) for held in real_inputs(graph.nodes, row))
+    return origins
+
+
+def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:
+    if row < 0:
+        return False
+    if graph.nodes.category_of(row) is Category.CONSTANT:
+        return True
+    place = graph.place(row, slot)
+    return place >= 0 and bool(clean[place])
+
+
+class LiveChecker(Checker):
+    """Judges as ``Checker`` does, but has the client judge the step at which it waits."""
+
+    ask: Callable[[int, ProgressFn], PairResult | None] = staticmethod(lambda _step, _progress: None)
+    """Has the client judge a step; None when it does not stand there."""
+
+    def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
+        """See ``Checker``."""
+        left = []
+        for step in steps:
+            result = self.ask(step, progress)
+            if result is not None:
+                yield step, result
+            else:
+                left.append(step)
+        if left:
+            yield from super().check_all(left, progress)

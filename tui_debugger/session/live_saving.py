@@ -1,0 +1,103 @@
+"""Writes what a live session keeps as a dump directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.live.dump_writer import DumpWriter, TensorName
+from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.keeping import StepKept
+from tui_debugger.live.rank import LiveRank
+from tui_debugger.live.source import LiveSource
+from tui_debugger.model import Progress, ProgressFn, TensorMeta, TensorStats, no_progress
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.words.numbers import plural
+
+Recorded = tuple[TensorName, TensorMeta | None, TensorStats]
+
+
+def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_progress) -> str:
+    """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
+
+    Raises:
+        TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
+        CancelledError: from ``progress``; what was written so far stays.
+    """
+    ranks = [live for live in source.all() if live.graph is not None]
+    if not ranks:
+        raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
+    counts = _Counts()
+    try:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
+        for live in ranks:
+            _save_rank(live, directory, counts, progress)
+    except OSError as error:
+        raise TdbgError(f"the dump could not be written: {error.strerror or error}", where=str(directory)) from error
+    return counts.text(len(ranks))
+
+
+class _Counts:
+    """What was written."""
+
+    def __init__(self) -> None:
+        self.steps: set[int] = set()
+        self.tensors = self.statistics = self.early = 0
+
+    def text(self, ranks: int) -> str:
+        """In words."""
+        parts = [plural(self.tensors, "tensor"), f"statistics of {self.statistics:,} more"]
+        text = f"{plural(len(self.steps), 'step')} of {plural(ranks, 'rank')}: {', '.join(parts)}"
+        early = f"; {plural(self.early, 'tensor')} from before the first step left out: a dump has no place for them"
+        return text + (early if self.early else "")
+
+
+def _save_rank(live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn) -> None:
+    graph, info = live.graph, live.training.info
+    if graph is None:
+        return
+    writer = DumpWriter(directory, rank=live.number, program=info.program, device=info.backend)
+    writer.metadata()
+    writer.graphs(graph.data)
+    steps = [step for step in live.steps() if live.kept(step) is not None]
+    for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
+        writer.history(steps, root)
+        for step in steps:
+            if step >= 0:
+                writer.step(step, root)
+    for number, step in enumerate(steps):
+        kept = live.kept(step)
+        if kept is None:
+            continue
+        if step < 0:
+            counts.early += len(kept.values)
+            continue
+        progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
+        _save_step(writer, graph, step, kept, counts)
+
+
+def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
+    counts.steps.add(step)
+    for place, fetched in kept.values.items():
+        if graph.flags[place] & TensorFlag.CONSTANT:
+            continue
+        try:
+            writer.place(step, _name(graph, place), fetched.kept.dtype, fetched.kept.path)
+        except FileNotFoundError:  # the spool had to let it go meanwhile
+            continue
+        counts.tensors += 1
+    recorded: dict[int, list[Recorded]] = {}
+    for place, said in kept.told.items():
+        if place not in kept.values and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
+            name = _name(graph, place)
+            recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
+            counts.statistics += 1
+    for root, rows in recorded.items():
+        writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
+
+
+def _name(graph: RankGraph, place: int) -> TensorName:
+    row = int(graph.node[place])
+    nodes = graph.nodes
+    return TensorName(nodes.op_type(row), nodes.names[row], int(graph.slot[place]), nodes.graph_of(row).root_id)

@@ -1,0 +1,272 @@
+"""Attaching a training to a debugger: when hooks are installed, where a step ends, and how it all goes away again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from tui_debugger.live.client.address import Settings
+from tui_debugger.live.client.agent import Agent, ClientHit
+from tui_debugger.live.client.flight import Flight
+from tui_debugger.live.client.notice import Notice
+from tui_debugger.live.types import START
+from tui_debugger.torch.captures import Capture
+from tui_debugger.torch.flying import Flying
+from tui_debugger.torch.module_hooks import ModuleHooks
+from tui_debugger.torch.operators import Operators
+from tui_debugger.torch.probe import TorchProbe
+from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.training import Training
+from tui_debugger.torch.verdicts import judge_one
+
+CHANGES: Final = 20
+"""How often a graph that grows (a program that does not do the same in every step) is sent anew."""
+_GIB: Final = 1 << 30
+
+
+class Handle:
+    """What ``attach`` returns when there is no address: nothing is installed, and every method does nothing."""
+
+    def __enter__(self) -> Handle:  # noqa: PYI034 - typing.Self needs Python 3.11
+        """``with tdbg.attach(...):`` around the loop: the flight recorder sees what ends it, and all is removed."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The loop has ended."""
+        if error is not None:
+            self.failed(error)
+        self.detach()
+
+    @property
+    def on(self) -> bool:
+        """Whether a debugger may come."""
+        return False
+
+    @property
+    def attached(self) -> bool:
+        """Whether a debugger is there now."""
+        return False
+
+    def step_end(self) -> None:
+        """A step has ended."""
+
+    def failed(self, error: BaseException) -> None:
+        """An exception ends the training: the flight recorder writes what it has."""
+
+    def detach(self) -> None:
+        """Removes everything. Idempotent."""
+
+
+class Attachment(Handle):
+    """A training that looks for its debugger.
+
+    The first step that a debugger sees is run before it is told anything: the graph of an eager program is known when
+    it has run once. The debugger then stops "before the first step", with the initial weights, and the first step is
+    judged, and stopped after, when it says go on.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        settings: Settings,
+        *,
+        level: str,
+        keep: str,
+        memory: int | None,
+        flight: Flight | None,
+    ) -> None:
+        """See ``tui_debugger.torch.attach``."""
+        self._say = Notice()
+        self._failed = False
+        self._changes = 0
+        self._iterated = False
+        self._handles: list[RemovableHandle] = []
+        self._watching_optimizers: list[RemovableHandle] = []
+        self._budget = memory if memory is not None else room_of(model)
+        at_once = self._judge_at_once if level == "op" else None
+        self._recording = Recording(self._budget, values=keep == "values", judge_at_once=at_once)
+        self._recording.measuring = flight is not None
+        self._training = Training(model, optimizers, self._recording)
+        self._probe = TorchProbe(self._training, self._install, self._remove)
+        self._flying = None if flight is None else Flying(flight, self._training, self._say)
+        self._agent = self._recording.agent = Agent(self._probe, settings)
+        hooks = Operators if level == "op" else ModuleHooks
+        self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
+        if optimizers:
+            self._handles.append(optimizers[-1].register_step_post_hook(self._optimizer_ended_step))
+        compiled = self._training.tree.compiled
+        if compiled and self._agent.on:
+            self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
+        self._guard(self._prepare)
+
+    @property
+    def on(self) -> bool:
+        """Whether a debugger may come, or a flight recorder runs."""
+        return not self._failed and (self._agent.on or self._flying is not None)
+
+    @property
+    def attached(self) -> bool:
+        """Whether a debugger is there now."""
+        return self._agent.attached
+
+    def step_end(self) -> None:
+        """A step has ended: judges it, and does what the debugger says.
+
+        Raises:
+            TrainingTerminated: it said that the training ends here.
+        """
+        if not self.on:
+            self.detach()
+            return
+        with self._recording.at_work():
+            if self._hooks.installed:
+                self._guard(self._learn)
+                if self._agent.step == START:
+                    self._stop_at_start()
+                self._guard(self._fly)
+            self._agent.step_end()
+        self._guard(self._prepare)
+
+    def failed(self, error: BaseException) -> None:
+        """An exception ends the training: the flight recorder writes what it has, unless a debugger is there."""
+        flying = self._flying
+        if flying is not None and not self._agent.attached:
+            self._guard(lambda: flying.failed(error, self._agent.step + 1))
+
+    def detach(self) -> None:
+        """Removes everything, and tells the debugger that this training is done as far as it is concerned."""
+        self._remove()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        if self._flying is not None:
+            self._flying.close()
+            self._flying = None
+        self._agent.close()
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """A step begins: hooks are there when a debugger is, or is about to be, and only then."""
+        self._training.next_step()
+        self._hooks.new_step()
+        if not self._agent.expected and self._flying is None:
+            self._remove()
+            return
+        self._install()
+        if self._flying is not None:
+            self._flying.begins(self._agent.step + 1)
+            if not self._agent.attached:
+                self._recording.plans = self._flying.plans()
+        if self._recording.learning:
+            self._training.look_again()
+            self._training.start(self._budget)
+
+    def _install(self) -> None:
+        if self._hooks.installed:
+            return
+        self._training.look_again()
+        self._hooks.install()
+        self._watching_optimizers += [
+            register_optimizer_step_pre_hook(self._optimizer_begins),
+            register_optimizer_step_post_hook(self._optimizer_is_done),
+        ]
+
+    def _remove(self) -> None:
+        """No hook is left, and nothing is held, but for the one that tells when a step ends."""
+        self._hooks.remove()
+        if not self._iterated:
+            for handle in self._watching_optimizers:
+                handle.remove()
+            self._watching_optimizers.clear()
+        self._training.let_go()
+
+    def _learn(self) -> None:
+        """The graph is known now, or has grown: the debugger gets it again, but not for ever."""
+        if self._recording.learning:
+            self._training.learned()
+            if self._training.unseen:
+                self._say(
+                    "no module was seen to run (torch.compile or a CUDA graph hides them): weights and gradients only"
+                )
+        elif not self._recording.structure.changed:
+            return
+        if self._agent.attached and self._changes < CHANGES:
+            self._changes += 1
+            self._agent.graph_changed()
+        self._recording.structure.changed = self._flying is not None
+
+    def _fly(self) -> None:
+        if self._flying is not None:
+            self._flying.take(self._agent.step + 1, attached=self._agent.attached)
+
+    def _stop_at_start(self) -> None:
+        """The stop before the first step: weights are those that were kept when it began."""
+        self._probe.initial = True
+        try:
+            self._agent.begin()
+        finally:
+            self._probe.initial = False
+
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Gradients are complete: summed over microbatches and processes, unscaled, clipped."""
+        if isinstance(self._hooks, Operators):
+            self._hooks.optimizing(True)
+        self._iterated = True  # PyTorch is going through these hooks: none can be removed now
+        try:
+            self._guard(lambda: self._see_gradients(optimizer))
+        finally:
+            self._iterated = False
+
+    def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
+        with self._recording.at_work():
+            self._training.see_gradients(optimizer)
+
+    def _optimizer_is_done(self, *_: Any) -> None:
+        if isinstance(self._hooks, Operators):
+            self._hooks.optimizing(False)
+
+    def _optimizer_ended_step(self, *_: Any) -> None:
+        self._optimizer_is_done()
+        if self.on:
+            self.step_end()
+        else:
+            self._remove()  # but for this hook, which PyTorch is going through
+
+    def _judge_at_once(self, capture: Capture) -> Sequence[ClientHit]:
+        return judge_one(self._recording.step, capture, self._recording.plans.judge)
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        """Runs something of ours inside the training: if it fails, tdbg is off from there on, and training goes on."""
+        if self._failed:
+            return
+        try:
+            act()
+        except Exception as error:
+            if error is self._recording.escaped:
+                raise
+            self._failed = True
+            what = f"{type(error).__name__}: {error}".splitlines()[0]
+            self._say(f"switched off: recording failed ({what}); training goes on")
+            with contextlib.suppress(Exception):
+                self._remove()
+            with contextlib.suppress(Exception):
+                self._agent.close()
+
+
+def room_of(model: torch.nn.Module) -> int:
+    """Bytes of outputs that are held by default: 1 GiB, on a GPU at most an eighth of what is free there."""
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    if device.type != "cuda":
+        return _GIB
+    free, _ = torch.cuda.mem_get_info(device)
+    return min(_GIB, int(free) // 8)

@@ -1,0 +1,97 @@
+"""Tensors of PyTorch by the names and bytes that the protocol uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy.typing as npt
+import torch
+
+from tui_debugger.analysis.dtypes import canonical_name, dtype_of
+from tui_debugger.model import TensorMeta
+from tui_debugger.torch.internals import transformed
+
+PIECE: Final = 1 << 20
+"""Bytes of values that are copied to the host at a time."""
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a distributed tensor that this process has, any other tensor as it is; without its history."""
+    part = getattr(tensor, "_local_tensor", None)
+    return (part if isinstance(part, torch.Tensor) else tensor).detach()
+
+
+def readable(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has plain values in memory: not quantized, not on no device, not inside a transformation."""
+    if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
+        return False
+    return not transformed(tensor)
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """A sparse tensor with all its elements, any other as it is."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def meta_of(tensor: torch.Tensor) -> TensorMeta:
+    """Element type, shape, and bytes of the values."""
+    return TensorMeta(type_name(tensor.dtype), tuple(tensor.shape), tensor.numel() * tensor.element_size())
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """The name of an element type: that of NumPy and ml_dtypes where they have it."""
+    return _NAMES.get(dtype) or str(dtype).removeprefix("torch.")
+
+
+_AS_BITS: Final = frozenset(
+    dtype
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if (dtype := getattr(torch, name, None)) is not None
+)
+"""Element types that NumPy knows through ml_dtypes only."""
+_NAMES: Final = {
+    dtype: canonical_name(str(dtype))
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and canonical_name(str(dtype))
+}
+
+
+def numeric(tensor: torch.Tensor) -> bool:
+    """Whether statistics are defined for a tensor."""
+    return tensor.dtype in _NAMES
+
+
+def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """The values of a numeric tensor in the memory of the host; nothing is copied but what is sparse or conjugated."""
+    plain = dense(local(tensor)).resolve_conj().resolve_neg()
+    kind = dtype_of(type_name(plain.dtype))
+    if kind is None:
+        raise TypeError(plain.dtype)
+    if plain.dtype in _AS_BITS:
+        bits = plain.view(torch.uint8 if plain.element_size() == 1 else torch.int16)
+        return bits.numpy().view(kind)
+    return plain.numpy()
+
+
+def flat_pieces(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
+    """All elements in C order as 1-D tensors of a bounded length: views where possible, never a copy of the whole."""
+    if tensor.is_contiguous():
+        flat = tensor.view(-1)
+        for start in range(0, flat.numel(), elements):
+            yield flat[start : start + elements]
+    elif tensor.numel() <= elements:
+        yield tensor.reshape(-1)
+    elif tensor.dim() == 1:
+        for start in range(0, len(tensor), elements):
+            yield tensor[start : start + elements].contiguous()
+    else:
+        for part in tensor.unbind(0):
+            yield from flat_pieces(part, elements)
+
+
+def chunks(tensor: torch.Tensor) -> Iterator[bytes]:
+    """The elements, little-endian and in C order."""
+    plain = dense(tensor).resolve_conj().resolve_neg()
+    for piece in flat_pieces(plain, max(1, PIECE // plain.element_size())):
+        yield piece.contiguous().cpu().view(torch.uint8).numpy().tobytes()

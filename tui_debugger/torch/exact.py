@@ -1,0 +1,184 @@
+"""Statistics of tensors on their own device, element by element and in float64: what offline checks would say.
+
+Tensors in the memory of the host are looked at by the very functions that offline checks use. On other devices
+``begin`` starts the work on the device and returns at once; ``finish`` makes records of many tensors out of one
+transfer. Tensors are looked at in pieces, so that the memory this takes is bounded (``PIECE`` elements, a few float64
+copies of them), and the sums of pieces are joined by Chan's formula.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+
+from tui_debugger.analysis.record import Bounds, Change, Closeness, Need, Record
+from tui_debugger.live.client.measure import measure
+from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.torch.elements import as_array, dense, flat_pieces, local, meta_of, numeric
+from tui_debugger.torch.transfer import Doubles, Fetched, Waiting, wide_type
+
+HOST: Final = {"cpu"}
+"""Devices whose memory NumPy reads."""
+PIECE: Final = 1 << 22
+"""Elements that are looked at together."""
+_STATISTICS: Final = 13
+_COMPARED: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at one tensor that is under way.
+
+    Attributes:
+        meta: of the tensor.
+        need: what was asked for.
+        places: of the results in ``Waiting``, one for each piece.
+        previous: as ``Record.previous``.
+        record: the result, when it is known at once.
+    """
+
+    meta: TensorMeta
+    need: Need
+    places: tuple[int, ...] = ()
+    previous: str = "none"
+    record: Record | None = None
+
+
+def begin(tensor: torch.Tensor, need: Need, waiting: Waiting, previous: torch.Tensor | None = None) -> Look:
+    """Starts to look at a tensor.
+
+    Args:
+        tensor: of any element type, shape and order.
+        need: what is needed beyond statistics.
+        waiting: where the results are put.
+        previous: the values of the step before, when there are some.
+    """
+    described = meta_of(tensor)
+    if not numeric(tensor):
+        return Look(described, need, record=Record(described, None, need=need))
+    if tensor.device.type in HOST:
+        return Look(described, need, record=_on_host(tensor, need, previous, described))
+    return on_device(tensor, need, waiting, previous)
+
+
+def on_device(tensor: torch.Tensor, need: Need, waiting: Waiting, previous: torch.Tensor | None = None) -> Look:
+    """``begin`` for numbers on any device."""
+    described = meta_of(tensor)
+    plain, word = dense(local(tensor)), "none"
+    others: Iterator[torch.Tensor] = iter(())
+    if need.previous and previous is not None:
+        before = dense(local(previous))
+        word = "ok" if before.shape == plain.shape else "shape"
+        if word == "ok":
+            plain = plain.contiguous()  # weights are, as a rule: nothing is copied then
+            others = flat_pieces(before.contiguous(), PIECE)
+    ranges, closeness = sorted(need.ranges), sorted(need.closeness)
+    places = [waiting.add(_piece(part, next(others, None), ranges, closeness)) for part in flat_pieces(plain, PIECE)]
+    return Look(described, need, tuple(places), word)
+
+
+def finish(looks: Sequence[Look], fetched: Fetched) -> list[Record]:
+    """The records of looks whose results were fetched."""
+    return [_record(look, fetched) for look in looks]
+
+
+def records(tensors: Sequence[tuple[torch.Tensor, Need, torch.Tensor | None]]) -> list[Record]:
+    """Records of tensors as they are now: (values, what is needed, values of the step before)."""
+    waiting = Waiting()
+    looks = [begin(tensor, need, waiting, previous) for tensor, need, previous in tensors]
+    return finish(looks, waiting.fetch())
+
+
+def _on_host(tensor: torch.Tensor, need: Need, previous: torch.Tensor | None, meta: TensorMeta) -> Record:
+    record = measure(as_array(tensor), need, None if previous is None else as_array(previous))
+    return replace(record, meta=meta)
+
+
+def _piece(
+    part: torch.Tensor, before: torch.Tensor | None, ranges: Sequence[Bounds], closeness: Sequence[Closeness]
+) -> torch.Tensor:
+    """Everything about one piece, as one row of float64 on its device."""
+    wide = wide_type(part.device)
+    x = _magnitudes(part, wide)
+    finite = torch.isfinite(x)
+    numbers = [finite.sum(), x.isnan().sum(), (x == math.inf).sum(), (x == -math.inf).sum()]
+    inside = [((x >= start) & (x <= end)).sum() for start, end in ranges]
+    low, high = torch.where(finite, x, math.inf).amin(), torch.where(finite, x, -math.inf).amax()
+    zero = torch.zeros((), dtype=wide, device=x.device)
+    x = torch.where(finite, x, zero)
+    numbers += [(x < 0).sum(), (x > 0).sum()]
+    total = x.sum()
+    mean = total / numbers[0].clamp(min=1)
+    spread = torch.where(finite, x - mean, zero).square_().sum()
+    reals = [low, high, total, x.abs().sum(), x.square().sum(), spread]
+    count = torch.full((), part.numel(), dtype=wide, device=x.device)
+    changes = [] if before is None else _changes(part, before, wide, closeness)
+    return torch.stack([each.to(wide) for each in (count, *numbers, *reals, *inside, *changes)])
+
+
+def _changes(
+    part: torch.Tensor, before: torch.Tensor, wide: torch.dtype, closeness: Sequence[Closeness]
+) -> list[torch.Tensor]:
+    """Sums of |cur − prev| and |prev|, and for each closeness how many elements are not close."""
+    if part.is_complex() or before.is_complex():
+        kind = torch.complex128 if wide is torch.float64 else torch.complex64
+    else:
+        kind = wide
+    now, then = part.to(kind), before.to(kind)
+    difference, magnitude = (now - then).abs(), then.abs()
+    found = [difference.sum(), magnitude.sum()]
+    if closeness:
+        same = now == then
+        for rtol, atol, equal_nan in closeness:
+            close = ((difference <= magnitude * rtol + atol) & torch.isfinite(then)) | same
+            if equal_nan:
+                close |= torch.isnan(now) & torch.isnan(then)
+            found.append((~close).sum())
+    return found
+
+
+def _magnitudes(part: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    if part.is_complex():
+        return part.to(torch.complex128 if wide is torch.float64 else torch.complex64).abs()
+    return part.to(wide)
+
+
+def _record(look: Look, fetched: Fetched) -> Record:
+    if look.record is not None:
+        return look.record
+    ranges, closeness = sorted(look.need.ranges), sorted(look.need.closeness)
+    rows = [fetched.all(place) for place in look.places]
+    stats = _stats(rows)
+    inside = {bounds: int(sum(row[_STATISTICS + at] for row in rows)) for at, bounds in enumerate(ranges)}
+    change, close = None, {}
+    if look.previous == "ok":
+        at = _STATISTICS + len(ranges)
+        change = _change(rows, at, stats.count)
+        far = [sum(row[at + _COMPARED + number] for row in rows) for number in range(len(closeness))]
+        close = {each: stats.count > 0 and not found for each, found in zip(closeness, far, strict=True)}
+    return Record(look.meta, stats, inside, change, close, look.previous, need=look.need)
+
+
+def _change(rows: Sequence[Doubles], at: int, count: int) -> Change:
+    if not count:
+        return Change(math.nan, math.nan)
+    return Change(float(sum(row[at] for row in rows)) / count, float(sum(row[at + 1] for row in rows)) / count)
+
+
+def _stats(rows: Sequence[Doubles]) -> TensorStats:
+    """Joins pieces: counts and sums add up, spreads by Chan's formula."""
+    count, finite, nan, above, below, negative, positive = (int(sum(row[at] for row in rows)) for at in range(7))
+    counts = (count, nan, above, below, finite - negative - positive, negative, positive)
+    if not finite:
+        return TensorStats(*counts, None, None, None, None, None, 0.0)
+    total, magnitudes, squares = (math.fsum(row[at] for row in rows) for at in (9, 10, 11))
+    mean, spread = total / finite, 0.0
+    for row in rows:
+        if row[1]:
+            spread += float(row[12]) + float(row[1]) * (float(row[9]) / float(row[1]) - mean) ** 2
+    low, high = float(min(row[7] for row in rows)), float(max(row[8] for row in rows))
+    return TensorStats(*counts, low, high, mean, magnitudes / finite, spread / finite, squares)

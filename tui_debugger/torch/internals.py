@@ -1,0 +1,101 @@
+"""Everything of PyTorch that has no public name, in one place: it is there from 2.4 to 2.13.
+
+What is missing in another version makes attaching fail, which is said in one line; the training goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.utils import _python_dispatch as dispatch
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """How often the values were changed in place; 0 for those that do not count that."""
+    return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - see above
+
+
+def in_backward() -> bool:
+    """Whether autograd runs in this thread: a module that is called now is being recomputed for a checkpoint."""
+    return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - see above
+
+
+def backward_function() -> int:
+    """Number of the function that autograd runs, -1 when it runs none."""
+    function = torch._C._current_autograd_node()  # noqa: SLF001 - see above
+    return -1 if function is None else int(function._sequence_nr())  # noqa: SLF001 - see above
+
+
+def last_function() -> int:
+    """Number of the function that autograd made last: for the operator that runs now, if it is differentiated."""
+    autograd: Any = torch.autograd
+    return int(autograd._get_sequence_nr()) - 1  # noqa: SLF001 - see above
+
+
+def no_autocast() -> AbstractContextManager[None]:
+    """Operators compute in the types that they are given."""
+    guard: AbstractContextManager[None] = torch._C._DisableAutocast()  # noqa: SLF001 - see above
+    return guard
+
+
+def transformed(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for others inside ``torch.func`` (vmap, grad ...)."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))  # noqa: SLF001 - see above
+
+
+def norms(tensors: Sequence[torch.Tensor], order: int, dtype: torch.dtype | None) -> Sequence[torch.Tensor]:
+    """Norms of tensors of one device and element type, in few kernels."""
+    options = {} if dtype is None else {"dtype": dtype}
+    found: Sequence[torch.Tensor] = torch._foreach_norm(list(tensors), order, **options)  # noqa: SLF001 - see above
+    return found
+
+
+def differences(tensors: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Each tensor less another one, in few kernels."""
+    found: Sequence[torch.Tensor] = torch._foreach_sub(list(tensors), list(others))  # noqa: SLF001 - see above
+    return found
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """Writes over tensors, in few kernels."""
+    torch._foreach_copy_(list(targets), list(sources))
+
+
+def name_of(operator: Any) -> str:
+    """Name of an operator with its namespace: ``aten::mm``."""
+    return str(operator._schema.name)  # noqa: SLF001 - see above
+
+
+def changes_its_arguments(operator: Any) -> bool:
+    """Whether an operator works in place."""
+    return bool(operator._schema.is_mutable)  # noqa: SLF001 - see above
+
+
+class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type
+    """Shows every operator that runs, with its arguments and what it made."""
+
+    def __init__(self, show: Callable[[Any, Any, Any, Any], None]) -> None:
+        """``show(operator, args, kwargs, out)`` is called after each."""
+        super().__init__()  # type: ignore[no-untyped-call] # likewise
+        self._show = show
+
+    def enter(self) -> None:
+        """Shows what this thread runs, and the backward passes that it starts."""
+        self.__enter__()  # type: ignore[no-untyped-call] # PyTorch does not say its type
+
+    def leave(self) -> bool:
+        """Shows no more. False where that cannot be now: another mode was entered since, or an operator is shown."""
+        current: Any = dispatch._get_current_dispatch_mode  # noqa: SLF001 - see above
+        if current() is not self:
+            return False
+        self.__exit__(None, None, None)
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs an operator."""
+        out = func(*args, **(kwargs or {}))
+        self._show(func, args, kwargs or {}, out)
+        return out

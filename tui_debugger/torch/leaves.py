@@ -1,0 +1,41 @@
+"""The tensors inside whatever a module takes or returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import torch
+
+_DEEPEST: Final = 10
+
+
+def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
+    """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for _, tensor in _walk(value, "", depth)]
+
+
+def named_leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors with a name each: ``x``, ``batch.ids``, ``states.0``."""
+    return _walk(value, name, _DEEPEST)
+
+
+def _walk(value: Any, name: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif depth and not isinstance(value, str | bytes):
+        for key, each in _parts(value):
+            yield from _walk(each, f"{name}.{key}", depth - 1)
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        names = getattr(value, "_fields", range(len(value)))
+        yield from zip(names, value, strict=False)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from ((each.name, getattr(value, each.name, None)) for each in dataclasses.fields(value))

@@ -1,0 +1,114 @@
+"""Names that a user of PyTorch recognises: modules as scopes, parameters as ``named_parameters`` calls them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+_WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+"""Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
+_PARALLEL: Final = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A module in the tree.
+
+    Attributes:
+        module: itself.
+        scope: path with ``/``, empty for the root.
+        name: of the node that stands for its output: scope and class.
+        kind: class name.
+    """
+
+    module: nn.Module
+    scope: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tree:
+    """A model by names.
+
+    Attributes:
+        root: the model without what wraps it.
+        places: its modules, the root first; each once. Those inside a compiled one are left out.
+        parameters: by clean name; each once.
+        buffers: by clean name.
+        compiled: scopes of modules that torch.compile took; their inside is not seen.
+        hidden: number of modules inside them.
+    """
+
+    root: nn.Module
+    places: tuple[Place, ...]
+    parameters: dict[str, nn.Parameter]
+    buffers: dict[str, torch.Tensor]
+    compiled: tuple[str, ...]
+    hidden: int
+
+
+def tree_of(model: nn.Module) -> Tree:
+    """Walks through a model."""
+    root = _bare(model)
+    places: list[Place] = []
+    compiled: list[str] = []
+    hidden: set[int] = set()
+    for name, module in root.named_modules():
+        if id(module) in hidden:
+            continue
+        scope = clean(name).replace(".", "/")
+        inner = getattr(module, "_orig_mod", None)
+        whole = getattr(module, "_compiled_call_impl", None) is not None
+        if isinstance(inner, nn.Module) or whole:
+            compiled.append(scope or type(inner if isinstance(inner, nn.Module) else module).__name__)
+            hidden |= {id(each) for each in module.modules() if each is not module}
+        if whole or _transparent(module):
+            continue
+        kind = type(inner if isinstance(inner, nn.Module) else module).__name__
+        places.append(Place(module, scope, f"{scope}/{kind}" if scope else kind, kind))
+    return Tree(
+        root,
+        tuple(places),
+        {clean(name): parameter for name, parameter in root.named_parameters()},
+        {clean(name): buffer for name, buffer in root.named_buffers()},
+        tuple(compiled),
+        len(hidden),
+    )
+
+
+def clean(name: str) -> str:
+    """A dotted name without the parts that wrappers add."""
+    return ".".join(part for part in name.split(".") if part not in _WRAPPED)
+
+
+def gradient_of(parameter: str) -> str:
+    """The node of a parameter's gradient."""
+    return "Gradients/" + parameter.replace(".", "/")
+
+
+def update_of(parameter: str) -> str:
+    """The node that updates a parameter."""
+    return "Optimizer/" + parameter.replace(".", "/")
+
+
+def numbered(name: str, call: int) -> str:
+    """The node of the second, third ... call of a module in one step."""
+    return name if call == 1 else f"{name}#{call}"
+
+
+def _bare(model: nn.Module) -> nn.Module:
+    """The user's module inside the wrappers that only distribute it."""
+    inner: Any = model
+    while type(inner).__name__ in _PARALLEL and isinstance(getattr(inner, "module", None), nn.Module):
+        inner = inner.module
+    found: nn.Module = inner
+    return found
+
+
+def _transparent(module: nn.Module) -> bool:
+    """Whether a module only wraps another one, whose output is its own."""
+    return any(isinstance(getattr(module, name, None), nn.Module) for name in _WRAPPED[1:])

@@ -1,0 +1,118 @@
+"""A PyTorch training as the protocol loop asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+
+from tui_debugger.analysis.record import Need
+from tui_debugger.live.client.agent import ClientHit, ClientValue, Identity
+from tui_debugger.live.client.judging import Judge, resolve, watched
+from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint
+from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.torch import exact
+from tui_debugger.torch.captures import Capture
+from tui_debugger.torch.elements import chunks, local, meta_of, readable, type_name
+from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.training import Training
+from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
+
+
+class TorchProbe:
+    """Answers questions about the step that just ended (or that the training stands in)."""
+
+    def __init__(self, training: Training, attached: Callable[[], None], detached: Callable[[], None]) -> None:
+        """``attached`` installs hooks, ``detached`` removes them."""
+        self._training = training
+        self._attached = attached
+        self._detached = detached
+        self.initial = False
+        """The training stands before its first step as far as the debugger is concerned: see ``attaching``."""
+
+    def identity(self) -> Identity:
+        """Rank and world size of torch.distributed, where that is in use."""
+        return self._training.identity()
+
+    def attached(self) -> None:
+        """A debugger came."""
+        self._attached()
+
+    def detached(self) -> None:
+        """It is gone."""
+        self._detached()
+
+    def graphs(self) -> Sequence[bytes]:
+        """One graph."""
+        return [self._training.graph()]
+
+    def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
+        """Another list of watchpoints."""
+        self._training.recording.plans = Plans(watched(watchpoints, self._training.names()))
+
+    def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
+        """Judges the step."""
+        training = self._training
+        judge = training.recording.plans.judge
+        with training.recording.at_work():
+            if initial or self.initial:
+                return self._judge_initial(judge)
+            training.see_weights()
+            return judge_step(training.recording.step, judge, recheck=recheck)
+
+    def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
+        """Type and shape."""
+        values, capture = self._find(tensor)
+        if values is not None:
+            return meta_of(values)
+        return capture.meta if capture is not None else None
+
+    def statistics(self, tensor: RemoteTensor) -> tuple[TensorMeta, TensorStats | None] | None:
+        """Of the values, or what was found out about them when they were there."""
+        values, capture = self._find(tensor)
+        recording = self._training.recording
+        with recording.at_work():
+            if values is not None:
+                return meta_of(values), exact.records([(values, Need(), None)])[0].stats
+            if capture is None:
+                return None
+            if capture.record is None and capture.look is not None:
+                find_records(recording.step, [capture], recording.plans.judge)
+        record = capture.record
+        return None if record is None or capture.rough else (capture.meta, record.stats)
+
+    def value(self, tensor: RemoteTensor) -> ClientValue | None:
+        """The values, copied to the host piece by piece."""
+        values, _ = self._find(tensor)
+        if values is None:
+            return None
+        part = local(values)
+        return ClientValue(type_name(part.dtype), tuple(part.shape), self._chunks(part))
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _chunks(self, values: torch.Tensor) -> Iterator[bytes]:
+        pieces = chunks(values)
+        while True:
+            with self._training.recording.at_work():
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def _judge_initial(self, judge: Judge) -> list[ClientHit]:
+        weights = [(name, each) for name, each in self._training.initial() if judge.need(name) is not None]
+        found = exact.records([(values, Need(), None) for _, values in weights])
+        return initial_hits([name for name, _ in weights], found, judge)
+
+    def _find(self, tensor: RemoteTensor) -> tuple[torch.Tensor | None, Capture | None]:
+        """The values that are there now, and what was seen of them."""
+        training = self._training
+        name = resolve(tensor.node, training.names())
+        if self.initial or tensor.previous:
+            return (training.previous.get(name) if not (self.initial and tensor.previous) else None), None
+        capture = training.recording.step.get((name, tensor.slot))
+        if capture is not None:
+            return (capture.tensor if capture.intact else None), capture
+        found = training.parameter(name) if not tensor.slot else None
+        return (found if found is not None and readable(found) else None), None

@@ -1,0 +1,147 @@
+"""Which tensors may hit, by their quick numbers: interval arithmetic with room for rounding, many tensors at once.
+
+Counts and extremes are exact. A sum made in float32 may be off by ``SLACK`` of the sum of magnitudes, one over
+elements of a half type by ``COARSE``; what a condition says within that room is not decided here but in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
+from tui_debugger.analysis.conditions import JudgingPlan
+from tui_debugger.torch.captures import Capture
+from tui_debugger.torch.plans import Plan
+from tui_debugger.torch.transfer import Doubles, Fetched
+
+Mask = npt.NDArray[np.bool_]
+
+SLACK: Final = 1e-3
+COARSE: Final = 0.05
+_TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
+"""Smallest normal number: differences below it may be lost."""
+
+
+def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
+    """Those of some screened tensors that have to be looked at exactly."""
+    groups: dict[int, tuple[Plan, list[int]]] = {}
+    for number, capture in enumerate(captures):
+        if capture.plan is not None:
+            groups.setdefault(id(capture.plan), (capture.plan, []))[1].append(number)
+    found: list[int] = []
+    with np.errstate(all="ignore"):
+        for plan, members in groups.values():
+            numbers = _Numbers([captures[number] for number in members], fetched)
+            found += np.array(members)[numbers.suspicious(plan)].tolist()
+    return [captures[number] for number in sorted(found)]
+
+
+class _Numbers:
+    """The quick numbers of some tensors as columns: what is not known is NaN."""
+
+    def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
+        def column(places: list[int]) -> Doubles:
+            return fetched.first(np.array(places, np.int64))
+
+        self.captures = captures
+        self.fetched = fetched
+        self.count = np.array([math.prod(each.meta.shape) for each in captures], np.float64)
+        self.slack = np.array([SLACK if "16" not in each.meta.dtype else COARSE for each in captures])
+        self.low = column([each.extremes for each in captures])
+        self.high = column([each.extremes + (each.extremes >= 0) for each in captures])
+        self.magnitude = column([each.magnitude for each in captures])
+        self.energy = column([each.energy for each in captures])
+        self.total = column([each.total for each in captures])
+        self.zeros = column([each.zeros for each in captures])
+        self.normed = np.array([each.energy >= 0 for each in captures], np.bool_)
+        self.ranged = np.array([each.extremes >= 0 for each in captures], np.bool_)
+        self.summed = np.array([each.magnitude >= 0 for each in captures], np.bool_)
+
+    def suspicious(self, plan: Plan) -> Mask:
+        """Which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
+        found: Mask = ~(np.isfinite(self.low) & np.isfinite(self.high)) & self.ranged
+        found |= ~np.isfinite(self.magnitude) & self.summed
+        found |= ~np.isfinite(self.energy) & self.normed
+        for each in plan.plans:
+            if each.need.previous:
+                found |= self._changes(each)
+            else:
+                for quantity, threshold, holds in each.checks:
+                    if holds is not None:
+                        found |= self._may(quantity, threshold, holds, each)
+        return found & (self.count > 0)
+
+    def _may(self, quantity: str, threshold: float, holds: str, plan: JudgingPlan) -> Mask:
+        low, high = self._between(quantity, plan)
+        if holds in {"gt", "ge"}:
+            return ~(high < threshold) if holds == "ge" else ~(high <= threshold)
+        return ~(low > threshold) if holds == "le" else ~(low >= threshold)
+
+    def _between(self, quantity: str, plan: JudgingPlan) -> tuple[Doubles, Doubles]:
+        """Least and greatest value that a quantity can have; NaN (unknown) makes everything possible."""
+        if quantity == "abs_mean":
+            low = np.where(self.summed, self.magnitude, self.energy) / self.count
+            high = np.where(self.summed, self.magnitude / self.count, self.energy / np.sqrt(self.count))
+            return low * (1 - self.slack), high * (1 + self.slack)
+        if quantity == "mean":
+            room = self.magnitude / self.count * self.slack
+            return self.total / self.count - room, self.total / self.count + room
+        if quantity == "zero_percentage":
+            return self._zeros()
+        known = self._known(quantity, plan)
+        return known, known
+
+    def _known(self, quantity: str, plan: JudgingPlan) -> Doubles:
+        """A quantity that is exact in the quick numbers."""
+        if quantity == "range_percentage":
+            places = [each.ranges.get(plan.bounds, -1) for each in self.captures]
+            return self.fetched.first(np.array(places, np.int64)) * 100.0 / self.count
+        columns = {"max": self.high, "min": self.low, "max_min": self.high - self.low}
+        return columns.get(quantity, np.full(len(self.count), np.nan))
+
+    def _zeros(self) -> tuple[Doubles, Doubles]:
+        """Counted, or only whether all are zero: an element that is not zero shows in the extremes and in norms."""
+        some = (self.low < 0) | (self.high > 0) | (self.magnitude > 0) | (self.energy > 0)
+        most = np.where(some, 100.0 * (self.count - 1) / self.count, 100.0)
+        counted = 100.0 * self.zeros / self.count
+        known = ~np.isnan(counted)
+        return np.where(known, counted, 0.0), np.where(known, counted, most)
+
+    def _changes(self, plan: JudgingPlan) -> Mask:
+        """Conditions on the change since the step before; those without one have nothing to say."""
+        known = np.array([bool(each.difference) for each in self.captures], np.bool_)
+        changed = self._sums([each.difference for each in self.captures]) / self.count
+        least, most = self._before()
+        tiny = np.array([_TINY.get(each.meta.dtype, 0.0) for each in self.captures])
+        low, high = changed * (1 - self.slack) - tiny, changed * (1 + self.slack) + tiny
+        if plan.condition.wire == WIRE_NOT_CHANGED:
+            rtol, atol, _ = plan.closeness
+            close: Mask = known & ~(low > atol + rtol * most)
+            return close
+        found = np.zeros(len(known), np.bool_)
+        for _, threshold, holds in plan.checks:
+            if holds == "gt":
+                found |= ~(high / (least + plan.epsilon) <= threshold)
+            elif holds == "lt":
+                found |= ~(low / (most + plan.epsilon) >= threshold)
+        return known & found
+
+    def _before(self) -> tuple[Doubles, Doubles]:
+        """What mean |prev| lies between."""
+        measured = self._sums([each.reference for each in self.captures])
+        given = [each.between or (np.nan, np.nan) for each in self.captures]
+        least, most = np.array(given, np.float64).T
+        known = np.array([each.between is not None for each in self.captures], np.bool_)
+        least = np.where(known, least, measured * (1 - self.slack)) / self.count
+        return least, np.where(known, most, measured * (1 + self.slack)) / self.count
+
+    def _sums(self, places: Sequence[tuple[int, ...]]) -> Doubles:
+        flat = self.fetched.first(np.array([each for some in places for each in some], np.int64))
+        owner = np.repeat(np.arange(len(places)), [len(each) for each in places])
+        sums: Doubles = np.bincount(owner, flat, len(places)).astype(np.float64)
+        return sums

@@ -1,0 +1,192 @@
+"""A model, what trains it, and what is recorded of the step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from tui_debugger.live.client.agent import Identity
+from tui_debugger.live.client.judging import Judge
+from tui_debugger.torch.drawing import draw, parameters_of, states_of
+from tui_debugger.torch.elements import meta_of, readable
+from tui_debugger.torch.internals import version_of
+from tui_debugger.torch.naming import Tree, gradient_of, tree_of
+from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.weights import Previous, see_all
+
+
+class Training:
+    """What is known of a training.
+
+    Attributes:
+        tree: the model by names.
+        recording: of the step.
+        previous: weights as they were before the step.
+        optimizers: those that were given, and those that were seen to update parameters of the model.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: Recording
+    ) -> None:
+        """Looks at the model."""
+        self.tree: Tree = tree_of(model)
+        self.recording = recording
+        self.previous = Previous()
+        self.optimizers = list(optimizers)
+        self._model = model
+        self._buffers: dict[str, tuple[int, int]] = {}
+        self._moving: list[str] = []
+        self._names: set[str] = set()
+        self._seen: set[str] = set()
+        self._weights_seen = False
+
+    def look_again(self) -> None:
+        """Finds modules and parameters anew: some may have been replaced since."""
+        self.tree = tree_of(self._model)
+        self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
+        self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
+
+    def start(self, budget: int) -> None:
+        """The first recorded step begins: weights are kept as they are, as far as there is room."""
+        kept: list[tuple[str, torch.Tensor]] = []
+        for name, parameter in self.tree.parameters.items():
+            if readable(parameter) and (size := meta_of(parameter).nbytes) <= budget:
+                budget -= size
+                kept.append((name, parameter))
+        self.previous.keep(kept)
+
+    def learned(self) -> None:
+        """The first recorded step is over."""
+        tree = self.tree
+        self._moving = [
+            name
+            for name, before in self._buffers.items()
+            if name in tree.buffers and (id(tree.buffers[name]), version_of(tree.buffers[name])) != before
+        ]
+        self.recording.learning = False
+
+    @property
+    def unseen(self) -> bool:
+        """Whether a step has run and no module was seen in it."""
+        return not self.recording.learning and not self.recording.structure.nodes
+
+    def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""
+        wanted = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
+        found: list[tuple[str, torch.Tensor]] = []
+        for name, parameter in self.tree.parameters.items():
+            if name in self._seen or parameter.grad is None or (wanted is not None and id(parameter) not in wanted):
+                continue
+            self._seen.add(name)
+            found.append((gradient_of(name), parameter.grad))
+        if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
+            self.optimizers.append(optimizer)
+        see_all(self.recording.step, found, self.recording.plans, None)
+
+    def see_weights(self) -> None:
+        """Weights, and what else changed, as they are at the end of the step. Once."""
+        if self._weights_seen:
+            return
+        self._weights_seen = True
+        self.see_gradients()
+        see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
+
+    def next_step(self) -> None:
+        """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
+        plans = self.recording.plans
+        compared = [
+            (name, each)
+            for name, each in self._kept()
+            if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
+        ]
+        self.previous.follow(self.recording.step)
+        self.previous.keep(compared)
+        self.forget_step()
+
+    def forget_step(self) -> None:
+        """Lets go of the step."""
+        self.recording.clear()
+        self._seen.clear()
+        self._weights_seen = False
+
+    def let_go(self) -> None:
+        """Nobody watches any more: nothing is held."""
+        self.recording.plans = Plans(Judge())
+        self.previous.clear()
+        self.forget_step()
+
+    def initial(self) -> list[tuple[str, torch.Tensor]]:
+        """Weights before the first step."""
+        pairs = ((name, self.previous.get(name)) for name in self.tree.parameters)
+        return [(name, values) for name, values in pairs if values is not None]
+
+    def parameter(self, name: str) -> torch.Tensor | None:
+        """A parameter, buffer, optimizer state or gradient as it is now."""
+        for known, tensor in self._kept():
+            if known == name:
+                return tensor
+        for known, parameter in self.tree.parameters.items():
+            if gradient_of(known) == name:
+                return parameter.grad
+        return None
+
+    def graph(self) -> bytes:
+        """The graph as it is known now."""
+        data = draw(
+            self.tree, self.recording.structure, self.optimizers, self._moving, learned=not self.recording.learning
+        )
+        self._names = set(self._all_names())
+        return data
+
+    def names(self) -> set[str]:
+        """Nodes and parameters of the graph that was made last."""
+        return self._names
+
+    def identity(self) -> Identity:
+        """Who trains."""
+        device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
+        rank, world = _ranks()
+        program = f"PyTorch {torch.__version__}"
+        if self.unseen:
+            program += " (no module is seen)"
+        elif self.tree.compiled:
+            program += f" (torch.compile hides {self.tree.hidden} modules)"
+        backend = {"cpu": "CPU", "cuda": "GPU", "npu": "Ascend"}.get(device.type, device.type.upper())
+        return Identity(
+            program=program,
+            rank=rank,
+            world_size=world,
+            backend=backend,
+            device=str(device.index or 0),
+            stops_at_nodes=True,
+        )
+
+    def _kept(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Everything that outlives a step, by name."""
+        yield from self.tree.parameters.items()
+        for name in self._moving:
+            if name in self.tree.buffers:
+                yield name, self.tree.buffers[name]
+        for kept in states_of(self.tree, self.optimizers).values():
+            yield from kept.items()
+
+    def _all_names(self) -> Iterator[str]:
+        structure = self.recording.structure
+        yield from structure.nodes or (place.name for place in self.tree.places)
+        yield from structure.inputs
+        yield from (name for name, _ in self._kept())
+        yield from (gradient_of(name) for name, each in self.tree.parameters.items() if each.requires_grad)
+
+
+def _plain(buffer: torch.Tensor) -> bool:
+    return buffer.is_floating_point() and readable(buffer) and not buffer.is_inference()
+
+
+def _ranks() -> tuple[int, int | None]:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    rank = os.environ.get("RANK", "")
+    return (int(rank) if rank.isdecimal() else 0), None

@@ -1,0 +1,81 @@
+"""Numbers that wait on a device: many small results, one transfer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+Doubles = npt.NDArray[np.float64]
+
+
+def wide_type(device: torch.device) -> torch.dtype:
+    """What sums are made in: float64, which Apple's GPUs do not have."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+class Waiting:
+    """Collects results without looking at them, so that nothing waits for the device until ``fetch``."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._values: list[torch.Tensor] = []
+
+    def __len__(self) -> int:
+        """How many results wait."""
+        return len(self._values)
+
+    def add(self, values: torch.Tensor) -> int:
+        """Adds a number, or a few; what comes back leads to them after ``fetch``."""
+        self._values.append(values)
+        return len(self._values) - 1
+
+    def fetch(self) -> Fetched:
+        """All of them, by one transfer from each device (usually there is one); starts empty again."""
+        values, self._values = self._values, []
+        return _fetch(values)
+
+
+class Fetched:
+    """The numbers on the host."""
+
+    def __init__(self, numbers: Doubles, start: npt.NDArray[np.int64]) -> None:
+        """``numbers`` of all results one after the other; where each starts, with one entry more than results."""
+        self._numbers = numbers
+        self._start = start
+
+    def all(self, place: int) -> Doubles:
+        """The numbers of one result."""
+        return self._numbers[self._start[place] : self._start[place + 1]]
+
+    def first(self, places: npt.NDArray[np.int64]) -> Doubles:
+        """The first number of each result; NaN for a place below 0."""
+        found = np.full(len(places), np.nan)
+        known = places >= 0
+        found[known] = self._numbers[self._start[places[known]]]
+        return found
+
+
+def _fetch(values: list[torch.Tensor]) -> Fetched:
+    sizes = np.fromiter((each.numel() for each in values), np.int64, len(values))
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for number, each in enumerate(values):
+        groups.setdefault((each.device, each.dtype), []).append(number)
+    order: list[int] = []
+    by_device: dict[torch.device, list[torch.Tensor]] = {}
+    for (device, _), members in sorted(groups.items(), key=lambda item: str(item[0][0])):
+        order += members
+        joined = torch.cat([values[number].reshape(-1) for number in members])
+        by_device.setdefault(device, []).append(joined.to(wide_type(device)))
+    hosts: list[Any] = [torch.cat(parts).cpu().to(torch.float64).numpy() for parts in by_device.values()]
+    numbers = np.concatenate(hosts) if hosts else np.empty(0)
+    placed = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(sizes[order], out=placed[1:])
+    found = np.empty(len(numbers))
+    start = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(sizes, out=start[1:])
+    target = np.repeat(start[order], sizes[order]) + np.arange(len(numbers)) - np.repeat(placed[:-1], sizes[order])
+    found[target] = numbers
+    return Fetched(found, start)
