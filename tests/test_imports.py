@@ -15,9 +15,13 @@ def modules_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize(
-    "package", ["errors", "model", "graph", "analysis", "words", "cache", "sources", "session", "api", "compat"]
+HEADLESS = (
+    *("errors", "model", "graph", "analysis", "words", "cache", "sources", "session", "api", "compat"),
+    *("live", "live.client", "live.server"),
 )
+
+
+@pytest.mark.parametrize("package", HEADLESS)
 def test_headless_packages_never_load_the_screen(package: str) -> None:
     loaded = modules_after(
         "import pkgutil, importlib, tui_debugger\n"
@@ -32,6 +36,12 @@ def test_headless_packages_never_load_the_screen(package: str) -> None:
 def test_analysis_needs_numpy_only(package: str) -> None:
     loaded = modules_after(f"import tui_debugger.{package}")
     assert not loaded & {"google.protobuf", "grpc", "watchfiles", "sqlite3"}
+
+
+@pytest.mark.parametrize("package", ["torch", "live.client"])
+def test_a_training_pays_for_the_network_only_when_it_has_an_address(package: str) -> None:
+    loaded = modules_after(f"import tui_debugger.{package}")
+    assert not loaded & {"grpc", "torch", "textual", "rich", "sqlite3", "tui_debugger.sources", "tui_debugger.session"}
 
 
 def test_a_store_loads_sqlite_and_numpy_only_when_it_is_used() -> None:

@@ -135,7 +135,7 @@ class Loop:
 def calibrated(device: str) -> Size:
     """A size whose step takes long enough on this machine: the batch is doubled until it does."""
     layers, width, length = (4, 256, 128) if device == "cpu" else (12, 1024, 512)
-    batch = 16
+    batch = 4
     while True:
         size = Size(layers, width, batch, length)
         loop = Loop(size, device)
