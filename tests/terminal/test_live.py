@@ -20,7 +20,7 @@ def test_a_recorded_training_is_attached_to_and_run_to_its_nan_at_80x24() -> Non
         terminal.wait_for("stopped after step 3")
         terminal.send("n")
         terminal.send("5")
-        terminal.wait_for(lambda text: "out" in text and "4×8×16" in text)
+        terminal.wait_for(lambda text: "Log-op415" in text and "4.476" in text)
         terminal.send("q")
         terminal.wait_for("let it go on")
         terminal.send("enter")

@@ -146,7 +146,7 @@ class RecordedTraining:
         """What the watchpoints find after a step, by execution order."""
         recording, judge = self._recording, self._judge
         table = recording.table
-        for row in np.argsort(table.order, kind="stable").tolist():
+        for row in recording.run_order:
             name = table.names[row]
             need = judge.need(name)
             if need is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -86,6 +86,13 @@ class Recording:
             return self._initial(row) if step == START and node in self.parameters else None
         table = self._dump.tensors(0, step)
         return self._read(step, table.find(row, Side.OUTPUT, slot))
+
+    @cached_property
+    def run_order(self) -> Sequence[int]:
+        """Rows of the graph as MindSpore's client goes through them: parameters, then operators as they ran."""
+        order = self._dump.nodes(0).order
+        ran = {name: int(order[row]) for name, row in self._rows.items() if name not in self.parameters}
+        return sorted(range(len(self.table)), key=lambda row: ran.get(self.table.names[row], -1))
 
     def _initial(self, row: int) -> Array | None:
         """What the first operator that reads a parameter read in the first step."""

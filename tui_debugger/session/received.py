@@ -15,7 +15,7 @@ from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit
-from tui_debugger.model import ErrorBits, ParamResult, Side, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import PARAMETERS, ErrorBits, ParamResult, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.session.hits import StepHits
 from tui_debugger.session.types import Pair
 
@@ -46,7 +46,10 @@ def received_hits(
     hits: Sequence[ReceivedHit],
     notice: Callable[[str], None],
 ) -> ReceivedHits:
-    """The hits of one step in execution order.
+    """The hits of one step: operators as they came, which is as they ran, then parameters.
+
+    A graph says what needs what, but not which of two independent operators ran first; clients report in the order of
+    execution (MindSpore 2.0's recorded sessions do, parameters aside).
 
     Args:
         pair: (rank, step) that they are of.
@@ -72,7 +75,7 @@ def received_hits(
     if strange_watchpoints:
         notice(f"rank {rank}: hits of watchpoints that do not exist were dropped")
     nodes = graph.nodes
-    tensors = sorted(found, key=lambda each: (int(nodes.order[each[0]]), *each))
+    tensors = sorted(found, key=lambda each: nodes.category_of(each[0]) in PARAMETERS)
     return _columns(pair, nodes, watchpoints, {tensor: found[tensor] for tensor in tensors})
 
 
@@ -93,7 +96,6 @@ def _columns(
             if hit.meta is not None and hit.stats is not None:
                 records.put(at, Record(hit.meta, hit.stats))
         said.append(tuple(results[watchpoint][0] for watchpoint in sorted(results)))
-    order = [int(nodes.order[row]) for row, _ in found]
     return ReceivedHits(
         rank=pair[0],
         step=pair[1],
@@ -101,7 +103,7 @@ def _columns(
         node=np.array([row for row, _ in found], np.int64),
         side=np.full(count, int(Side.OUTPUT), np.uint8),
         slot=np.array([slot for _, slot in found], np.int16),
-        order=np.array(order, np.int32),
+        order=np.arange(count, dtype=np.int32),
         records=records,
         watchpoints=tuple((each, CONDITIONS[each.condition].initial_only) for each in watchpoints),
         verdicts=verdicts,

@@ -28,11 +28,11 @@ def received(*hits: ReceivedHit, step: int = 4) -> tuple[ReceivedHits, list[str]
     return received_hits((2, step), GRAPH, (TO, TL, WNC), hits, notices.append), notices
 
 
-def test_hits_are_in_execution_order_with_all_that_was_said_of_a_tensor() -> None:
+def test_hits_are_in_the_order_in_which_they_came_parameters_last_with_all_that_was_said_of_a_tensor() -> None:
     actual = ParamResult("max_gt", 1.0, hit=True, actual=7.5)
     hits, notices = received(said(LOSS, TO), said(WEIGHT, WNC), said(MATMUL, TL, actual), said(LOSS, TL, actual))
-    assert [hit.key.node for hit in HitList([hits])] == [MATMUL, LOSS, WEIGHT]
-    loss = hits.get(1)
+    assert [hit.key.node for hit in HitList([hits])] == [LOSS, MATMUL, WEIGHT]
+    loss = hits.get(0)
     assert [result.watchpoint for result in loss.results] == [3, 5]
     assert loss.results[1].params == (actual,)
     assert (loss.key.rank, loss.key.step, loss.stats) == (2, 4, None)
