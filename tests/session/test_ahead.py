@@ -15,7 +15,7 @@ from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError, NotADumpError
 from tui_debugger.model import Progress, ProgressFn, Side
-from tui_debugger.session import Session, checks
+from tui_debugger.session import Session
 from tui_debugger.session.ahead import Ahead
 from tui_debugger.session.types import Pair
 from tui_debugger.sources.memory import MemorySource
@@ -70,7 +70,6 @@ def test_a_step_that_cannot_be_listed_is_left_to_whoever_needs_it() -> None:
 
 
 def test_a_long_check_with_workers_finds_what_one_thread_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "LONG", 0.0)
     values = {step: {("a", Side.OUTPUT, 0): np.full(9, np.nan if step == 7 else step)} for step in range(30)}
     listers = set[str]()
 

@@ -44,6 +44,7 @@ class Workers:
     Attributes:
         parallel: how many work at the same time once it is worth it.
         closed: whether ``close`` was called.
+        asked: cost of all work so far, see ``cut.costs``.
     """
 
     def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
@@ -56,6 +57,7 @@ class Workers:
         """
         self.parallel = jobs if jobs is not None else min(cores(), MOST_JOBS)
         self.closed = False
+        self.asked = 0
         self._lock = threading.Lock()
         self._executor = executor
         if executor is not None:
@@ -78,19 +80,20 @@ class Workers:
     def executor(self, cost: int) -> Executor | None:
         """Where to do work of a cost (see ``cut.costs``); None: right here."""
         with self._lock:
+            self.asked += cost
             if self.closed or (self.parallel < 2 and self._local):
                 return None
             if cost < (WORTH_HANDING_OVER if self._working else WORTH_STARTING):
                 return None
             return self._started()
 
-    def prestart(self) -> bool:
-        """Starts local processes in the background, for whoever knows that there will be work for them. Cheap.
+    def prestart(self, cost: int = WORTH_STARTING) -> bool:
+        """Starts local processes in the background, for whoever knows that work of this cost is coming. Cheap.
 
         Returns whether anybody else works.
         """
         with self._lock:
-            if not self.closed and self._local and self.parallel > 1:
+            if not self.closed and self._local and self.parallel > 1 and cost >= WORTH_STARTING:
                 self._started()
             return self._executor is not None
 

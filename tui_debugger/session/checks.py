@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import ProgressFn, Watchpoint, no_progress
 from tui_debugger.session.ahead import Ahead, List
@@ -21,8 +22,6 @@ SOON: Final = 0.8
 """Seconds after which there should be something new to show: so many pairs are judged together."""
 MOST: Final = 64
 """Most pairs that are judged together."""
-LONG: Final = 0.3
-"""Seconds of work that are worth starting worker processes for, before the first big piece of it is known."""
 
 MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """(rank, watchpoints, progress): a checker of a rank as its files are now."""
@@ -35,19 +34,17 @@ class Checks:
         book: what every pair was last found to be.
     """
 
-    def __init__(
-        self, watchpoints: WatchpointList, checker: MakeChecker, prestart: Callable[[], bool], listing: List
-    ) -> None:
+    def __init__(self, watchpoints: WatchpointList, checker: MakeChecker, workers: Workers, listing: List) -> None:
         """Nothing is known yet.
 
         Args:
             watchpoints: the list.
             checker: makes what judges.
-            prestart: gets the workers ready without waiting for them; whether there are any.
+            workers: who measures; they are got ready when much is to come.
             listing: lists a pair.
         """
         self.book = ResultBook()
-        self._prestart = prestart
+        self._workers = workers
         self._listing = listing
         self._watchpoints = watchpoints
         self._checker = checker
@@ -59,12 +56,13 @@ class Checks:
         version, watchpoints = self._watchpoints.snapshot()
         pairs = list(dict.fromkeys(pairs))
         started, finished, cancelled = time.monotonic(), list[tuple[Pair, PairResult]](), False
-        window = _Window()
+        window, asked = _Window(), self._workers.asked
         with Ahead(self._listing) as ahead:
             while len(finished) < len(pairs):
                 at = len(finished)
                 part = pairs[at : at + window.size]
-                if window.seconds_each * (len(pairs) - at) > LONG and self._prestart():
+                to_come = (self._workers.asked - asked) * (len(pairs) - at) // max(at, 1)
+                if to_come and self._workers.prestart(to_come):
                     ahead.list(pairs[at + len(part) : at + len(part) + window.largest])
                 try:
                     with window:
@@ -149,15 +147,14 @@ class _Window:
 
     def __init__(self) -> None:
         self.size = 1
-        self.seconds_each = 0.0
         self._started = 0.0
 
     def __enter__(self) -> None:
         self._started = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        self.seconds_each = (time.monotonic() - self._started) / self.size
-        fitting = int(SOON / max(self.seconds_each, SOON / MOST))
+        seconds_each = (time.monotonic() - self._started) / self.size
+        fitting = int(SOON / max(seconds_each, SOON / MOST))
         self.size = max(1, min(self.largest, fitting))
 
     @property

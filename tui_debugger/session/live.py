@@ -76,7 +76,7 @@ class LiveSession(Session):
         self._subscribers: dict[object, Callable[[LiveEvent], None]] = {}
         self._subscribing = threading.Lock()
         self._closed = False
-        self._checks = Checks(self.watchpoints, self._live_checker, self._workers.prestart, self._look_ahead)
+        self._checks = Checks(self.watchpoints, self._live_checker, self._workers, self._look_ahead)
         self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell)
 
     # -- trainings ---------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Session:
         self._memory = Memory(index)
         self._lock = threading.Lock()
         self._cache = RecordCache()
-        self._checks = Checks(self.watchpoints, self._checker, self._workers.prestart, self._look_ahead)
+        self._checks = Checks(self.watchpoints, self._checker, self._workers, self._look_ahead)
         self._selections = Selections()
 
     # -- the run -----------------------------------------------------------------------------------
