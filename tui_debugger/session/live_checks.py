@@ -20,7 +20,7 @@ from tui_debugger.graph.edges import real_inputs
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged
-from tui_debugger.model import TRAINABLE, Category, Coverage, ErrorBits, ProgressFn, Verdict, Watchpoint, no_progress
+from tui_debugger.model import PARAMETERS, Category, Coverage, ErrorBits, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.received import ReceivedHits, bad_tensors, received_hits
@@ -118,7 +118,7 @@ def _known_clean(
 
 
 def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask) -> Mask:
-    """Bad tensors all of whose inputs are known to be clean.
+    """Bad tensors all of whose inputs are known to be clean; what was fed in from outside has none.
 
     A weight is judged after the optimizer changed it. Where it is clean then, it was clean before: nothing an
     optimizer does takes a NaN away. Constants of the graph are what the program says.
@@ -126,8 +126,9 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask) -> Mask:
     origins = bad_tensors(hits)
     for at in np.flatnonzero(origins).tolist():
         row = int(hits.node[at])
-        if graph.nodes.category_of(row) in TRAINABLE | {Category.OPTIMIZER_STATE, Category.PARAMETER}:
-            origins[at] = False  # what the optimizer made it, or what was fed in: no operator's doing that is seen here
+        category = graph.nodes.category_of(row)
+        if category in PARAMETERS:
+            origins[at] = category is Category.PARAMETER  # the others are what the optimizer made them
             continue
         origins[at] = all(_clean_input(graph, clean, *held) for held in real_inputs(graph.nodes, row))
     return origins
