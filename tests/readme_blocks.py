@@ -14,7 +14,7 @@ from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.tui.actions import ACTIONS
 from tui_debugger.tui.live_actions import LIVE_ACTIONS
-from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
+from tui_debugger.tui.values.keys import VALUE_ACTIONS
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -13,8 +13,8 @@ from tests.sources.writer import DumpWriter, Graph, Node, write_step
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.tui.actions import ACTIONS, Action
-from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
-from tui_debugger.tui.screens.values import ValuesScreen
+from tui_debugger.tui.values.keys import VALUE_ACTIONS
+from tui_debugger.tui.values.screen import ValuesScreen
 
 NAN, MANY = "mindspore-2.0-nan", "two ranks with two graphs"
 WIDE, NARROW = (200, 50), (80, 24)

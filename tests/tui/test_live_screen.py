@@ -12,10 +12,10 @@ from tui_debugger.live import wire
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import Phase
 from tui_debugger.tui.screens.confirm import ConfirmScreen
-from tui_debugger.tui.screens.live_values import LiveValuesScreen
 from tui_debugger.tui.screens.offer import OfferScreen
 from tui_debugger.tui.screens.prompts import NumberPrompt, TextPrompt
 from tui_debugger.tui.screens.waiting import WaitingScreen
+from tui_debugger.tui.values.live import LiveValuesScreen
 
 FORWARD, BACK = "right_square_bracket", "left_square_bracket"
 

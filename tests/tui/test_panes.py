@@ -16,8 +16,8 @@ from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.screens.history import HistoryScreen
 from tui_debugger.tui.screens.prompts import NumberPrompt, StepPrompt, TextPrompt
 from tui_debugger.tui.screens.source import SourceScreen
-from tui_debugger.tui.screens.values import ValuesScreen
 from tui_debugger.tui.screens.watchpoint_form import WatchpointForm
+from tui_debugger.tui.values.screen import ValuesScreen
 
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
 

@@ -34,7 +34,7 @@ from tui_debugger.tui.screens.history import HistoryScreen
 from tui_debugger.tui.screens.notices import NoticesScreen
 from tui_debugger.tui.screens.offer import OfferScreen
 from tui_debugger.tui.screens.source import SourceScreen
-from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
+from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.words.watchpoints import selection_words, watch_words
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])

@@ -260,7 +260,7 @@ class Desk(Routes):
 
     def _help(self) -> None:
         from tui_debugger.tui.screens.help import HelpScreen
-        from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
+        from tui_debugger.tui.values.keys import VALUE_ACTIONS
 
         self.app.push_screen(HelpScreen((*self.keys_of_help(), *VALUE_ACTIONS)))
 

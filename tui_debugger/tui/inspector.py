@@ -20,7 +20,7 @@ from tui_debugger.words.steps import step_text
 if TYPE_CHECKING:
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.screens.values import ValuesScreen
+    from tui_debugger.tui.values.screen import ValuesScreen
 
 QUIET = 0.06
 """Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
@@ -129,7 +129,7 @@ class Inspector:
 
     def values_screen(self) -> type[ValuesScreen]:
         """The screen that shows values."""
-        from tui_debugger.tui.screens.values import ValuesScreen
+        from tui_debugger.tui.values.screen import ValuesScreen
 
         return ValuesScreen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.tui.inspector import Inspector
-from tui_debugger.tui.screens.live_values import Fetch, LiveValuesScreen
+from tui_debugger.tui.values.live import Fetch, LiveValuesScreen
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorKey

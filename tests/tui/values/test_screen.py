@@ -15,8 +15,8 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.screens import values
-from tui_debugger.tui.screens.value_keys import VALUE_ACTIONS
-from tui_debugger.tui.screens.values import ValuesScreen
+from tui_debugger.tui.values.keys import VALUE_ACTIONS
+from tui_debugger.tui.values.screen import ValuesScreen
 
 Array = np.ndarray[Any, Any]
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.analysis.slicing import parse_slice
-from tui_debugger.tui.screens import value_search
-from tui_debugger.tui.screens.value_search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.tui.screens.value_sheet import Sheet, best_fold
+from tui_debugger.tui.values import search as value_search
+from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.values.sheet import Sheet, best_fold
 from tui_debugger.words.values import (
     CellKind,
     Family,

@@ -1,0 +1,1 @@
+"""The tensor view: what one tensor holds, as numbers and as a picture."""

@@ -1,0 +1,146 @@
+"""Finding a place in a tensor that does not fit the memory: next NaN or Inf, largest, smallest.
+
+Everything here reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block,
+and asks between blocks whether somebody still wants the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.words.values import Family, family
+
+Array = npt.NDArray[Any]
+Index = tuple[int, ...]
+Wanted = Callable[[], bool]
+BLOCK = 1 << 20
+"""Elements read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where something was found.
+
+    Attributes:
+        index: full index in the tensor.
+        wrapped: the search went over the end of the tensor and on from the other side.
+    """
+
+    index: Index
+    wrapped: bool = False
+
+
+def _always() -> bool:
+    return True
+
+
+class _Flat:
+    """An array as one line in memory order (C or Fortran), with the way back to full indices."""
+
+    def __init__(self, array: Array) -> None:
+        self.shape = array.shape
+        self.fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+        ordered = array.T if self.fortran else array
+        # Flattening anything but one run of memory would copy all of it; ``flat`` copies a block at a time.
+        self.line = ordered.reshape(-1) if ordered.flags.c_contiguous else ordered.flat
+        self.size = array.size
+
+    def index(self, position: int) -> Index:
+        shape = self.shape[::-1] if self.fortran else self.shape
+        index = tuple(int(i) for i in np.unravel_index(position, shape))
+        return index[::-1] if self.fortran else index
+
+    def position(self, index: Index) -> int:
+        shape = self.shape[::-1] if self.fortran else self.shape
+        return int(np.ravel_multi_index(index[::-1] if self.fortran else index, shape)) if shape else 0
+
+
+def _numbers(block: Array) -> Array:
+    """The block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
+    kind = family(block.dtype)
+    if kind is Family.COMPLEX:
+        magnitude: Array = np.abs(block)
+        return magnitude
+    if block.dtype.kind in "biuf":
+        return block
+    return block.astype(np.float32 if kind is Family.FLOAT else np.int64)
+
+
+def can_be_bad(array: Array) -> bool:
+    """Whether the element type can hold NaN or Inf at all."""
+    return family(array.dtype) in {Family.FLOAT, Family.COMPLEX}
+
+
+def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
+    if direction > 0:
+        yield from ((low, min(low + BLOCK, stop)) for low in range(start, stop, BLOCK))
+    else:
+        yield from ((max(start, high - BLOCK), high) for high in range(stop, start, -BLOCK))
+
+
+def find_bad(array: Array, origin: Index, direction: int, wanted: Wanted = _always) -> Found | None:
+    """The next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
+
+    Args:
+        array: any shape.
+        origin: full index to start from; it is looked at last.
+        direction: +1 or −1.
+        wanted: asked between blocks; False stops the search.
+
+    Returns:
+        None when there is none, or nobody wants the answer any more.
+    """
+    if not array.size or not can_be_bad(array):
+        return None
+    flat = _Flat(array)
+    here = flat.position(origin)
+    ahead, behind = (here + 1, flat.size), (0, here + 1)
+    if direction < 0:
+        ahead, behind = (0, here), (here, flat.size)
+    for wrapped, (start, stop) in enumerate((ahead, behind)):
+        for low, high in _spans(start, stop, direction):
+            if not wanted():
+                return None
+            with np.errstate(all="ignore"):
+                bad = np.flatnonzero(~np.isfinite(_numbers(flat.line[low:high])))
+            if bad.size:
+                return Found(flat.index(low + int(bad[0 if direction > 0 else -1])), bool(wrapped))
+    return None
+
+
+def find_extreme(array: Array, largest: bool, wanted: Wanted = _always) -> Found | None:
+    """The first largest (or smallest) finite element in memory order; complex numbers by magnitude.
+
+    Returns:
+        None when no element is finite, or nobody wants the answer any more.
+    """
+    if family(array.dtype) is Family.OTHER:
+        return None
+    flat = _Flat(array)
+    best: tuple[Any, int] | None = None
+    for low, high in _spans(0, flat.size, +1):
+        if not wanted():
+            return None
+        with np.errstate(all="ignore"):
+            candidate = _block_extreme(_numbers(flat.line[low:high]), largest)
+        if candidate is not None:
+            value, offset = candidate
+            if best is None or (value > best[0] if largest else value < best[0]):
+                best = (value, low + offset)
+    return None if best is None else Found(flat.index(best[1]))
+
+
+def _block_extreme(block: Array, largest: bool) -> tuple[Any, int] | None:
+    offset = int(block.argmax() if largest else block.argmin())
+    if not np.isfinite(block[offset]):
+        places = np.flatnonzero(np.isfinite(block))
+        if not places.size:
+            return None
+        finite = block[places]
+        offset = int(places[finite.argmax() if largest else finite.argmin()])
+    return block[offset], offset
