@@ -14,7 +14,7 @@ from tests.tui.screens_host import HOSTILE, PENDING, opened
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
 from tui_debugger.session.types import TensorRow
-from tui_debugger.tui.screens import values
+from tui_debugger.tui.values import screen as values
 from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.tui.values.screen import ValuesScreen
 
