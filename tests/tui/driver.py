@@ -26,7 +26,10 @@ PATIENCE = 20.0
 class Driver:
     """A person in front of the screen."""
 
-    lanes: tuple[str, ...] = ("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog")
+    lanes: tuple[str, ...] = (
+        *("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog", "values"),
+        *(f"view {depth}" for depth in range(1, 9)),
+    )
 
     def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
         self.app = app

@@ -15,6 +15,7 @@ from tests.tui.driver import Driver
 from tui_debugger.tui.actions import ACTIONS, Action
 from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.tui.values.screen import ValuesScreen
+from tui_debugger.tui.views.kinds import VIEWS
 
 NAN, MANY = "mindspore-2.0-nan", "two ranks with two graphs"
 WIDE, NARROW = (200, 50), (80, 24)
@@ -130,7 +131,8 @@ DESK: dict[tuple[str, str], Case] = {
     ("global", "recheck_all"): Case(lambda a, b: "outdated" in a.header and "fresh: steps 0–5" in b.header, "3 d"),
     ("global", "next_hit"): Case(lambda _, b: b.position[1] == 3 and "Log-op381" in b.row and "hit 1 of" in b.notice),
     ("global", "previous_hit"): Case(lambda a, b: "ReduceSum-op382" in a.row and "Log-op381" in b.row, "n n"),
-    ("global", "origin"): Case(lambda a, b: "Log-op381" in a.row and "Div-op385" in b.row, "o"),
+    ("global", "next_origin"): Case(lambda a, b: "Log-op381" in a.row and "Div-op385" in b.row, "O"),
+    **{("global", view.id): Case(opens(view.place[1]), "n") for view in VIEWS},
     ("tree", "close_scope"): Case(lambda a, b: "▾" in a.row and "▸" in b.row and fewer(a, b)),
     ("tree", "open_scope"): Case(lambda a, b: "▸" in a.row and "▾" in b.row and more(a, b), "left"),
     ("tree", "open_all"): Case(lambda a, b: len(b.rows) > len(a.rows) + 100),

@@ -144,11 +144,11 @@ async def test_n_walks_the_hits_from_any_pane_and_shows_the_tensor(open_screen: 
         assert "first hit" in screen.desk.footer.notice
 
 
-async def test_o_goes_from_origin_to_origin(open_screen: OpenScreen) -> None:
+async def test_capital_o_goes_from_origin_to_origin(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         names = []
         for _ in range(3):
-            await screen.press("o")
+            await screen.press("O")
             await screen.settled()
             nodes = screen.desk.nodes_pane.nodes
             assert nodes is not None

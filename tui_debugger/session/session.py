@@ -36,7 +36,7 @@ from tui_debugger.model import (
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.checks import Checks
 from tui_debugger.session.excerpt import read_excerpt
-from tui_debugger.session.flow import Flow
+from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.judging import OutputTensors
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.look import look_at
@@ -45,7 +45,7 @@ from tui_debugger.session.records import RecordCache
 from tui_debugger.session.remembering import Memory
 from tui_debugger.session.selections import Mask, Selections
 from tui_debugger.session.sweep import Sweep, TensorChoice
-from tui_debugger.session.tensors import measured, tensor_rows
+from tui_debugger.session.tensors import measured, tensor_row, tensor_rows
 from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
@@ -224,6 +224,28 @@ class Session:
             shown = [row, *(holder.row for holder in flow.holders(row))]
             found = known.hits.of_nodes(shown).with_verdict(Verdict.FINDING) if known else ()
             return tensor_rows(flow, step, row, {hit.key for hit in found}.__contains__)
+
+        return undisturbed(listed)
+
+    def row_of(self, key: TensorKey) -> TensorRow:
+        """The row of one tensor as an output (or input) of its own node; not measured yet.
+
+        Raises:
+            UnreadableTensorError: the run has no such node.
+        """
+        known = self._checks.book.latest((key.rank, key.step))
+
+        def listed() -> TensorRow:
+            flow = self.flow(key.rank)
+            row = flow.nodes.find(key.node, key.graph)
+            if row < 0:
+                raise UnreadableTensorError(
+                    "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
+                )
+            found = known.hits.of_nodes([row]).with_verdict(Verdict.FINDING) if known else ()
+            index = flow.table(key.step).find(row, key.side, key.slot)
+            at = Located(key.step, index, row, key.side, key.slot)
+            return tensor_row(flow, at, (key.side.label, key.slot, ""), {hit.key for hit in found}.__contains__)
 
         return undisturbed(listed)
 

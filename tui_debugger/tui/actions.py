@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
+from tui_debugger.tui.views.kinds import VIEWS
+
 PANES: tuple[tuple[str, str], ...] = (
     ("nodes", "Nodes"),
     ("stack", "Stack"),
@@ -76,6 +78,7 @@ class Action:
 
 
 _MOVE, _VIEW, _STEP, _CHECK, _GENERAL = "Moving", "View", "Steps, ranks, graphs", "Checking", "General"
+_VIEWS = "From a tensor or a hit to its cause"
 _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints (3)", "Hits (4)", "Tensors (5)"
 
 
@@ -133,8 +136,9 @@ ACTIONS: tuple[Action, ...] = (
         ("recheck_all", "R", "Check all", "Checks every step of every rank."),
         ("next_hit", "n", "Next hit", "Goes to the next hit, from any pane."),
         ("previous_hit", "N", "Previous hit", "Goes to the previous hit, from any pane."),
-        ("origin", "o", "Origin", "Goes to the next origin: bad output, clean inputs."),
+        ("next_origin", "O", "Next origin", "Goes to the next origin: bad output, clean inputs."),
     ),
+    *_of("global", _VIEWS, *((view.id, view.key, view.title, view.help) for view in VIEWS)),
     *_of(
         "tree",
         _NODES,

@@ -95,6 +95,7 @@ class Desk(Routes):
         """The run is open: shows it, offers the recommended watchpoints once, checks what is quick to check."""
         from tui_debugger.tui.navigator import Navigator
         from tui_debugger.tui.state import State
+        from tui_debugger.tui.views.opener import Views
         from tui_debugger.tui.watcher import Watcher
 
         self.session = session
@@ -104,7 +105,8 @@ class Desk(Routes):
         self.checker = self.make_checker()
         self.watcher = Watcher(self, self._recommended)
         self.inspector = self.make_inspector()
-        for controller in (self.navigator, self.checker, self.watcher, self.inspector):
+        self.views = Views(self)
+        for controller in (self.navigator, self.checker, self.watcher, self.inspector, self.views):
             self.handlers |= controller.handlers()
         self.navigator.opened()
         self.watcher.show_list()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
     from tui_debugger.tui.values.screen import ValuesScreen
+    from tui_debugger.tui.views.focus import Focus
 
 QUIET = 0.06
 """Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
@@ -126,6 +127,16 @@ class Inspector:
             return
         screen = self.values_screen()(row, self.reader(row.key), previous=self._previous(row), run=self._desk.ask)
         self._desk.app.push_screen(screen)
+
+    def open_values(self, focus: Focus) -> None:
+        """The values of a tensor that is not in the tensor table."""
+        session = self._session
+        self._desk.ask_in(
+            "values",
+            lambda progress: session.measure((session.row_of(focus.key),), progress)[0],
+            self.show_values,
+            self._desk.show_error,
+        )
 
     def values_screen(self) -> type[ValuesScreen]:
         """The screen that shows values."""

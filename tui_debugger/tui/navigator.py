@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.graph.query import NodeQuery
-from tui_debugger.model import Category, GraphRun, Hit
+from tui_debugger.model import Category, GraphRun, Hit, TensorKey
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
@@ -47,7 +47,7 @@ class Navigator:
             "history": self.show_history,
             "next_hit": lambda: self.hit_by(1),
             "previous_hit": lambda: self.hit_by(-1),
-            "origin": self.next_origin,
+            "next_origin": self.next_origin,
             "filter_nodes": self.ask_filter,
             "clear_filter": self.clear_filter,
             "notices": self.show_notices,
@@ -99,7 +99,7 @@ class Navigator:
         desk.watcher.mark()
         goal, desk.state.goal = desk.state.goal, None
         if goal is not None:
-            self.go_to_hit(goal)
+            self.go_to_tensor(*goal)
         elif desk.nodes_pane.current_row >= 0:
             desk.inspector.show_node(desk.nodes_pane.current_row)
         desk.inspector.search_stack(desk.stack_pane.search_text)
@@ -227,17 +227,20 @@ class Navigator:
 
     def go_to_hit(self, hit: Hit) -> None:
         """Goes to the rank, step, node and tensor of a hit; the hit list stays as it is."""
+        self.go_to_tensor(hit.key, hit.row)
+
+    def go_to_tensor(self, key: TensorKey, row: int) -> None:
+        """Goes to the rank, step, node and slot of a tensor; ``row`` is that of its node."""
         desk, state = self._desk, self._desk.state
-        key = hit.key
         if key.rank != state.rank:
-            state.goal = hit
+            state.goal = (key, row)
             self.place(key.rank, key.step)
             return
         desk.inspector.wanted = (key.side.label, key.slot)
         moved = key.step != state.step
         if moved:
             self.place(key.rank, key.step)
-        self.go_to_row(hit.row)
+        self.go_to_row(row)
 
     def hit_by(self, by: int) -> None:
         """The next or previous finding of the hit list, from the row under its cursor."""

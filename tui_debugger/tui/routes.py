@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
@@ -14,7 +15,7 @@ from tui_debugger.tui.opening import opening_lines
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
 
 if TYPE_CHECKING:
-    from tui_debugger.model import Progress
+    from tui_debugger.model import Progress, ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.tui import answers
     from tui_debugger.tui.checker import Checker
@@ -22,7 +23,18 @@ if TYPE_CHECKING:
     from tui_debugger.tui.navigator import Navigator
     from tui_debugger.tui.opening import HeaderLines
     from tui_debugger.tui.state import State
+    from tui_debugger.tui.views.opener import Views
     from tui_debugger.tui.watcher import Watcher
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Who waits for which request of a lane."""
+
+    request: int
+    done: Callable[[Any], None]
+    failed: Callable[[Exception], None]
+    told: Callable[[Progress], None]
 
 
 class Routes(Screen[None]):
@@ -40,6 +52,7 @@ class Routes(Screen[None]):
     checker: Checker
     watcher: Watcher
     inspector: Inspector
+    views: Views
 
     def __init__(self, title: str) -> None:
         """``title`` is the path as the user typed it, shown until the run says its name."""
@@ -50,7 +63,7 @@ class Routes(Screen[None]):
         self.progress: dict[str, Progress] = {}
         self.header = HeaderBar()
         self.footer = FooterBar()
-        self._waiting: dict[int, tuple[Callable[[Any], None], Callable[[Exception], None]]] = {}
+        self._waiting: dict[str, _Asked] = {}
 
     @property
     def opened_session(self) -> Session:
@@ -83,12 +96,30 @@ class Routes(Screen[None]):
 
     def ask(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
         """Does work for a dialog; ``done`` or ``failed`` is called on the event loop."""
-        self._waiting.clear()
-        self._waiting[self.bridge.run("dialog", lambda _: messages.Answered(work()))] = (done, failed)
+        self.ask_in("dialog", lambda _: work(), done, failed)
+
+    def ask_in(
+        self,
+        lane: str,
+        work: Callable[[ProgressFn], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        told: Callable[[Progress], None] = lambda _: None,
+    ) -> None:
+        """Does work for a screen above this one, on a lane that answers nobody else; newer work replaces it.
+
+        ``done``, ``failed`` and ``told`` (how far it is) are called on the event loop.
+        """
+        request = self.bridge.run(lane, lambda report: messages.Answered(work(report)))
+        self._waiting[lane] = _Asked(request, done, failed, told)
 
     def on_progressed(self, message: messages.Progressed) -> None:
         """Long work tells how far it is."""
-        if self.bridge.fresh(message) and self.bridge.busy(message.lane):
+        asked = self._waiting.get(message.lane)
+        if asked is not None:
+            if asked.request == message.request:
+                asked.told(message.progress)
+        elif self.bridge.fresh(message) and self.bridge.busy(message.lane):
             self.progress[message.lane] = message.progress
             self.update_header()
 
@@ -150,22 +181,26 @@ class Routes(Screen[None]):
         self._route(message, lambda saved: self.say(f"wrote {saved.path}"))
 
     def on_answered(self, message: messages.Answered) -> None:
-        """Work for a dialog is done."""
-        done, _ = self._waiting.pop(message.request, (None, None))
-        if done is not None:
-            done(message.value)
+        """Work for a dialog or a view is done."""
+        asked = self._answered(message)
+        if asked is not None:
+            asked.done(message.value)
+
+    def _answered(self, message: messages.Finished) -> _Asked | None:
+        """Who waits for a message; None when they have asked something newer meanwhile."""
+        asked = self._waiting.get(message.lane)
+        return self._waiting.pop(message.lane) if asked is not None and asked.request == message.request else None
 
     def on_failed(self, message: messages.Failed) -> None:
         """Something went wrong in a worker."""
         if message.lane == "open":
             self.post_message(messages.Unopened(message.error))
             return
-        if message.lane == "dialog":
-            _, failed = self._waiting.pop(message.request, (None, None))
-            if failed is not None:
-                failed(message.error)
-            return
-        self._route(message, self._failed)
+        asked = self._answered(message)
+        if asked is not None:
+            asked.failed(message.error)
+        elif message.lane not in self._waiting:
+            self._route(message, self._failed)
 
     def _failed(self, message: messages.Failed) -> None:
         error = message.error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tui_debugger.graph.query import NodeQuery
 
 if TYPE_CHECKING:
-    from tui_debugger.model import Hit
+    from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult
     from tui_debugger.tui.tally import Tally
 
@@ -25,7 +25,7 @@ class State:
         result: what the hit list shows; None when nothing was checked.
         tally: what there is to count in it.
         too_large: bytes that a check of this step would read, when it did not start by itself.
-        goal: a hit to go to as soon as its rank's nodes are there.
+        goal: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
     """
 
     rank: int = 0
@@ -36,4 +36,4 @@ class State:
     result: CheckResult | None = None
     tally: Tally | None = None
     too_large: int = 0
-    goal: Hit | None = None
+    goal: tuple[TensorKey, int] | None = None

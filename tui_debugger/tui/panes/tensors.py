@@ -84,6 +84,11 @@ class TensorsPane(Pane):
         return self._rows
 
     @property
+    def rows_shown(self) -> tuple[TensorRow, ...]:
+        """Those that the search leaves."""
+        return self._shown
+
+    @property
     def current(self) -> TensorRow | None:
         """The row under the cursor."""
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None

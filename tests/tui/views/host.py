@@ -1,0 +1,54 @@
+"""Who opens a view in a test: works at once, and remembers what the view asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tui_debugger.model import Progress, ProgressFn
+from tui_debugger.session import Session
+from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.view import View
+
+
+class PlainHost:
+    """See ``tui.views.view.Host``.
+
+    Attributes:
+        opened: (view, focus) of every view that was asked for.
+        gone: where ``go_to`` led.
+        busy: the view that is worked for.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.opened: list[tuple[str, Focus]] = []
+        self.gone: list[Focus] = []
+        self.busy: View | None = None
+
+    def open(self, view: str, focus: Focus) -> None:
+        self.opened.append((view, focus))
+
+    def go_to(self, focus: Focus) -> None:
+        self.gone.append(focus)
+
+    def run(
+        self,
+        view: View,
+        work: Callable[[ProgressFn], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        told: Callable[[Progress], None],
+    ) -> None:
+        try:
+            self.busy = view
+            result = work(told)
+        except Exception as error:  # noqa: BLE001 - handed on, as a worker would
+            failed(error)
+        else:
+            done(result)
+        finally:
+            self.busy = None
+
+    def stop(self, view: View) -> bool:
+        return view is self.busy

@@ -1,0 +1,107 @@
+"""The main screen's part of the views: opens them for what is under the cursor, and works for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.kinds import VIEW_BY_ID, VIEWS, About
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Progress, ProgressFn
+    from tui_debugger.session import Session, TensorRow
+    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.views.view import View
+
+NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
+"""The tensor of a view that is about the run, when nothing is selected."""
+
+
+class Views:
+    """Opens views above the main screen. See ``view.Host``."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Nothing open."""
+        self._desk = desk
+
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Actions by id."""
+        return {view.id: partial(self.open_here, view.id) for view in VIEWS}
+
+    @property
+    def session(self) -> Session:
+        """The open session."""
+        return self._desk.opened_session
+
+    # -- what is under the cursor --------------------------------------------------------------------
+
+    def here(self) -> Focus | None:
+        """The tensor under the cursor: of the hit, of the tensor table, else the first one of the selected node."""
+        desk = self._desk
+        hit = desk.hits_pane.current
+        if desk.current_pane == "hits":
+            return Focus.of_hit(hit) if hit is not None else None
+        row = desk.tensors_pane.current
+        if desk.current_pane == "nodes" and (row is None or row.role != Side.OUTPUT.label):
+            row = next((each for each in desk.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
+        return self._of_row(row) if row is not None else None
+
+    def _of_row(self, row: TensorRow) -> Focus | None:
+        nodes = self._desk.nodes_pane.nodes
+        at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
+        if at < 0:
+            return None
+        hits = self._desk.state.result.hits if row.hit and self._desk.state.result is not None else ()
+        hit = next((each for each in hits if each.key == row.key), None)
+        return Focus(row.key, at, hit)
+
+    def open_here(self, view: str) -> None:
+        """Opens a view of what is under the cursor."""
+        focus = self.here()
+        if focus is None and VIEW_BY_ID[view].about is About.TENSOR:
+            self._desk.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
+            return
+        self.open(view, focus or Focus(NOWHERE, -1))
+
+    # -- for the views -------------------------------------------------------------------------------
+
+    def open(self, view: str, focus: Focus) -> None:
+        """See ``view.Host``."""
+        if view == "values":
+            self._desk.inspector.open_values(focus)
+        elif focus.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
+            self._desk.say("no tensor under the cursor", bad=True)
+        else:
+            self._desk.app.push_screen(VIEW_BY_ID[view].load()(self, focus))
+
+    def go_to(self, focus: Focus) -> None:
+        """See ``view.Host``."""
+        desk = self._desk
+        while desk.app.screen is not desk and len(desk.app.screen_stack) > 1:
+            desk.app.pop_screen()
+        if focus.row >= 0:
+            desk.navigator.go_to_tensor(focus.key, focus.row)
+            desk.focus_pane("tensors")
+
+    def run(
+        self,
+        view: View,
+        work: Callable[[ProgressFn], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        told: Callable[[Progress], None],
+    ) -> None:
+        """See ``view.Host``."""
+        self._desk.ask_in(self._lane(view), work, done, failed, told)
+
+    def stop(self, view: View) -> bool:
+        """See ``view.Host``."""
+        return self._desk.bridge.cancel(self._lane(view))
+
+    def _lane(self, view: View) -> str:
+        """One lane for every place in the pile of screens: what a view below works on goes on."""
+        pile = self._desk.app.screen_stack
+        return f"view {pile.index(view) if view in pile else len(pile)}"
