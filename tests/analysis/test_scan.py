@@ -197,6 +197,41 @@ def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: 
     assert "is truncated" in found.errors[0]
 
 
+# -- other work meanwhile ----------------------------------------------------------------------------------------------
+
+
+def test_other_work_is_done_while_others_read(looks: Looks, alone: Records) -> None:
+    done: list[threading.Thread] = []
+
+    def meanwhile() -> bool:
+        done.append(threading.current_thread())
+        return len(done) < 5
+
+    result = Records(len(looks))
+    with ThreadPoolExecutor(2) as threads:
+        scan(looks, sizes_of(looks), Workers(executor=threads), result, meanwhile=meanwhile)
+    assert len(done) >= 5
+    assert set(done) == {threading.current_thread()}
+    assert_equal_bits(result, alone, every(looks))
+
+
+def test_who_reads_alone_does_no_other_work(looks: Looks, alone: Records) -> None:
+    def meanwhile() -> bool:
+        pytest.fail("called")
+
+    result = Records(len(looks))
+    scan(looks, sizes_of(looks), Workers(jobs=1), result, meanwhile=meanwhile)
+    assert_equal_bits(result, alone, every(looks))
+
+
+def test_an_error_of_the_other_work_stops_the_work(looks: Looks) -> None:
+    def broken() -> bool:
+        raise RuntimeError("other work")
+
+    with ThreadPoolExecutor(2) as threads, pytest.raises(RuntimeError, match="other work"):
+        scan(looks, sizes_of(looks), Workers(executor=threads), Records(len(looks)), meanwhile=broken)
+
+
 # -- cancelling --------------------------------------------------------------------------------------------------------
 
 

@@ -38,7 +38,7 @@ def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
     """All finite elements lie inside, or none does."""
     column = records.range_column(bounds)
     rows = rows[column[rows] == NOT_ASKED]
-    table, (start, end) = records.rows[rows], bounds
+    table, (start, end) = np.take(records.rows, rows), bounds
     infinite = np.where(end == math.inf, table["pos_inf"], 0) + np.where(start == -math.inf, table["neg_inf"], 0)
     finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
     inside = (finite == 0) | ((table["minimum"] >= start) & (table["maximum"] <= end))
@@ -51,7 +51,7 @@ def _derive_closeness(records: Records, closeness: Closeness, rows: Rows) -> Non
     """No element can differ by more than all together; some element differs at least as much as the mean."""
     column = records.close_column(closeness)
     rows = rows[column[rows] == NOT_ASKED]
-    table, (rtol, atol, equal_nan) = records.rows[rows], closeness
+    table, (rtol, atol, equal_nan) = np.take(records.rows, rows), closeness
     infinite = (table["pos_inf"] > 0) | (table["neg_inf"] > 0)
     asked = (table["asked"] & CHANGE_ASKED) != 0
     # NaN and Inf are reported instead of any comparison: see ``conditions.evaluate``.

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from tui_debugger.analysis.sides import (
     put_stats,
 )
 from tui_debugger.analysis.spans import Bytes, Checkpoint, HeldValues
-from tui_debugger.analysis.window import Group, Window, fits
+from tui_debugger.analysis.window import LIKE_ELEMENTS, Group, Window, fits
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 
@@ -64,17 +64,14 @@ def look_all(looks: Looks, checkpoint: Checkpoint | None = None) -> Records:
     return batch.records
 
 
-class _Header(NamedTuple):
-    """What is known of all small files with one header."""
+_Header = tuple[Layout, int, Group, int, int, int]
+"""What is known of all small files with one header: layout, number of type and shape, where their values wait, where
+they begin and end in the file, how many there are. A plain tuple: it is taken apart for every file."""
+_START: Final = 3
+_END: Final = 4
 
-    layout: Layout
-    meta: int
-    group: Group
-    end: int
-
-
-_File = tuple[_Header, bytes, FileState]
-"""A small file that was read, with the bytes of its elements."""
+_File = tuple[_Header, bytes, int, int]
+"""A small file that was read: header, bytes of its elements, size and modification time."""
 
 
 class _Buffers(threading.local):
@@ -117,21 +114,27 @@ class _Batch:
 
     def run(self) -> None:
         """Looks at everything."""
-        window = self._window
+        window, read_small, files, again = self._window, self._read_small, self._files, self._again
         for row, (need, before) in enumerate(zip(self._looks.need.tolist(), self._before, strict=True)):
             if need == ONLY_COMPARED:
                 continue
-            file = self._read_small(row)
+            file = read_small(row)
             if file is None:
                 self._look_big(row, before)
                 continue
-            header, values, state = file
-            window.add(header.group, (row, values, header.layout.count, header.meta, *state))
-            if row in self._again:
+            header, values, size, time_ns = file
+            _, meta, group, _, _, count = header
+            group.tensors.append((row, values, count, meta, size, time_ns))
+            if row in again:
                 self._keep_file(row, file)
             if before >= 0:
-                self._compare_small(row, file, before)
-            if window.full:
+                other = files.get(before)
+                if other is not None and other[0] is header:
+                    group.pairs.append((row, values, other[1], count, other[2], other[3]))
+                else:
+                    self._compare_small(row, file, before)
+            window.room -= count + LIKE_ELEMENTS
+            if window.room <= 0:
                 self._measure_window()
         self._measure_window()
 
@@ -167,11 +170,11 @@ class _Batch:
         key = b"" if self._raw[kind] else data[: 10 + data[8] + (data[9] << 8)]
         known = self._headers[kind]
         header = known[key] if key in known else self._new_header(kind, key)
-        if header is None or size < header.end:
+        if header is None or size < header[_END]:
             return None
         time_ns = status.st_mtime_ns
-        state = (size, time_ns) if time_ns <= self._believed else UNSURE
-        return header, data[header.layout.offset : header.end], state
+        values = data[header[_START] : header[_END]]
+        return (header, values, size, time_ns) if time_ns <= self._believed else (header, values, *UNSURE)
 
     def _new_header(self, kind: int, key: bytes) -> _Header | None:
         spec = self._looks.specs.kinds[kind]
@@ -179,7 +182,7 @@ class _Batch:
         header = None
         if layout is not None and fits(layout):
             number, group = self.records.meta_number(layout.meta), self._window.group(layout.dtype)
-            header = _Header(layout, number, group, layout.offset + layout.nbytes)
+            header = (layout, number, group, layout.offset, layout.offset + layout.nbytes, layout.count)
         self._headers[kind][key] = header
         return header
 
@@ -195,11 +198,11 @@ class _Batch:
         if other is None:
             self._compare_odd(row, before)
             return
-        mine, theirs = file[0].layout, other[0].layout
+        (mine, _, group, *_), theirs = file[0], other[0][0]
         if mine is theirs or (mine.shape, mine.dtype, mine.fortran) == (theirs.shape, theirs.dtype, theirs.fortran):
-            file[0].group.pairs.append((row, file[1], other[1], mine.count, *other[2]))
+            group.pairs.append((row, file[1], other[1], mine.count, *other[2:]))
         elif mine.shape != theirs.shape:
-            put_compared(self.records, row, Compared(Before.SHAPE, other[2]))
+            put_compared(self.records, row, Compared(Before.SHAPE, other[2:]))
         else:
             self._compare_odd(row, before)
 

@@ -30,6 +30,8 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 
 Int64 = npt.NDArray[np.int64]
+Meanwhile = Callable[[], bool]
+"""Does a bit of other work, some milliseconds; False when there is none at the moment."""
 
 POLL: Final = 0.1
 """Seconds after which ``progress`` is asked at the latest whether to go on, while the work is done elsewhere."""
@@ -39,12 +41,19 @@ TRIES: Final = 2
 """How often a batch is given away before it is done right here."""
 
 
+def nothing() -> bool:
+    """There is nothing else to do."""
+    return False
+
+
 def scan(
     looks: Looks,
     sizes: Int64,
     workers: Workers,
     result: Records,
     progress: ProgressFn = no_progress,
+    *,
+    meanwhile: Meanwhile = nothing,
 ) -> None:
     """Takes all looks. What they yield does not depend on who works, nor on how many.
 
@@ -55,6 +64,7 @@ def scan(
         result: has a row for each of ``looks``, which is filled in the caller's thread as soon as it is known.
         progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
             that has not begun is dropped and the exception goes on; what is in ``result`` stands.
+        meanwhile: called in the caller's thread whenever all others have enough to do.
 
     Raises:
         CancelledError: from ``progress``, or the workers were closed meanwhile.
@@ -64,7 +74,7 @@ def scan(
     parallel = workers.parallel if executor is not None else 1
     work = _Work(looks, sizes, result, progress, parallel=parallel, remote=remote)
     work.tell()
-    if executor is not None and not _elsewhere(work, executor, workers):
+    if executor is not None and not _elsewhere(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
     while (task := work.next()) is not None:
         if workers.closed:
@@ -72,14 +82,15 @@ def scan(
         work.here(task)
 
 
-def _elsewhere(work: _Work, executor: Executor, workers: Workers) -> bool:
+def _elsewhere(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
     """Has the work done; returns whether all is done: when the executor breaks, something is left."""
     pending: dict[Future[Any], _Task] = {}
     try:
         while _fill(pending, work, executor) and not (isinstance(executor, OwnExecutor) and executor.broken):
             if not pending:
                 return True
-            for future in wait(pending, timeout=POLL, return_when=FIRST_COMPLETED)[0]:
+            patience = 0 if meanwhile() else POLL
+            for future in wait(pending, timeout=patience, return_when=FIRST_COMPLETED)[0]:
                 work.take(pending.pop(future), future)
             if workers.closed:
                 raise CancelledError("closed")

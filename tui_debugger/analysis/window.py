@@ -14,10 +14,10 @@ from tui_debugger.analysis.records import CHANGE_KNOWN, NOT_KNOWN, Before, Recor
 from tui_debugger.analysis.small import SMALL, SmallTensors
 
 Int64 = npt.NDArray[np.int64]
-ELEMENTS: Final = 1 << 15
-"""Elements of a window: their float64 copies stay in the L2 cache."""
-LIKE_ELEMENTS: Final = 64
-"""What a tensor counts besides its elements: some 250 tensors are enough to share the calls of numpy."""
+ELEMENTS: Final = 1 << 17
+"""Elements of a window: their float64 copies stay in the L2 cache, or nearly."""
+LIKE_ELEMENTS: Final = 256
+"""What a tensor counts besides its elements: 500 tensors are enough to share the calls of numpy."""
 
 
 Tensor = tuple[int, bytes, int, int, int, int]
@@ -42,7 +42,7 @@ class Window:
     """The waiting tensors of a batch.
 
     Attributes:
-        full: whether it is time to measure them.
+        room: what may be added yet; it is time to measure when nothing is left.
     """
 
     def __init__(self, looks: Looks, records: Records) -> None:
@@ -51,21 +51,16 @@ class Window:
         self._need = looks.need
         self._asking = {bounds: np.array([bounds in need.ranges for need in looks.needs]) for bounds in records.ranges}
         self._groups: dict[DType, Group] = {}
-        self._room = ELEMENTS
+        self.room = ELEMENTS
 
     def group(self, dtype: DType) -> Group:
         """Where tensors of an element type wait."""
         return self._groups.setdefault(dtype, Group(dtype))
 
-    @property
-    def full(self) -> bool:
-        """Whether it is time to measure."""
-        return self._room <= 0
-
     def add(self, group: Group, tensor: Tensor) -> None:
         """Lets a tensor wait."""
         group.tensors.append(tensor)
-        self._room -= tensor[2] + LIKE_ELEMENTS
+        self.room -= tensor[2] + LIKE_ELEMENTS
 
     def measure(self) -> None:
         """Measures all that wait."""
@@ -76,7 +71,7 @@ class Window:
             if group.pairs:
                 self._compare(group.dtype, group.pairs)
                 group.pairs = []
-        self._room = ELEMENTS
+        self.room = ELEMENTS
 
     def _measure(self, dtype: DType, tensors: list[Tensor]) -> None:
         rows_, values, counts_, metas, sizes, times = zip(*tensors, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +28,24 @@ TOGETHER: Final = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """What checking one step of one rank found."""
+    """What checking one step of one rank found.
+
+    Attributes:
+        hits: what it found.
+        coverage: what it looked at.
+        judged: bits over the node rows (``np.packbits``): the nodes of which a watchpoint could judge some tensor.
+    """
 
     hits: HitList
     coverage: Coverage
+    judged: npt.NDArray[np.uint8]
 
 
 class Checker:
     """Judges the steps of one rank with one state of the watchpoint list."""
+
+    alone: ClassVar[bool] = False
+    """Whether steps are judged by ``check_all`` only, which does more than reading, planning and judging."""
 
     def __init__(
         self,
@@ -67,21 +77,27 @@ class Checker:
             RenumberedError: the nodes were read anew meanwhile.
         """
         done = 0
-        for group in self._groups(steps):
+        for group in self.groups(steps):
+            if group is None:
+                continue
             wants = Wants()
             plans = [self.planner.plan(step, wants) for step in group]
             part = scaled(progress, done, len(steps), len(group))
-            self.measurements.ensure_all(wants, part, self._text(group))
+            self.measurements.ensure_all(wants, part, self.text(group))
             for plan in plans:
-                yield plan.step, self._judge(plan, part)
+                yield plan.step, self.judge(plan, part)
             done += len(group)
 
-    def _groups(self, steps: Sequence[int]) -> Iterator[list[int]]:
-        """Steps that are read together: a large one stands alone, so that it keeps no other from being finished."""
+    def groups(self, steps: Sequence[int]) -> Iterator[list[int] | None]:
+        """Steps that are read together: a large one stands alone, so that it keeps no other from being finished.
+
+        None after every step that was listed.
+        """
         group: list[int] = []
         size = 0
         for step in steps:
             own = self.measurements.size(step)
+            yield None
             if group and size + own > TOGETHER:
                 yield group
                 group, size = [], 0
@@ -94,11 +110,17 @@ class Checker:
         """Bytes of the files that a check of this step would read; 0 when everything is known."""
         return self.measurements.cost(self.planner.plan(step).wants)
 
-    def _text(self, steps: Sequence[int]) -> str:
+    def text(self, steps: Sequence[int]) -> str:
+        """What is being read, in words."""
         named = f"step {steps[0]}" if len(steps) == 1 else f"step {steps[0]}–{steps[-1]}"
         return f"rank {self.flow.rank} {named}"
 
-    def _judge(self, plan: Plan, progress: ProgressFn) -> PairResult:
+    def judge(self, plan: Plan, progress: ProgressFn) -> PairResult:
+        """Judges a step of which everything was measured that its plan wants.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
         with self.measurements.undisturbed():
             judged = _Judged(plan, self.planner, self.measurements)
             hits = self._hits(plan, judged)
@@ -107,7 +129,8 @@ class Checker:
         made = [hits.make(index) for index in bad]
         origins = find_origins(self.measurements, plan.step, made, progress)
         hits.origin[[index for index, hit in zip(bad, made, strict=True) if hit.key in origins]] = True
-        return PairResult(HitList([hits]), judged.coverage((self.flow.rank, plan.step)))
+        coverage = judged.coverage((self.flow.rank, plan.step))
+        return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
 
     def _hits(self, plan: Plan, judged: _Judged) -> StepHits:
         table, subjects = self.flow.table(plan.step), plan.subjects
@@ -161,6 +184,13 @@ class _Judged:
             said = sieve.sift(watchpoint, every, initial=True)
             self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
         self.talked_about: Mask = (self.verdicts != SILENT).any(axis=0)
+
+    def nodes(self, count: int) -> npt.NDArray[np.uint8]:
+        """See ``PairResult.judged``."""
+        told = self._watched & ((self.verdicts == SILENT) | (self.verdicts == Verdict.FINDING))
+        mask = np.zeros(count, np.bool_)
+        mask[self._plan.subjects.node[told.any(axis=0)]] = True
+        return np.packbits(mask)
 
     def coverage(self, pair: tuple[int, int]) -> Coverage:
         """What was looked at."""

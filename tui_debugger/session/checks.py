@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from tui_debugger.analysis.workers import Workers
-from tui_debugger.errors import CancelledError, RenumberedError
-from tui_debugger.model import ProgressFn, Watchpoint, no_progress
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.session.ahead import Ahead, List
-from tui_debugger.session.checking import Checker, PairResult
-from tui_debugger.session.progress import scaled
+from tui_debugger.session.judges import Judges, MakeChecker
+from tui_debugger.session.line import Group, Judged, Line
+from tui_debugger.session.progress import Steady, scaled
 from tui_debugger.session.results import ResultBook, merged
 from tui_debugger.session.types import CheckResult, Pair
-from tui_debugger.session.undisturbed import ATTEMPTS, RENUMBERINGS, undisturbed
+from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.watchpoints import WatchpointList
 
 SOON: Final = 0.8
 """Seconds after which there should be something new to show: so many pairs are judged together."""
 MOST: Final = 64
 """Most pairs that are judged together."""
-
-MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
-"""(rank, watchpoints, progress): a checker of a rank as its files are now."""
 
 
 class Checks:
@@ -55,25 +53,25 @@ class Checks:
         """See ``Session.check``."""
         version, watchpoints = self._watchpoints.snapshot()
         pairs = list(dict.fromkeys(pairs))
-        started, finished, cancelled = time.monotonic(), list[tuple[Pair, PairResult]](), False
-        window, asked = _Window(), self._workers.asked
-        with Ahead(self._listing) as ahead:
-            while len(finished) < len(pairs):
-                at = len(finished)
-                part = pairs[at : at + window.size]
-                to_come = (self._workers.asked - asked) * (len(pairs) - at) // max(at, 1)
-                if to_come and self._workers.prestart(to_come):
-                    ahead.list(pairs[at + len(part) : at + len(part) + window.largest])
-                try:
-                    with window:
-                        within = scaled(progress, at, len(pairs), len(part))
-                        for each in self._judge(part, version, watchpoints, within):
-                            finished.append(each)
-                            if on_result is not None:
-                                on_result(merged([each], watchpoints, version, 0.0, False))
-                except CancelledError:
-                    cancelled = True
-                    break
+        started, finished, cancelled = time.monotonic(), list[Judged](), False
+
+        def deliver(judged: Judged) -> None:
+            finished.append(judged)
+            if on_result is not None:
+                on_result(merged([judged], watchpoints, version, 0.0, False))
+
+        with Ahead(self._listing) as ahead, ExitStack() as tickets:
+            judges = Judges(self.book, self._checker, (version, watchpoints), tickets)
+            steady, window = Steady(progress), _Window()
+            groups = self._groups(pairs, judges, steady, window=window, ahead=ahead, deliver=deliver)
+            line = Line(groups, deliver, steady, window.passed)
+            try:
+                line.run()
+            except CancelledError:
+                cancelled = True
+                steady.silence()
+                with suppress(CancelledError):  # the workers were closed
+                    line.finish()
         place = {pair: number for number, pair in enumerate(pairs)}
         finished.sort(key=lambda each: place[each[0]])
         return merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
@@ -100,46 +98,41 @@ class Checks:
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
 
-    def _judge(
-        self, pairs: Sequence[Pair], version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
-    ) -> Iterator[tuple[Pair, PairResult]]:
-        """The result of each pair, in whatever order; the steps of a rank are judged together.
+    def _groups(
+        self,
+        pairs: Sequence[Pair],
+        judges: Judges,
+        steady: Steady,
+        *,
+        window: _Window,
+        ahead: Ahead,
+        deliver: Callable[[Judged], None],
+    ) -> Iterator[Group | None]:
+        """What is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
 
-        Raises:
-            CancelledError: from ``progress``.
+        None after a bit of work for that.
         """
-        found = {pair: result for pair in pairs if (result := self.book.fresh(pair, version)) is not None}
-        yield from found.items()
-        missing = [pair for pair in pairs if pair not in found]
-        done = len(found)
-        for rank in dict.fromkeys(rank for rank, _ in missing):
-            steps = [step for of, step in missing if of == rank]
-            part = scaled(progress, done, len(pairs), len(steps))
-            for step, result in self._judge_rank(rank, steps, version, watchpoints, part):
-                yield (rank, step), result
-            done += len(steps)
-
-    def _judge_rank(
-        self, rank: int, steps: list[int], version: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
-    ) -> Iterator[tuple[int, PairResult]]:
-        """Judges steps of a rank; again those whose files changed meanwhile, the last answer then stands."""
-        for attempt in range(1, RENUMBERINGS + 1):
-            changed: list[int] = []
-            with ExitStack() as stack:
-                tickets = {step: stack.enter_context(self.book.judging((rank, step))) for step in steps}
-                try:
-                    for step, result in self._checker(rank, watchpoints, progress).check_all(steps, progress):
-                        if self.book.put(tickets.pop(step), version, result) or attempt >= ATTEMPTS:
-                            yield step, result
-                        else:
-                            changed.append(step)
-                except RenumberedError:
-                    if attempt == RENUMBERINGS:
-                        raise
-                changed += tickets  # not reached, because the nodes were read anew
-            steps = sorted(changed)
-            if not steps:
-                return
+        asked, end = self._workers.asked, 0
+        while end < len(pairs):
+            start, end = end, end + window.size
+            part = pairs[start:end]
+            to_come = (self._workers.asked - asked) * (len(pairs) - start) // max(start, 1)
+            if to_come and self._workers.prestart(to_come):
+                ahead.list(pairs[end : end + window.largest])
+            found = {pair: result for pair in part if (result := self.book.fresh(pair, judges.version)) is not None}
+            for judged in found.items():
+                deliver(judged)
+            if found:
+                window.passed(len(found))
+            missing = [pair for pair in part if pair not in found]
+            done = start + len(found)
+            for rank in dict.fromkeys(rank for rank, _ in missing):
+                steps = [step for of, step in missing if of == rank]
+                tell = scaled(steady, done, len(pairs), len(steps))
+                # A step that takes long is shown before anything is done for the next one.
+                yield from judges.groups(rank, steps, tell) if len(part) > 1 else judges.alone(rank, steps, tell)
+                done += len(steps)
+            window.grow()
 
 
 class _Window:
@@ -147,17 +140,21 @@ class _Window:
 
     def __init__(self) -> None:
         self.size = 1
-        self._started = 0.0
-
-    def __enter__(self) -> None:
-        self._started = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        seconds_each = (time.monotonic() - self._started) / self.size
-        fitting = int(SOON / max(seconds_each, SOON / MOST))
-        self.size = max(1, min(self.largest, fitting))
+        self._seconds_each = SOON
+        self._since = time.monotonic()
 
     @property
     def largest(self) -> int:
         """How many the next time at most."""
         return 4 * self.size
+
+    def passed(self, pairs: int) -> None:
+        """So many were done since the last call."""
+        now = time.monotonic()
+        self._seconds_each = (now - self._since) / pairs
+        self._since = now
+
+    def grow(self) -> None:
+        """Chooses the next size."""
+        fitting = int(SOON / max(self._seconds_each, SOON / MOST))
+        self.size = max(1, min(self.largest, fitting))

@@ -38,7 +38,7 @@ class Copies:
         self._watchpoints = watchpoints
         self._measurements = measurements
         subjects, self._records = plan.subjects, measurements.records(plan.step)
-        rows = self._records.rows[subjects.row]
+        rows = np.take(self._records.rows, subjects.row)
         self._measured: Mask = rows["state"] == State.MEASURED
         bad = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
         # Equal statistics mean equal values, but zeros and scalars equal something else by chance.

@@ -64,7 +64,8 @@ def judgement_of(
     if stop.step <= START:
         covered &= watched.graph.parameter
     found.origin[:] = _origins(watched.graph, found, _known_clean(watched.graph, found, asked, covered))
-    return PairResult(HitList([found]), _coverage((rank, stop.step), watched.graph, found, asked, covered))
+    coverage = _coverage((rank, stop.step), watched.graph, found, asked, covered)
+    return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
 
 def _asked(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
@@ -80,6 +81,19 @@ def _places(graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]]) -> npt.N
     may = graph.nodes.watchable[graph.node]
     rows = [mask[graph.node] & may for _, mask in asked]
     return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
+
+
+def _judged(graph: RankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """See ``PairResult.judged``: a client says so of what it could not judge or compare, and else has judged it."""
+    judges = covered.sum(axis=0)
+    doubts = ((hits.verdicts == Verdict.CANNOT_JUDGE) | (hits.verdicts == Verdict.NOT_COMPARABLE)).sum(axis=0)
+    for row, slot, count in zip(hits.node.tolist(), hits.slot.tolist(), doubts.tolist(), strict=True):
+        place = graph.place(row, slot)
+        if place >= 0:
+            judges[place] -= count
+    mask = np.zeros(len(graph.nodes), np.bool_)
+    mask[graph.node[judges > 0]] = True
+    return np.packbits(mask)
 
 
 def _coverage(
@@ -146,6 +160,7 @@ def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:
 class LiveChecker(Checker):
     """Judges as ``Checker`` does, but has the client judge the step at which it waits."""
 
+    alone = True
     ask: Callable[[int, ProgressFn], PairResult | None] = staticmethod(lambda _step, _progress: None)
     """Has the client judge a step; None when it does not stand there."""
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tui_debugger.analysis.derive import derive
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.analysis.records import CHANGE_ASKED, NOT_ASKED, Before, Records, State
-from tui_debugger.analysis.scan import scan
+from tui_debugger.analysis.scan import Meanwhile, nothing, scan
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
 from tui_debugger.session.flow import Flow
@@ -79,20 +79,47 @@ class Measurements:
         Raises:
             CancelledError: from ``progress``; what was measured is kept.
         """
+        reading = self.missing(wants)
+        if reading is not None:
+            self.read(reading, progress, text)
+
+    def missing(self, wants: Wants, under_way: Reading | None = None) -> Reading | None:
+        """What has to be read for what is asked for; None when everything is known.
+
+        Args:
+            wants: what is asked for.
+            under_way: is about to be known.
+        """
         readings = ReadingList()
         for step in wants.steps():
+            table, kept = self.flow.table(step), self.kept(step)
             for need, rows in self._missing(wants, step):
-                readings.add(step, self.flow.table(step), rows, need, self._compared(step, rows, need))
-        if not readings:
-            return
-        reading = readings.sorted(self.flow.table, self._sizes)
+                left = rows if under_way is None else rows[~under_way.answers(step, kept, need, rows)]
+                if len(left):
+                    readings.add(step, table, left, need, self._compared(step, left, need))
+        return readings.sorted(self.flow.table, self._sizes, self.kept) if readings else None
+
+    def read(
+        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = nothing
+    ) -> None:
+        """Measures what ``missing`` found.
+
+        Args:
+            reading: the files.
+            progress: told how far it is.
+            text: goes with that.
+            meanwhile: see ``scan``.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept.
+        """
 
         def tell(snapshot: Progress) -> None:
             progress(Progress(snapshot.done, snapshot.total, text))
 
         result = Records(len(reading.looks))
         try:
-            scan(reading.looks, reading.sizes, self._workers, result, tell)
+            scan(reading.looks, reading.sizes, self._workers, result, tell, meanwhile=meanwhile)
         finally:
             self._keep(reading, result)
 

@@ -17,6 +17,10 @@ from tui_debugger.sources.columns import tensor_keys
 
 Int64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+Tables = Callable[[int], TensorTable]
+"""The table of a step."""
+Keeper = Callable[[int], object]
+"""Where what is known about a step is kept."""
 
 _ENTRY: Final = np.dtype(
     [
@@ -42,17 +46,28 @@ class Reading:
         sizes: bytes of each file, about; -1 without one.
     """
 
-    def __init__(self, entries: npt.NDArray[Any], needs: tuple[Need, ...], specs: Specs, sizes: Int64) -> None:
+    def __init__(
+        self, entries: npt.NDArray[Any], needs: tuple[Need, ...], specs: Specs, sizes: Int64, keeper: Keeper
+    ) -> None:
         """``entries`` are sorted by tensor, then step, and hold every file once."""
         self.step: Int64 = entries["step"]
         self.index: Int64 = entries["index"]
         self.valueless: Mask = entries["valueless"]
         self.sizes = sizes
+        self._keeper = keeper
         steps, numbers = np.unique(self.step, return_inverse=True)
         places = entries["key"] * len(steps) + numbers
         wanted = entries["key"] * len(steps) + np.searchsorted(steps, entries["before"])
         previous = np.where(entries["before"] >= 0, np.searchsorted(places, wanted), -1)
         self.looks = Looks(specs, previous.astype(np.int32), needs, entries["need"].copy())
+
+    def answers(self, step: int, keeper: object, need: Need, rows: Int64) -> Mask:
+        """Which rows of a step's table are read for a need, among other things, and will be kept by ``keeper``."""
+        enough = np.array([*(each.covers(need) for each in self.looks.needs), False])  # ONLY_COMPARED is the last one
+        found = self.index[(self.step == step) & enough[self.looks.need]]
+        if not len(found) or self._keeper(step) is not keeper:  # another rank's, or listed anew meanwhile
+            return np.zeros(len(rows), np.bool_)
+        return np.isin(rows, found)
 
     def files(self, at: int) -> list[str]:
         """The paths behind a look: the file, and what it is compared with."""
@@ -84,25 +99,23 @@ class ReadingList:
         entries["need"] = self._needs.setdefault(need, len(self._needs))
         self._entries.append(entries)
 
-    def sorted(self, table: Callable[[int], TensorTable], sizes: Callable[[int], Int64]) -> Reading:
+    def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> Reading:
         """Everything by tensor, then step, files that are only compared with included."""
         entries = np.concatenate(self._entries)
-        compared = entries[entries["before"] >= 0]
+        compared = np.take(entries, np.flatnonzero(entries["before"] >= 0))
         only = np.zeros(len(compared), _ENTRY)
         only["key"], only["step"], only["index"] = compared["key"], compared["before"], compared["before_index"]
         only["need"], only["before"], only["before_index"] = ONLY_COMPARED, -1, -1
         entries = np.concatenate([entries, only])
-        entries = entries[np.lexsort((-entries["need"], entries["step"], entries["key"]))]
+        entries = np.take(entries, np.lexsort((-entries["need"], entries["step"], entries["key"])))
         first = np.ones(len(entries), np.bool_)
         first[1:] = (entries["key"][1:] != entries["key"][:-1]) | (entries["step"][1:] != entries["step"][:-1])
-        entries = entries[first]
+        entries = np.take(entries, np.flatnonzero(first))
         specs, own = _specs(entries, table, sizes)
-        return Reading(entries, tuple(self._needs), specs, own)
+        return Reading(entries, tuple(self._needs), specs, own, keeper)
 
 
-def _specs(
-    entries: npt.NDArray[Any], table: Callable[[int], TensorTable], sizes: Callable[[int], Int64]
-) -> tuple[Specs, Int64]:
+def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[Specs, Int64]:
     kinds: dict[ReadSpec, int] = {}
     paths: list[bytes] = []
     kind, own = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)

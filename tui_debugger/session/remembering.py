@@ -102,7 +102,7 @@ class _Now:
     def _same_before(self, found: Records, at: Int64, start: int) -> Mask:
         """Whether rows were compared with what is the step before now, as it looks now."""
         before, index = self.befores(at + start)
-        rows = found.rows[at]
+        rows = np.take(found.rows, at)
         same: Mask = (rows["before"] == Before.NONE) & (before < 0)
         measured = (rows["before"] == Before.OK) | (rows["before"] == Before.SHAPE)
         for step in np.unique(before[measured & (before >= 0)]).tolist():
