@@ -12,7 +12,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions, messages, theme
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.collector import settle
+from tui_debugger.tui.collector import Tidying, settle
 from tui_debugger.tui.desk import Desk
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class TdbgApp(App[int]):
             rank: where to start, when the run has it.
             step: likewise.
             follow: makes a follower that tells of changes on disk; None follows nothing.
-            settle: called whenever much was made that stays: see ``collector``.
+            settle: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
+                see ``collector``.
         """
         super().__init__()
         self.register_theme(theme.THEME)
@@ -102,6 +103,7 @@ class TdbgApp(App[int]):
         self._make_follower = follow
         self._follower: Runnable | None = None
         self._settle = settle or (lambda: None)
+        self._tidying = None if settle is None else Tidying()
         self.desk = self.make_desk(title=title, recommended=recommended, rank=rank, step=step)
 
     def make_desk(self, **given: Any) -> Desk:
@@ -143,6 +145,11 @@ class TdbgApp(App[int]):
     def on_settled(self) -> None:
         """Nodes are there, and stay."""
         self._settle()
+
+    def post_display_hook(self) -> None:
+        """Something was written."""
+        if self._tidying is not None:
+            self._tidying.written()
 
     def on_unopened(self, event: messages.Unopened) -> None:
         """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""

@@ -13,6 +13,7 @@ from tui_debugger.tui import messages
 from tui_debugger.tui.bridge import Bridge
 from tui_debugger.tui.opening import opening_lines
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
+from tui_debugger.tui.widgets.kept import Kept
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress, ProgressFn
@@ -37,7 +38,7 @@ class _Asked:
     told: Callable[[Progress], None]
 
 
-class Routes(Screen[None]):
+class Routes(Kept, Screen[None]):
     """Gives every answer to the controller that asked, unless something newer was asked meanwhile.
 
     Attributes:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
+from tui_debugger.tui.widgets.kept import KeptColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)
 
 
-class Pane(Vertical, can_focus=False):
+class Pane(KeptColumn, can_focus=False):
     """Base of the panes. ``PANE`` is its id in the action registry."""
 
     PANE: ClassVar[str] = ""

@@ -15,13 +15,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.kept import Kept
 from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
 from tui_debugger.words.clean import clean
 
 _GAP = 2
 
 
-class HeaderBar(Widget):
+class HeaderBar(Kept, Widget):
     """Two lines, each with a left and a right part; the right part is kept when there is little room."""
 
     DEFAULT_CSS = "HeaderBar { height: 2; background: $panel; }"
@@ -60,7 +61,7 @@ class HeaderBar(Widget):
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
 
 
-class FrameLine(Widget):
+class FrameLine(Kept, Widget):
     """The upper or lower edge of a pane with text in it.
 
     Textual's own border titles repaint the whole pane when they change; this is one line.
@@ -121,7 +122,7 @@ class FrameLine(Widget):
         return ("┕", dash, "┙") if self._active else ("╰", dash, "╯")
 
 
-class TabStrip(Widget):
+class TabStrip(Kept, Widget):
     """The panes by number, when only one of them is shown."""
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
@@ -165,7 +166,7 @@ class TabStrip(Widget):
             x += size + 1
 
 
-class FooterBar(Widget):
+class FooterBar(Kept, Widget):
     """Keys of the focused pane, or a message for a while."""
 
     DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"

@@ -14,6 +14,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.kept import Kept
 from tui_debugger.tui.widgets.text import changed_until
 from tui_debugger.tui.widgets.thumb import row_at, thumb
 
@@ -22,13 +23,15 @@ HEADER, EMPTY, BLANK = -1, -2, -3
 _CACHE_LIMIT = 2048
 
 
-class LineWindow(Widget):
+class LineWindow(Kept, Widget):
     """Rows below an optional header line, with a scroll bar in the last column. Subclasses draw."""
 
     DEFAULT_CSS = "LineWindow { width: 1fr; height: 1fr; }"
 
     def __init__(self, *, header: bool, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's own name
         """At the first row."""
+        self._painted: list[Strip] = []
+        self._stale: set[int] = set()
         super().__init__(id=id, classes=classes)
         self._header = 1 if header else 0
         self._top = 0
@@ -37,6 +40,7 @@ class LineWindow(Widget):
         self._drawn: dict[int, Strip] = {}
         self._comparing = False
         self._base: Style | None = None
+        self._left = self._right = Strip([])
         self._width, self._height = -1, 0
 
     # -- for subclasses --------------------------------------------------------------------------
@@ -122,13 +126,16 @@ class LineWindow(Widget):
     def _compare(self) -> None:
         self._comparing = False
         self._look()
+        regions = []
         first, until = 0, 0
         for y in range(self._height + 1):
             cells = changed_until(self._drawn.get(y), self._line(y)) if y < self._height else 0
             if cells != until:
                 if until:
-                    self.refresh(Region(0, first, until, y - first))
+                    regions.append(Region(0, first, until, y - first))
                 first, until = y, cells
+        if regions:
+            self.refresh(*regions)
 
     def on_resize(self) -> None:
         """There may be room for more now."""
@@ -206,13 +213,39 @@ class LineWindow(Widget):
             self._base = self.rich_style
         return self._base
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Draws what is in sight."""
+    def _set_dirty(self, *regions: Region) -> None:
+        """Which lines are no longer as they were painted."""
+        if not regions:
+            self._painted.clear()
+        for region in regions:
+            self._stale.update(region.line_range)
+        super()._set_dirty(*regions)
+
+    def drawn_lines(self, crop: Region) -> list[Strip]:
+        """Draws what is in sight, as Textual would, which works out border, padding and effects of each line anew.
+
+        Here lines are put between the same two sides; tables have no effects.
+        """
         self._look()
         if self._ahead:  # when this is on the terminal
             ahead, self._ahead = self._ahead, 0
             self.call_next(self._draw_ahead, ahead)
-        return super().render_lines(crop)
+        sides = self.gutter
+        if sides.height or crop != Region(0, 0, self._width + sides.width, self._height):
+            return super().drawn_lines(crop)
+        if len(self._painted) != self._height:
+            first = super().drawn_lines(Region(0, 0, crop.width, 1))[0]
+            self._left, self._right = first.crop(0, sides.left), first.crop(crop.width - sides.right)
+            self._painted, self._stale = [first] * self._height, set(range(1, self._height))
+        filters, (_, background) = self.get_line_filters(), self.background_colors
+        for y in sorted(self._stale):
+            if y < self._height:
+                line = self.render_line(y)
+                for line_filter in filters:
+                    line = line.apply_filter(line_filter, background)
+                self._painted[y] = Strip([*self._left, *line, *self._right], crop.width)
+        self._stale.clear()
+        return list(self._painted)
 
     def render_line(self, y: int) -> Strip:
         """Draws one line of the screen."""

@@ -82,6 +82,11 @@ class VirtualTable(LineWindow, can_focus=True):
     # -- what it shows ---------------------------------------------------------------------------
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns shown."""
+        return self._columns
+
+    @property
     def rows(self) -> Rows:
         """The rows shown."""
         return self._rows

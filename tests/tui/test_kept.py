@@ -1,0 +1,107 @@
+"""What is kept of the screen is what would be drawn now, and what the collector sets aside is let go of again."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tests.tui.meter import MeteredDriver, metered
+from tui_debugger.tui import collector
+from tui_debugger.tui.widgets.kept import Kept
+
+NODES, STEPS = 300, 2
+TOUR = (
+    *("asterisk", "home", "down", "pagedown", "up", "left", "right", "end", "tab", "tab", "4", "down", "pagedown"),
+    *(
+        "right_square_bracket",
+        "z",
+        "down",
+        "tab",
+        "z",
+        "1",
+        "slash",
+        "b",
+        "escape",
+        "escape",
+        "2",
+        "m",
+        "3",
+        "5",
+        "down",
+    ),
+)
+"""Touches every pane, with and without sides, search box and filter line."""
+
+
+def drawn(driver: MeteredDriver) -> list[list[Strip]]:
+    """Every widget's lines as the screen has them."""
+    return [widget.render_lines(Region(0, 0, *widget.outer_size)) for widget in kept(driver)]
+
+
+def kept(driver: MeteredDriver) -> list[Widget]:
+    """The widgets on the screen that keep lines."""
+    return [widget for widget in driver.app.screen._compositor.visible_widgets if isinstance(widget, Kept)]
+
+
+async def test_kept_lines_are_those_that_textual_would_draw_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with metered(NODES, STEPS, monkeypatch) as screen:
+        for key in TOUR:
+            await screen.press(key)
+            await screen.settled()
+            assert len(kept(screen)) > 4
+            before = drawn(screen)
+            for widget in kept(screen):
+                widget._styles_cache.clear()
+            by_textual = [Widget.render_lines(widget, Region(0, 0, *widget.outer_size)) for widget in kept(screen)]
+            for widget, ours, theirs in zip(kept(screen), before, by_textual, strict=True):
+                assert [list(line.simplify()) for line in ours] == [list(line.simplify()) for line in theirs], (
+                    key,
+                    widget,
+                )
+
+
+@pytest.fixture
+def own_collector() -> Iterator[None]:
+    """Puts back what a test does to the collector of the process."""
+    thresholds = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+    gc.enable()
+
+
+class Loop:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+@pytest.mark.usefixtures("own_collector")
+def test_garbage_that_was_set_aside_is_found_when_more_is_set_aside() -> None:
+    dialog = Loop()
+    seen = weakref.ref(dialog)
+    collector.settle()
+    del dialog
+    gc.collect()
+    assert seen() is not None
+    collector.settle()
+    assert seen() is None
+
+
+@pytest.mark.usefixtures("own_collector")
+def test_garbage_is_found_when_it_is_quiet_however_long_it_lived() -> None:
+    collector.settle()
+    old = Loop()
+    seen = weakref.ref(old)
+    gc.collect(1)  # it lives through this, and belongs to the oldest from now on
+    del old
+    for _ in range(collector.FULL_WHEN_QUIET + 1):
+        collector.tidy()
+    assert seen() is None
