@@ -14,10 +14,13 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.cli.origin_report import Answer
+    from tui_debugger.model import Watchpoint
 
 DESCRIPTION = """\
 Finds the first node, in step and execution order, whose inputs are clean and
 whose output has NaN or Inf (or, with --watch, a finding), and how it spread.
+With --from: the path upstream from one tensor to where its bad values begin, over
+steps and ranks, with statistics at every hop.
 """
 EPILOG = """\
 The search goes step by step over all ranks and ends with the first step that has
@@ -37,6 +40,7 @@ examples:
   tdbg origin DUMP --step 4-9 --rank 0
   tdbg origin DUMP --watch 'TZ @ category=activation'
   tdbg origin DUMP --watch 'TL abs_mean_gt=100' --watch TO --json
+  tdbg origin DUMP --from head.weight --step 5
 """
 
 
@@ -56,6 +60,12 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
     parser.add_argument(
+        "--from",
+        dest="start",
+        metavar="NODE[:slot]",
+        help="go upstream from this tensor, at the first step and rank where it is bad; written as for tdbg show",
+    )
+    parser.add_argument(
         "--spread",
         type=whole("a number of nodes"),
         default=5,
@@ -69,23 +79,37 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("origin", arguments, undecided):
+        if arguments.start is not None:
+            from tui_debugger.cli.origin_path import run
+
+            return run(arguments, _watchpoints(arguments))
         answer = _search(arguments)
     from tui_debugger.cli.origin_report import print_answer
 
     return print_answer(answer, as_json=arguments.json)
 
 
-def _search(arguments: argparse.Namespace) -> Answer:
+def _watchpoints(arguments: argparse.Namespace) -> list[Watchpoint]:
+    """What --watch and --watch-file say, numbered from 1.
+
+    Raises:
+        TdbgError: a watchpoint that cannot be understood, or a file that enables none.
+    """
     import dataclasses
 
-    from tui_debugger.cli.origin_report import Answer
-    from tui_debugger.session.verdicts import judge
     from tui_debugger.session.watch_file import watchpoints_from
 
     given = [watch for watch in watchpoints_from(arguments.watch, arguments.watch_file) if watch.enabled]
     if not given and arguments.watch_file:
         raise TdbgError("the watchpoint file has no enabled watchpoint", where="--watch-file", hint="enable one")
-    watchpoints = [dataclasses.replace(watch, id=number) for number, watch in enumerate(dict.fromkeys(given), 1)]
+    return [dataclasses.replace(watch, id=number) for number, watch in enumerate(dict.fromkeys(given), 1)]
+
+
+def _search(arguments: argparse.Namespace) -> Answer:
+    from tui_debugger.cli.origin_report import Answer
+    from tui_debugger.session.verdicts import judge
+
+    watchpoints = _watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)

@@ -11,17 +11,18 @@ from typing import Any
 from tui_debugger import __version__
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.analysis.watch_text import format_watch
-from tui_debugger.cli.check_report import EXIT_CODES, coverage_line
-from tui_debugger.cli.options import brief
-from tui_debugger.cli.origin_blocks import WIDTH, origin_lines, said
+from tui_debugger.cli.check_report import EXIT_CODES
 from tui_debugger.cli.output import note, print_json
 from tui_debugger.session.naming import place_text
+from tui_debugger.session.origin.blocks import WIDTH, origin_lines
 from tui_debugger.session.origin.rows import report_rows
 from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
+from tui_debugger.session.origin.words import said
 from tui_debugger.session.tables import coverage_row, key_row, watch_row
+from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
+from tui_debugger.words.numbers import brief, plural
 
 _BLOCKS = 5
 """Origins that are shown with everything; of the others only the names."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tui_debugger.model import Hit
+from tui_debugger.session.origin.path import Branch, Hop, Path, Way
 from tui_debugger.session.origin.search import Fed, Look, Origin, OriginReport
+from tui_debugger.session.origin.words import explanation, headline, question_words, way_words
 from tui_debugger.session.tables import frame_row, key_row, meta_row, result_row, stats_row
 from tui_debugger.session.types import TensorRow
 
@@ -90,4 +92,48 @@ def _spread_row(hit: Hit) -> Row:
         **key_row(hit.key),
         "results": [result_row(result) for result in hit.results],
         "stats": stats_row(hit.stats) if hit.stats is not None else None,
+    }
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def path_rows(path: Path) -> Row:
+    """A path upstream: why it ends, and every hop with what went into it."""
+    return {
+        "question": question_words(path),
+        "state": path.state.value,
+        "ending": path.ending.value,
+        "answer": headline(path),
+        "explanation": explanation(path),
+        "hops": [_hop_row(hop) for hop in path.hops],
+        "not_dumped": list(path.suspects),
+        "outside": list(path.outside),
+        "clean_end": [tensor_dict(row) for row in path.clean],
+        "absent_ranks": list(path.absent),
+    }
+
+
+def _hop_row(hop: Hop) -> Row:
+    return {
+        **_way_row(hop.way),
+        "text": way_words(hop),
+        "tensor": tensor_dict(hop.tensor),
+        "made": origin_row(hop.told),
+        "other_bad_inputs": [_branch_row(branch) for branch in hop.others],
+        "other_ranks": [_fed_row(fed) for fed in hop.peers],
+    }
+
+
+def _branch_row(branch: Branch) -> Row:
+    return {**_way_row(branch.way), "text": way_words(branch), "tensor": tensor_dict(branch.tensor)}
+
+
+def _way_row(way: Way) -> Row:
+    return {
+        "link": way.link.value,
+        "into": way.into or None,
+        "slots": list(way.slots),
+        "through": list(way.hidden),
+        "certain": way.certain,
     }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
-from tui_debugger.graph.table import PARAMETER
-from tui_debugger.model import Frame, Hit, Side, TensorKey
+from tui_debugger.model import Frame
 from tui_debugger.session.origin.examine import State
-from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.search import Fed, Origin
+from tui_debugger.session.origin.words import row_label, why
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import hit_parts
 from tui_debugger.words.numbers import NONE, count, percent
 from tui_debugger.words.tensors import shape_text, short
 
@@ -34,79 +31,15 @@ def origin_lines(origin: Origin, head: str, *, overflow: bool) -> Iterator[str]:
     yield ""
     yield f"{head}: rank {origin.rank}, step {origin.step}  ({clean(origin.type)})"
     yield f"  {clean(origin.node)}"
-    yield f"  {_why(origin, overflow=overflow)}"
+    yield f"  {why(origin, overflow=overflow)}"
     yield from _table(origin)
     yield from _stack(origin)
-
-
-def said(found: Origin | Hit) -> str:
-    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
-    hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
-    return clean(", ".join(map(str, hit_parts(hit))))
-
-
-def _place(origin: Origin) -> str:
-    key = origin.hit.key
-    return _label(key, key.side.label, key.slot, origin)
-
-
-def _label(key: TensorKey, role: str, slot: int, origin: Origin) -> str:
-    """``in:0``, ``out:1``; ``value`` for the parameter that it is about."""
-    own = origin.type == PARAMETER and role == "out" and key.node == origin.node
-    return "value" if own else f"{role}:{slot}"
-
-
-def _row_label(row: TensorRow, origin: Origin) -> str:
-    return _label(row.key, row.role, row.slot, origin)
-
-
-def _why(origin: Origin, *, overflow: bool) -> str:
-    """Why it starts here, or why nobody can say that it does."""
-    what = f"{_place(origin)}: {said(origin)}"
-    clean_ = "clean" if overflow else "without such a finding"
-    other = clean(origin.other)
-    written = origin.hit.key.side is Side.OUTPUT
-    unknown = [fed for fed in origin.inputs if fed.state is State.UNKNOWN]
-    inputs = f"what is known of its inputs is {clean_}" if unknown else f"its inputs are {clean_}"
-    texts = {
-        Start.MADE: f"{what}; {inputs}",
-        Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
-        Start.CHANGED: f"{what}, but what was written to it is {clean_}:\n  overwritten since, or by the node itself",
-        Start.SOURCE: f"{what}; nothing in this run makes it"
-        + ("" if origin.type == PARAMETER else ": it has no inputs"),
-        Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
-        Start.BEFORE: f"{what}; so it was already before step {origin.step} ran",
-        Start.CONSTANT: f"{what}; it comes from a constant of the graph",
-        Start.FED: f"{what}; {_fed(origin)}",
-        Start.UNKNOWN: f"{what}; {_unknown(origin)}",
-    }
-    return texts[origin.start]
-
-
-def _fed(origin: Origin) -> str:
-    bad = [fed for fed in origin.inputs if fed.state is State.BAD]
-    names = ", ".join(_row_label(fed.row, origin) for fed in bad[:4]) + (", …" if len(bad) > 4 else "")
-    text = f"{names} {'is' if len(bad) == 1 else 'are'} bad already"
-    for fed in bad[:4]:
-        key = fed.row.key
-        source = fed.row.origin_text or f"{key.node}:{key.slot}"
-        text += f"\n    {_row_label(fed.row, origin)} ← {clean(source)}" + (
-            f" of step {key.step}" if key.step != origin.step else ""
-        )
-    return text
-
-
-def _unknown(origin: Origin) -> str:
-    if not origin.inputs:
-        return "no graph or file tells what it was made from"
-    unreadable = any(fed.row.error for fed in origin.inputs)
-    return f"its inputs were not dumped{' or cannot be read' if unreadable else ''}"
 
 
 def _table(origin: Origin) -> Iterator[str]:
     marks = [(fed.row, "*" if fed.before else "", _remark(fed)) for fed in origin.inputs]
     marks += [(row, "", "") for row in origin.outputs]
-    rows = [(_row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
+    rows = [(row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
     cells = [[label, *_numbers(row)] for label, row, _ in rows]
     lines = _aligned([list(_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]

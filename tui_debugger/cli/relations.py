@@ -1,0 +1,169 @@
+"""``tdbg relations PATH NODE[:slot]``: what a tensor was made from and what uses it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import add_watches, add_where, add_work, chosen, open_session, whole
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.model import ProgressFn, TensorKey
+    from tui_debugger.session import Session
+    from tui_debugger.session.relations import Related, Relations
+    from tui_debugger.session.relations_text import Around
+
+MOST_HOPS = 20
+DESCRIPTION = """\
+Shows what a tensor was made from and what uses it, with statistics. Who reads a
+parameter in a step gets its value of the step before, and an optimizer's node makes
+the new value; both are said. With --watch, what the watchpoints find on each.
+Without --step that is the last dumped step.
+"""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "relations",
+        help="show what made a tensor and what uses it",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument("node", metavar="NODE[:slot]", help="written as for tdbg show; without a slot output 0")
+    parser.add_argument(
+        "--hops",
+        type=whole(f"a number of hops from 1 to {MOST_HOPS}", 1, MOST_HOPS),
+        default=1,
+        metavar="N",
+        help="how far to go each way (default: 1)",
+    )
+    add_watches(
+        parser,
+        "mark what this finds, for example 'TL max_gt=100' (may be repeated)",
+        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
+    )
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("relations", arguments):
+        return _shown(arguments)
+
+
+def _shown(arguments: argparse.Namespace) -> int:
+    from tui_debugger.session.relations import consumers, measured, producers, relations
+    from tui_debugger.session.relations_text import related_row, relations_lines
+
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        key = _tensor(session, arguments, progress)
+        _watch(session, key, arguments, progress)
+        found = _measured(session, relations(session, key, progress), measured, progress)
+        up = _further(session, found.producers, arguments.hops, producers, progress)
+        down = _further(session, found.consumers, arguments.hops, consumers, progress)
+    for notice in session.info.notices:
+        note(notice)
+    if not arguments.json:
+        print("\n".join(relations_lines(found, up, down)))
+        return 0
+    from tui_debugger.session.relations_text import Around
+
+    print_json(
+        {
+            "command": "relations",
+            "path": str(arguments.path),
+            "exit_code": 0,
+            "maker": found.maker or None,
+            "tensor": related_row(Around(found.centre)),
+            "other_outputs": [related_row(Around(each)) for each in found.siblings],
+            "producers": [related_row(each, upstream=True) for each in up],
+            "consumers": [related_row(each, upstream=False) for each in down],
+        }
+    )
+    return 0
+
+
+def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> TensorKey:
+    """The tensor that is meant: of the first chosen rank that has the node, at the last chosen step with values.
+
+    Raises:
+        TdbgError: there is none.
+    """
+    from tui_debugger.session.naming import find_node
+    from tui_debugger.words.clean import clean
+
+    focus_rank, focus_step = session.source.focus
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    if arguments.rank is None and focus_rank is not None:
+        ranks = [focus_rank]
+    tables = {rank: session.nodes(rank, progress) for rank in ranks}
+    found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
+    rank = min(found.rows)
+    steps: Sequence[int] = chosen(arguments.step, session.steps(rank), "step")
+    if arguments.step is None and focus_step in steps and focus_step is not None:
+        steps = [focus_step]
+    for step in reversed(steps):
+        rows = [row for row in session.tensor_rows(rank, step, found.rows[rank]) if found.asked.covers(row)]
+        outputs = [row for row in rows if row.role == "out"]
+        wanted = outputs if outputs and not found.asked.role else rows
+        if any(row.index >= 0 for row in wanted) or (wanted and step == steps[0]):
+            return next((row for row in wanted if row.index >= 0), wanted[0]).key
+    where = clean(f"{found.node} {found.asked}".strip())
+    raise TdbgError("this node has no such tensor here", where=where, hint="`tdbg show` lists its tensors")
+
+
+def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> None:
+    """Checks the step, its neighbours included, when watchpoints are given."""
+    from tui_debugger.session.watch_file import watchpoints_from
+
+    given = [watch for watch in watchpoints_from(arguments.watch, arguments.watch_file) if watch.enabled]
+    for watch in dict.fromkeys(given):
+        session.watchpoints.add(watch.condition, watch.params, watch.selection)
+    if given:
+        steps = session.steps(key.rank)
+        at = steps.index(key.step) if key.step in steps else 0
+        session.check([(key.rank, step) for step in steps[max(at - 1, 0) : at + 2]], progress)
+
+
+Measure = Callable[..., "tuple[Related, ...]"]
+Look = Callable[..., "tuple[Related, ...]"]
+
+
+def _measured(session: Session, found: Relations, measured: Measure, progress: ProgressFn) -> Relations:
+    import dataclasses
+
+    (centre,) = measured(session, [found.centre], progress)
+    parts: dict[str, Any] = {
+        name: measured(session, getattr(found, name), progress) for name in ("siblings", "producers", "consumers")
+    }
+    return dataclasses.replace(found, centre=centre, **parts)
+
+
+def _further(
+    session: Session, related: Sequence[Related], hops: int, look: Look, progress: ProgressFn
+) -> tuple[Around, ...]:
+    """The tensors with what lies beyond them; what was shown once is not opened again."""
+    from tui_debugger.session.relations import measured
+    from tui_debugger.session.relations_text import Around
+
+    seen: set[TensorKey] = set()
+
+    def beyond(each: Related, left: int) -> Around:
+        key = each.key
+        if left < 1 or key in seen:
+            return Around(each)
+        seen.add(key)
+        further = measured(session, look(session, key, progress), progress)
+        return Around(each, tuple(beyond(one, left - 1) for one in further))
+
+    return tuple(beyond(each, hops - 1) for each in related)

@@ -1,0 +1,95 @@
+"""A path upstream as text, to be read in a terminal of 80 columns or pasted into a report."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from tui_debugger.session.origin.blocks import WIDTH, origin_lines
+from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.path import Ending, Hop, Path
+from tui_debugger.session.origin.words import (
+    explanation,
+    headline,
+    is_overflow,
+    last_part,
+    length_words,
+    nearest_words,
+    question_words,
+    tensor_name,
+    way_words,
+)
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import NONE, count
+from tui_debugger.words.tensors import shape_text, short
+
+_TITLES = ("", "step", "rank", "tensor", "NaN", "Inf", "min", "max", "dtype, shape")
+_BRANCHES = 3
+"""Other bad inputs of a hop that are named."""
+
+
+def path_lines(path: Path) -> Iterator[str]:
+    """Everything that is known about a path."""
+    if not is_overflow(path):
+        yield from _wrapped(f"bad means: a finding of {question_words(path)}")
+    if path.state is State.BAD:
+        yield f"path: {length_words(path)}"
+        yield from _table(path)
+        head = "origin" if path.ending is Ending.ORIGIN else "last hop"
+        yield from origin_lines(path.end.told, head, overflow=is_overflow(path))
+        yield ""
+        for line in explanation(path):
+            yield from _wrapped(line)
+    elif path.state is State.CLEAN:
+        yield from _wrapped(nearest_words(path))
+    yield headline(path)
+
+
+def _table(path: Path) -> Iterator[str]:
+    several = len(path.ranks) > 1
+    rows = [_cells(path, hop) for hop in path.hops]
+    kept = [at for at in range(len(_TITLES)) if several or _TITLES[at] != "rank"]
+    widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
+
+    def line(cells: Sequence[str]) -> str:
+        left = {0, 3, len(_TITLES) - 1}
+        texts = [cells[at].ljust(widths[at]) if at in left else cells[at].rjust(widths[at]) for at in kept]
+        return "  ".join(texts).rstrip()
+
+    yield line(_TITLES)
+    for hop, cells in zip(path.hops, rows, strict=True):
+        if hop is not path.start:
+            yield f"     ↑ {way_words(hop)}"
+        yield line(cells)
+        yield from _others(hop)
+
+
+def _cells(path: Path, hop: Hop) -> list[str]:
+    row, stats = hop.tensor, hop.tensor.stats
+    mark = "◆" if hop is path.end and path.ending is Ending.ORIGIN else "✗"
+    numbers = [NONE] * 4
+    if stats is not None:
+        ends = [short(value) if value is not None else NONE for value in (stats.minimum, stats.maximum)]
+        numbers = [count(stats.nan), count(stats.inf), *ends]
+    kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
+    name = tensor_name(row)
+    return [mark, str(row.key.step), str(row.key.rank), name, *numbers, kind]
+
+
+def _others(hop: Hop) -> Iterator[str]:
+    if not hop.others:
+        return
+    names = [f"{last_part(branch.tensor.key.node)} ({way_words(branch)})" for branch in hop.others[:_BRANCHES]]
+    more = f", and {len(hop.others) - _BRANCHES:,} more" if len(hop.others) > _BRANCHES else ""
+    yield from _wrapped(f"also bad: {', '.join(names)}{more}", indent="       ")
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        break_long_words=False,
+        break_on_hyphens=False,
+        initial_indent=indent,
+        subsequent_indent=indent,
+    )

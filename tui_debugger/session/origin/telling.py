@@ -1,0 +1,110 @@
+"""Puts together what is worth knowing about a bad tensor: what it was made from, what came out, the source line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tui_debugger.model import Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.session.flow import Located
+from tui_debugger.session.measuring import Measurements
+from tui_debugger.session.origin.examine import Examined, Judged
+from tui_debugger.session.origin.search import Fed, Origin
+from tui_debugger.session.tensors import measured, tensor_row
+from tui_debugger.session.types import TensorRow
+
+
+def findings(hit: Hit) -> list[WatchResult]:
+    """What watchpoints found on a tensor."""
+    return [result for result in hit.results if result.verdict is Verdict.FINDING]
+
+
+class Teller:
+    """Puts together what is worth knowing about the tensors where something starts."""
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        step: int,
+        is_bad: Callable[[TensorKey], bool],
+        progress: ProgressFn = no_progress,
+    ) -> None:
+        """``is_bad`` says of a tensor whether it counts as a finding; measuring is told to ``progress``."""
+        self.measurements = measurements
+        self.flow = measurements.flow
+        self.step = step
+        self.is_bad = is_bad
+        self.progress = progress
+
+    def tell(self, group: Sequence[Examined]) -> Origin:
+        """One origin from the tensors that start at one node; what is not bad has no results."""
+        lead, nodes = group[0], self.flow.nodes
+        row, other = lead.row, lead.other
+        inputs = [self._source_row(each) for each in lead.sources]
+        rows = self._measured([*inputs, *self._output_rows(group)])
+        found = findings(lead.hit)
+        stack_of = self._with_stack(row, other, lead.hit.row)
+        return Origin(
+            start=lead.start,
+            graph=nodes.graph_of(row).name,
+            node=nodes.names[row],
+            type=nodes.op_type(row),
+            row=row,
+            other=nodes.names[other] if other >= 0 else "",
+            hits=tuple(each.hit for each in group),
+            results=tuple(found[number] for number in lead.asked if number < len(found)),
+            inputs=tuple(
+                Fed(given, each.state, each.constant, each.before or self._earlier(each))
+                for given, each in zip(rows, lead.sources, strict=False)
+            ),
+            outputs=rows[len(inputs) :],
+            stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
+            stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
+        )
+
+    def _measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
+        return measured(self.measurements, rows, self.progress)
+
+    def _source_row(self, each: Judged) -> TensorRow:
+        source = each.source
+        at = each.at or Located(self.step, -1, source.node, source.side, source.slot)
+        text = self._producer(source.node, source.slot) if source.side is Side.INPUT else ""
+        return self._row(at, "in" if source.side is Side.INPUT else "out", source.slot, text)
+
+    def _producer(self, row: int, slot: int) -> str:
+        """``node:slot`` of what feeds an input, or the value of a constant."""
+        holder, nodes = self.flow.holder(row, slot), self.flow.nodes
+        if holder.row < 0:
+            return ""
+        if self.flow.is_constant(holder.row):
+            value = nodes.constants.get(holder.row, "")
+            return f"{nodes.names[holder.row]} = {value}" if value else nodes.names[holder.row]
+        return f"{nodes.names[holder.row]}:{holder.slot}"
+
+    def _earlier(self, each: Judged) -> bool:
+        return each.source.initial or (each.at is not None and each.at.step != self.step)
+
+    def _output_rows(self, group: Sequence[Examined]) -> list[TensorRow]:
+        lead = group[0]
+        if lead.making.node == lead.hit.row and lead.hit.key.side is Side.OUTPUT:
+            table = self.flow.table(self.step)
+            indices = [int(i) for i in table.of_node(lead.hit.row) if int(table.side[i]) == Side.OUTPUT]
+            places = [Located(self.step, i, lead.hit.row, Side.OUTPUT, int(table.slot[i])) for i in indices]
+        else:
+            places = [self._place_of(each.hit) for each in group]
+        return [
+            self._row(at, at.side.label, at.slot, self._producer(at.row, at.slot) if at.side is Side.INPUT else "")
+            for at in places
+        ]
+
+    def _place_of(self, hit: Hit) -> Located:
+        index = self.flow.table(self.step).find(hit.row, hit.key.side, hit.key.slot)
+        return Located(self.step, index, hit.row, hit.key.side, hit.key.slot)
+
+    def _row(self, at: Located, role: str, slot: int, text: str) -> TensorRow:
+        return tensor_row(self.flow, at, (role, slot, text), self.is_bad)
+
+    def _with_stack(self, *rows: int) -> int:
+        """The first of some nodes (or else of a parameter's consumers) that comes from a line of a program."""
+        candidates = [row for row in rows if row >= 0]
+        candidates += [consumer for row in candidates for consumer, _ in self.flow.consumers(row)]
+        return next((row for row in candidates if self.flow.nodes.stack(row)), -1)

@@ -1,0 +1,262 @@
+"""Origins and paths in words: the screen and the commands say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.hazards import Fact, hazard
+from tui_debugger.graph.table import PARAMETER
+from tui_debugger.model import Hit, Side, TensorKey
+from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.making import Start
+from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path
+from tui_debugger.session.origin.search import Origin
+from tui_debugger.session.origin.telling import findings
+from tui_debugger.session.types import TensorRow
+from tui_debugger.words.clean import clean
+from tui_debugger.words.hits import contents, hit_parts
+from tui_debugger.words.numbers import plural
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.watchpoints import watch_line
+
+_NAMED = 6
+"""Nodes that are named of those that were not dumped."""
+
+# -- origins ---------------------------------------------------------------------------------------
+
+
+def said(found: Origin | Hit) -> str:
+    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
+    hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
+    return clean(", ".join(map(str, hit_parts(hit))))
+
+
+def _place(origin: Origin) -> str:
+    key = origin.hit.key
+    return label(key, key.side.label, key.slot, origin)
+
+
+def label(key: TensorKey, role: str, slot: int, origin: Origin) -> str:
+    """``in:0``, ``out:1``; ``value`` for the parameter that it is about."""
+    own = origin.type == PARAMETER and role == "out" and key.node == origin.node
+    return "value" if own else f"{role}:{slot}"
+
+
+def row_label(row: TensorRow, origin: Origin) -> str:
+    """``label`` of an input or output of an origin."""
+    return label(row.key, row.role, row.slot, origin)
+
+
+def why(origin: Origin, *, overflow: bool) -> str:
+    """Why it starts here, or why nobody can say that it does."""
+    what = f"{_place(origin)}: {said(origin)}"
+    clean_ = "clean" if overflow else "without such a finding"
+    other = clean(origin.other)
+    written = origin.hit.key.side is Side.OUTPUT
+    unknown = [fed for fed in origin.inputs if fed.state is State.UNKNOWN]
+    inputs = f"what is known of its inputs is {clean_}" if unknown else f"its inputs are {clean_}"
+    texts = {
+        Start.MADE: f"{what}; {inputs}",
+        Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
+        Start.CHANGED: f"{what}, but what was written to it is {clean_}:\n  overwritten since, or by the node itself",
+        Start.SOURCE: f"{what}; nothing in this run makes it"
+        + ("" if origin.type == PARAMETER else ": it has no inputs"),
+        Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
+        Start.BEFORE: f"{what}; so it was already before step {origin.step} ran",
+        Start.CONSTANT: f"{what}; it comes from a constant of the graph",
+        Start.FED: f"{what}; {_fed(origin)}",
+        Start.UNKNOWN: f"{what}; {_unknown(origin)}",
+    }
+    return texts[origin.start]
+
+
+def _fed(origin: Origin) -> str:
+    bad = [fed for fed in origin.inputs if fed.state is State.BAD]
+    names = ", ".join(row_label(fed.row, origin) for fed in bad[:4]) + (", …" if len(bad) > 4 else "")
+    text = f"{names} {'is' if len(bad) == 1 else 'are'} bad already"
+    for fed in bad[:4]:
+        key = fed.row.key
+        source = fed.row.origin_text or f"{key.node}:{key.slot}"
+        text += f"\n    {row_label(fed.row, origin)} ← {clean(source)}" + (
+            f" of step {key.step}" if key.step != origin.step else ""
+        )
+    return text
+
+
+def _unknown(origin: Origin) -> str:
+    if not origin.inputs:
+        return "no graph or file tells what it was made from"
+    unreadable = any(fed.row.error for fed in origin.inputs)
+    return f"its inputs were not dumped{' or cannot be read' if unreadable else ''}"
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def last_part(name: str) -> str:
+    """``Log-op381``: a node without its scope, safe to print."""
+    return clean(name.rpartition("/")[2] or name)
+
+
+def is_overflow(path: Path) -> bool:
+    """Whether a path is about NaN and Inf."""
+    return CONDITIONS[path.question.condition].wire == WIRE_OVERFLOW
+
+
+def question_words(path: Path) -> str:
+    """What counts as bad: ``NaN or Inf``, or the watchpoint."""
+    return "NaN or Inf" if is_overflow(path) else clean(watch_line(dataclasses.replace(path.question, name="")))
+
+
+def way_words(hop: Hop | Branch) -> str:
+    """How a tensor went into the hop before it: ``in:1 of Mul-op383``."""
+    way, key = hop.way, hop.tensor.key
+    slots = ", ".join(f"in:{slot}" for slot in way.slots)
+    into = f"{slots} of {last_part(way.into)}"
+    words = {
+        Link.START: "the tensor asked about",
+        Link.INPUT: into,
+        Link.WEIGHT: f"{into}: its value after step {step_text(key.step)}",
+        Link.UPDATE: f"{into}, which wrote it",
+        Link.BEFORE: f"itself after step {step_text(key.step)}, before {last_part(way.into)} wrote it",
+        Link.RESULT: f"put out by {last_part(way.into)}, which wrote it",
+        Link.COPY: f"written for {into}",
+        Link.NEAREST: "the nearest origin in the steps that were checked",
+        Link.SENT: f"sent by rank {key.rank}: {into}" + ("" if way.certain else " (likely: same shape)"),
+    }
+    text = words[way.link]
+    if way.hidden:
+        names = ", ".join(last_part(name) for name in way.hidden[:_NAMED])
+        more = f" and {len(way.hidden) - _NAMED:,} more" if len(way.hidden) > _NAMED else ""
+        text += f", through {names}{more} (not dumped)"
+    return text
+
+
+def hazard_words(origin: Origin) -> str:
+    """What in the inputs gives NaN or Inf: ``in:0 min = 0: the logarithm at 0 is -Inf``; else empty."""
+    slots = {fed.row.slot: fed.row for fed in origin.inputs if fed.row.role == "in" and fed.row.stats is not None}
+    facts = [_fact(slots.get(slot)) for slot in range(max(slots, default=-1) + 1)]
+    made = next((row.meta.dtype for row in origin.outputs if row.meta is not None), "")
+    return hazard(origin.type, facts, made)
+
+
+def _fact(row: TensorRow | None) -> Fact | None:
+    if row is None or row.stats is None or row.stats.bad:
+        return None
+    return Fact(row.stats, row.meta.dtype if row.meta is not None else "")
+
+
+def place_words(path: Path, hop: Hop) -> str:
+    """``Log-op381 (Log), step 3``, with the rank where the path goes through several."""
+    told = hop.told
+    rank = f"rank {told.rank}, " if len(path.ranks) > 1 or path.ending is Ending.RANKS else ""
+    return f"{last_part(told.node)} ({clean(told.type)}), {rank}step {step_text(told.step)}"
+
+
+def headline(path: Path) -> str:
+    """The answer in one line."""
+    hop = path.end
+    where = place_words(path, hop)
+    what = said(hop.told)
+    bad = f" ({what})" if what else ""
+    asked = question_words(path)
+    texts = {
+        Ending.ORIGIN: f"origin: {where}{bad}",
+        Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
+        Ending.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
+        Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
+        Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
+        Ending.RANKS: f"another rank may have sent it: {where}{bad}",
+        Ending.UNKNOWN: f"nobody says what it was made from: {where}{bad}",
+        Ending.CLEAN: f"clean: {_tensor_words(hop.tensor)} has no {asked if is_overflow(path) else 'such finding'}",
+        Ending.NO_VALUE: f"cannot be judged: {_tensor_words(hop.tensor)}: {_no_value(hop.tensor)}",
+    }
+    return texts[path.ending]
+
+
+def _tensor_words(row: TensorRow) -> str:
+    """``Log-op381:out:0 of step 3``."""
+    return f"{tensor_name(row)} of step {step_text(row.key.step)}"
+
+
+def tensor_name(row: TensorRow) -> str:
+    """``Log-op381:out:0``."""
+    return f"{last_part(row.key.node)}:{row.key.side.label}:{row.key.slot}"
+
+
+def _no_value(row: TensorRow) -> str:
+    if row.error:
+        return clean(row.error)
+    if row.index < 0:
+        return "it was not dumped"
+    return "what was recorded of it does not tell"
+
+
+def explanation(path: Path) -> list[str]:
+    """What there is to say about the end beside ``why``, in lines: what the other ranks put in, what the cause is."""
+    if path.state is not State.BAD:
+        return []
+    if path.ending is Ending.NOT_DUMPED:
+        return _lost(path)
+    if path.ending is Ending.RANKS:
+        absent = ", ".join(map(str, path.absent))
+        where = f"what rank {absent} put in was not dumped" if absent else "no other rank here has such a node"
+        return [
+            f"its own inputs are clean, but it exchanges values between ranks, and {where}",
+            "to go on, dump the inputs of this node on every rank of its group",
+        ]
+    lines = []
+    if path.end.peers:
+        ranks = sorted({fed.row.key.rank for fed in path.end.peers})
+        lines.append(f"what rank {', '.join(map(str, ranks))} put in is clean as well")
+    cause = hazard_words(path.end.told) if is_overflow(path) and path.ending is Ending.ORIGIN else ""
+    return [*lines, cause] if cause else lines
+
+
+def _lost(path: Path) -> list[str]:
+    lines = [f"bad end: {_tensor_words(path.end.tensor)}"]
+    here = path.end.tensor.key.rank
+    ends = [_tensor_words(row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean]
+    lines += [f"clean end: {_some(ends)}"] if ends else []
+    if path.suspects:
+        lines.append(f"between them, not dumped: {_some([last_part(name) for name in path.suspects])}")
+    lines += [f"not dumped: {clean(text)}" for text in path.outside[:_NAMED]]
+    missing = plural(len(path.suspects), "node") if path.suspects else "these tensors"
+    return [*lines, f"to go on, dump inputs and outputs of {missing} (input_output 0, all kernels or these)"]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def initial_words(hit: Hit | None) -> str:
+    """What to know of a finding on initial values; empty for other hits."""
+    initial = (
+        [result for result in findings(hit) if CONDITIONS[result.condition].initial_only] if hit is not None else []
+    )
+    return "a finding on initial values has no path: nothing was computed before them" if initial else ""
+
+
+def length_words(path: Path) -> str:
+    """``9 hops, back from step 5 to step 3, over ranks 1, 0``."""
+    parts = [plural(len(path.hops) - 1, "hop") + " upstream"]
+    if path.steps:
+        start, end = path.start.tensor.key.step, path.end.tensor.key.step
+        parts.append(f"from step {step_text(start)} back to step {step_text(end)}")
+    if len(path.ranks) > 1:
+        parts.append(f"over ranks {', '.join(map(str, path.ranks))}")
+    others = sum(len(hop.others) for hop in path.hops)
+    parts += [f"{plural(others, 'other bad input')} on the way"] if others else []
+    return ", ".join(parts)
+
+
+def nearest_words(path: Path) -> str:
+    """Where the origin is that is nearest to a clean tensor."""
+    if path.nearest is None:
+        return "no origin is known in the steps that were checked"
+    tensor = path.nearest.tensor
+    what = contents(tensor.stats)
+    rank = f"rank {tensor.key.rank}, step {step_text(tensor.key.step)}"
+    return f"the nearest origin is {tensor_name(tensor)}, {rank}" + (f" ({what})" if what else "")

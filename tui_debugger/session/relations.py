@@ -1,0 +1,373 @@
+"""What a tensor was made from and what uses it, one hop at a time, with what watchpoints say about each.
+
+Parameters cross steps: who reads one in a step gets its value of the step before, and the optimizer's node makes
+the new value out of the gradient and the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.categories import update_of
+from tui_debugger.graph.edges import real_consumers
+from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
+from tui_debugger.session.flow import Flow, Located
+from tui_debugger.session.origin.making import in_place, updater_of
+from tui_debugger.session.tensors import tensor_row
+from tui_debugger.session.types import CheckResult, TensorRow
+from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.words.clean import clean
+from tui_debugger.words.steps import step_text
+
+if TYPE_CHECKING:
+    from tui_debugger.session.session import Session
+
+
+class Tie(Enum):
+    """How two tensors hang together."""
+
+    SELF = "self"
+    """It is the tensor itself."""
+    OUTPUT = "output"
+    """Another output of the same node."""
+    INPUT = "input"
+    """A node makes the one from the other."""
+    WEIGHT = "weight"
+    """The same across a step: what is read is the value that a parameter had after the step before."""
+    UPDATE = "update"
+    """The optimizer's node writes a parameter with it."""
+    BEFORE = "before"
+    """The same parameter, one update earlier or later."""
+    WRITTEN = "written"
+    """A parameter that an optimizer's node writes, beside what the node puts out."""
+    COPY = "copy"
+    """An input file, and what its producer wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """One tensor beside another.
+
+    Attributes:
+        key: the tensor, as an output of the node that made it where that is known.
+        row: that node's row in the rank's node table.
+        tensor: where its value stands, not measured yet: the input file of the node that took it in when nothing else
+            was dumped. Index -1: nothing was.
+        type: its node's operator type.
+        tie: how it hangs together with the tensor it was asked for.
+        node: the node between the two: the one that takes one of them in and makes the other.
+        slots: that node's input slots.
+        hit: what the last check of its step found on it.
+        watched: abbreviations of the enabled watchpoints that cover its node.
+    """
+
+    key: TensorKey
+    row: int
+    tensor: TensorRow
+    type: str
+    tie: Tie = Tie.SELF
+    node: str = ""
+    slots: tuple[int, ...] = ()
+    hit: Hit | None = None
+    watched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """A tensor and what is around it.
+
+    Attributes:
+        centre: the tensor.
+        siblings: the other outputs of its node.
+        maker: the node that made it: its own, or the one that updates the parameter; empty when nothing makes it.
+        producers: what it was made from, by input slot.
+        consumers: what uses it, by node.
+        stack: source lines of the node, innermost first.
+    """
+
+    centre: Related
+    siblings: tuple[Related, ...]
+    maker: str
+    producers: tuple[Related, ...]
+    consumers: tuple[Related, ...]
+    stack: tuple[Frame, ...] = field(default=(), repr=False)
+
+
+def relations(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
+    """What is around a tensor; lists, measures nothing.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``.
+    """
+    return undisturbed(lambda: _Around(session, key, progress).relations())
+
+
+def producers(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+    """What a tensor was made from. See ``relations``."""
+    return undisturbed(lambda: _Around(session, key, progress).producers())
+
+
+def consumers(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+    """What uses a tensor. See ``relations``."""
+    return undisturbed(lambda: _Around(session, key, progress).consumers())
+
+
+def measured(session: Session, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+    """The same with statistics.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    rows = session.measure([each.tensor for each in related], progress)
+    return tuple(replace(each, tensor=row) for each, row in zip(related, rows, strict=True))
+
+
+class _Around:
+    """Looks around one tensor."""
+
+    def __init__(self, session: Session, key: TensorKey, progress: ProgressFn) -> None:
+        self.session = session
+        self.key = key
+        self.flow: Flow = session.flow(key.rank, progress)
+        self.row = self.flow.nodes.find(key.node, key.graph)
+        if self.row < 0:
+            where = f"rank {key.rank} {key.node}"
+            raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
+        self._marks = _Marks(session, key.rank)
+
+    def relations(self) -> Relations:
+        nodes, key = self.flow.nodes, self.key
+        updater, _ = updater_of(self.flow, self.row) if self._is_updated(self.row) else (-1, 0)
+        maker = nodes.names[updater] if updater >= 0 else "" if self._is_parameter(self.row) else key.node
+        stack = next((nodes.stack(row) for row in (self.row, updater) if row >= 0 and nodes.stack(row)), ())
+        return Relations(
+            centre=self._related(self._at(key.step, self.row, key.side, key.slot), Tie.SELF),
+            siblings=self._siblings(),
+            maker=maker,
+            producers=self.producers(),
+            consumers=self.consumers(),
+            stack=tuple(frame for frame in stack if not frame.context),
+        )
+
+    # -- upstream ------------------------------------------------------------------------------------
+
+    def producers(self) -> tuple[Related, ...]:
+        key, row = self.key, self.row
+        if key.side is Side.INPUT:
+            at = self._fed(row, key.slot)
+            return () if at is None or at.side is Side.INPUT else (self._related(at, Tie.COPY, row, (key.slot,)),)
+        if not self._is_parameter(row):
+            return self._inputs(row)
+        if not self._is_updated(row):
+            return ()
+        updater, _ = updater_of(self.flow, row)
+        return self._inputs(updater, writes=row) if updater >= 0 else ()
+
+    def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
+        """What goes into a node; each tensor once."""
+        table = self.flow.table(self.key.step)
+        slots = {int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.INPUT}
+        slots |= set(range(len(self.flow.holders(row))))
+        found: dict[Located, list[int]] = {}
+        for slot in sorted(slots):
+            at = self._fed(row, slot)
+            if at is not None:
+                found.setdefault(at, []).append(slot)
+        return tuple(self._related(at, self._tie(at, writes), row, tuple(into)) for at, into in found.items())
+
+    def _tie(self, at: Located, writes: int) -> Tie:
+        if writes >= 0:
+            return Tie.BEFORE if at.row == writes else Tie.UPDATE
+        return Tie.WEIGHT if at.step != self.key.step else Tie.INPUT
+
+    def _fed(self, row: int, slot: int) -> Located | None:
+        """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
+        step, holder = self.key.step, self.flow.holder(row, slot)
+        held = self.flow.locate_held(step, holder)
+        if held is not None:
+            return held
+        own = self.flow.table(step).find(row, Side.INPUT, slot)
+        seen = Located(step, own, row, Side.INPUT, slot)
+        if own >= 0:
+            return seen
+        return self._maker_of(seen) if holder.row >= 0 else None
+
+    # -- downstream ----------------------------------------------------------------------------------
+
+    def consumers(self) -> tuple[Related, ...]:
+        key, row = self.key, self.row
+        if key.side is Side.INPUT:
+            return (self._made_by(row, key.step, (key.slot,), Tie.INPUT),)
+        step, tie = key.step, Tie.INPUT
+        if self._is_updated(row):
+            step, tie = self._next_step(), Tie.WEIGHT
+        found: dict[int, list[int]] = {}
+        for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
+            found.setdefault(consumer, []).append(slot)
+        made = [self._made_by(consumer, step, tuple(slots), tie) for consumer, slots in found.items()]
+        return (*made, *self._written_by())
+
+    def _written_by(self) -> Iterator[Related]:
+        """The parameters that the node writes, when it is an optimizer's."""
+        for slot in sorted(in_place(self.flow, self.row)):
+            holder = self.flow.holder(self.row, slot)
+            if holder.row >= 0:
+                at = self._at(self.key.step, holder.row, Side.OUTPUT, holder.slot)
+                yield self._related(at, Tie.WRITTEN, self.row, (slot,))
+
+    def _made_by(self, row: int, step: int, slots: tuple[int, ...], tie: Tie) -> Related:
+        """What a node makes of the tensor; of an optimizer's node the parameter that it writes."""
+        update = update_of(self.flow.nodes.op_type(row))
+        if update is not None:
+            written = self._written(row, slots)
+            if written >= 0:
+                tie = Tie.BEFORE if written == self.row else Tie.UPDATE
+                return self._related(self._at(step, written, Side.OUTPUT, 0), tie, row, slots)
+        table = self.flow.table(step)
+        outputs = [int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.OUTPUT]
+        return self._related(self._at(step, row, Side.OUTPUT, min(outputs, default=0)), tie, row, slots)
+
+    def _written(self, row: int, slots: tuple[int, ...]) -> int:
+        """The parameter that an optimizer's node writes with what goes into some slots."""
+        written = in_place(self.flow, row)
+        mine = next((slot for slot in slots if slot in written), None)
+        if mine is not None:  # a state or the weight: itself
+            return self.flow.holder(row, mine).row
+        return self.flow.holder(row, min(written, default=0)).row
+
+    def _next_step(self) -> int:
+        """The step that reads a parameter's value of this one."""
+        later = [step for step in self.session.steps(self.key.rank) if step > self.key.step]
+        reading = (step for step in later if self.flow.previous_step(self.row, step) == self.key.step)
+        return next(reading, self.key.step + 1)
+
+    # -- one tensor ----------------------------------------------------------------------------------
+
+    def _siblings(self) -> tuple[Related, ...]:
+        key, table = self.key, self.flow.table(self.key.step)
+        if key.side is Side.INPUT:
+            return ()
+        slots = {int(table.slot[i]) for i in table.of_node(self.row) if int(table.side[i]) == Side.OUTPUT}
+        others = sorted(slots - {key.slot})
+        return tuple(
+            self._related(self._at(key.step, self.row, Side.OUTPUT, slot), Tie.OUTPUT, self.row) for slot in others
+        )
+
+    def _at(self, step: int, row: int, side: Side, slot: int) -> Located:
+        return Located(step, self.flow.table(step).find(row, side, slot), row, side, slot)
+
+    def _related(self, at: Located, tie: Tie, node: int = -1, slots: tuple[int, ...] = ()) -> Related:
+        nodes = self.flow.nodes
+        made = self._maker_of(at) if node >= 0 else at
+        text = nodes.constants.get(made.row, "") if self.flow.is_constant(made.row) else ""
+        row = tensor_row(self.flow, at, (at.side.label, at.slot, text), lambda _: False)
+        hit = self._marks.hit(row.key)
+        graph = nodes.graph_of(made.row).name
+        return Related(
+            key=TensorKey(self.key.rank, graph, nodes.names[made.row], made.side, made.slot, made.step),
+            row=made.row,
+            tensor=replace(row, hit=hit is not None and hit.verdict is Verdict.FINDING),
+            type=nodes.op_type(made.row),
+            tie=tie,
+            node=nodes.names[node] if node >= 0 else "",
+            slots=slots,
+            hit=hit,
+            watched=self._marks.watched(made.row),
+        )
+
+    def _maker_of(self, at: Located) -> Located:
+        """The output that an input file holds, where the graph tells."""
+        holder = self.flow.holder(at.row, at.slot) if at.side is Side.INPUT else None
+        if holder is None or holder.row < 0:
+            return at
+        before = self.flow.previous_step(holder.row, at.step) if self._is_updated(holder.row) else at.step
+        return Located(at.step - 1 if before is None else before, -1, holder.row, Side.OUTPUT, holder.slot)
+
+    def _is_parameter(self, row: int) -> bool:
+        return self.flow.nodes.category_of(row) in PARAMETERS
+
+    def _is_updated(self, row: int) -> bool:
+        return self._is_parameter(row) and self.flow.updated(row)
+
+
+class _Marks:
+    """What watchpoints cover and found."""
+
+    def __init__(self, session: Session, rank: int) -> None:
+        self.session = session
+        self._known: dict[tuple[int, int], CheckResult | None] = {}
+        enabled = session.watchpoints.enabled()
+        self._covers = [(CONDITIONS[each.condition].abbr, session.watch_state(rank, each.id)) for each in enabled]
+
+    def watched(self, row: int) -> tuple[str, ...]:
+        """Abbreviations of the watchpoints that cover a node, each once."""
+        return tuple(dict.fromkeys(abbr for abbr, mask in self._covers if _is_set(mask, row)))
+
+    def hit(self, key: TensorKey) -> Hit | None:
+        """What the check of a tensor's step found on it."""
+        pair = (key.rank, key.step)
+        if pair not in self._known:
+            self._known[pair] = self.session.known([pair])
+        known = self._known[pair]
+        at = known.hits.find(key) if known is not None else -1
+        return known.hits[at] if known is not None and at >= 0 else None
+
+
+def _is_set(mask: npt.NDArray[np.uint8], row: int) -> bool:
+    return row < len(mask) and bool(mask[row])
+
+
+# -- in words ----------------------------------------------------------------------------------------
+
+
+def tie_words(related: Related, *, upstream: bool) -> str:
+    """How a tensor hangs together with the one in the middle: ``in:1 of MatMul-op12``.
+
+    Args:
+        related: the tensor beside it.
+        upstream: it is one of the producers.
+    """
+    slots = ", ".join(f"in:{slot}" for slot in related.slots)
+    node = clean(related.node.rpartition("/")[2])
+    at, step = f"{slots} of {node}", step_text(related.key.step)
+    if related.tie is Tie.WEIGHT:
+        when = f"step {step}" if related.tensor.index >= 0 else "the next step"
+        return f"{at}: value after step {step}" if upstream else f"{at}, which reads it in {when}"
+    if related.tie is Tie.BEFORE:
+        return (
+            f"itself after step {step}, before {node} wrote it"
+            if upstream
+            else f"itself after step {step}, written by {node}"
+        )
+    words = {
+        Tie.SELF: "the tensor in the middle",
+        Tie.OUTPUT: "another output of the same node",
+        Tie.INPUT: at,
+        Tie.UPDATE: f"{at}, which wrote it" if upstream else f"written with it by {node} ({slots})",
+        Tie.WRITTEN: f"written by {node} ({slots})",
+        Tie.COPY: f"what was written for {at}",
+    }
+    return words[related.tie]
+
+
+def watch_words(related: Related) -> str:
+    """``TO ✗TL``: the watchpoints that cover a tensor, those that found something on it marked."""
+    found = _found(related.hit)
+    covers = [("✗" if abbr in found else "") + abbr for abbr in related.watched]
+    return " ".join([*covers, *(f"✗{abbr}" for abbr in found if abbr not in related.watched)])
+
+
+def _found(hit: Hit | None) -> Iterable[str]:
+    if hit is None:
+        return ()
+    results = [result for result in hit.results if result.verdict is Verdict.FINDING]
+    return list(dict.fromkeys(CONDITIONS[result.condition].abbr for result in results))

@@ -1,0 +1,155 @@
+"""What the lines of a path and of a node's inputs and outputs look like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from tui_debugger.model import TensorStats
+from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.path import Ending, Hop, Link
+from tui_debugger.session.origin.search import Fed
+from tui_debugger.session.origin.words import last_part, way_words
+from tui_debugger.session.types import TensorRow
+from tui_debugger.tui import theme
+from tui_debugger.tui.views.origin.lines import PathLine
+from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.virtual_table import Column
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import count, number, percent
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import shape_text
+
+
+def path_columns(*, many_ranks: bool) -> tuple[Column, ...]:
+    """The columns of the path."""
+    return (
+        Column("", 1, frozen=True),
+        Column("step", 4, right=True, frozen=True),
+        *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
+        Column("tensor", 18, elastic=3),
+        Column("slot", 5),
+        Column("NaN", 5, right=True),
+        Column("Inf", 5, right=True),
+        Column("how it goes into the one above", 20, elastic=4),
+        Column("min", 10, right=True),
+        Column("max", 10, right=True),
+        Column("dtype", 8),
+        Column("shape", 9, elastic=1),
+    )
+
+
+def path_cells(line: PathLine, *, many_ranks: bool) -> Sequence[Cell]:
+    """One line of the path."""
+    row = line.tensor
+    scope, _, name = row.key.node.rpartition("/")
+    text = Text("  " * line.depth, no_wrap=True)
+    if line.inner:
+        text.append(f"{theme.OPEN_GLYPH if line.opened else theme.CLOSED_GLYPH} ", theme.DIM)
+    text.append(clean(name), theme.NORMAL if line.hop is not None else theme.DIM)
+    rank = [Text(str(row.key.rank), theme.DIM)] if many_ranks else []
+    meta = row.meta
+    return [
+        _mark(line),
+        step_text(row.key.step),
+        *rank,
+        Place(text, scope, theme.DIM),
+        Text(f"{row.key.side.label}:{row.key.slot}", theme.DIM),
+        *_bad_counts(row.stats),
+        _way(line),
+        number(row.stats.minimum) if row.stats is not None else _unknown(),
+        number(row.stats.maximum) if row.stats is not None else _unknown(),
+        clean(meta.dtype) if meta is not None else "",
+        shape_text(meta.shape) if meta is not None else "",
+    ]
+
+
+def _mark(line: PathLine) -> Text:
+    if line.item.way.link is Link.NEAREST or (line.is_end and line.path.ending is Ending.ORIGIN):
+        return Text(theme.ORIGIN_GLYPH, theme.FINDING)
+    if line.path.ending is Ending.CLEAN:
+        return Text(" ")
+    if line.is_end:  # it goes on, but nobody sees where
+        return Text(theme.UNCERTAIN_GLYPH, theme.DOUBT)
+    return Text(theme.HIT_GLYPH, theme.FINDING)
+
+
+def _way(line: PathLine) -> Text:
+    text = Text(no_wrap=True)
+    if line.hop is None and line.item.way.link is not Link.NEAREST:
+        text.append("also ", theme.DIM)
+    elsewhere = line.item.way.link in (Link.SENT, Link.WEIGHT, Link.BEFORE)
+    text.append(way_words(line.item), theme.WATCHED if elsewhere else theme.NORMAL)
+    if isinstance(line.item, Hop) and line.item.others and not line.opened:
+        text.append(f"  +{len(line.item.others)} more bad", theme.DIM)
+    return text
+
+
+def _bad_counts(stats: TensorStats | None) -> list[Text]:
+    if stats is None:
+        return [_unknown(), _unknown()]
+    return [_amount(stats.nan), _amount(stats.inf)]
+
+
+def _amount(amount: int) -> Text:
+    return Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM)
+
+
+def _unknown() -> Text:
+    return Text(theme.NONE, theme.DIM)
+
+
+# -- inputs and outputs of the node ------------------------------------------------------------------
+
+NODE_COLUMNS: tuple[Column, ...] = (
+    Column("", 1, frozen=True),
+    Column("io", 8, frozen=True),
+    Column("NaN", 5, right=True),
+    Column("Inf", 5, right=True),
+    Column("min", 10, right=True),
+    Column("max", 10, right=True),
+    Column("mean", 10, right=True),
+    Column("zero %", 6, right=True),
+    Column("dtype", 8),
+    Column("shape", 9, elastic=1),
+    Column("from", 14, elastic=3),
+)
+
+
+def tensors_of(hop: Hop) -> list[tuple[TensorRow, Fed | None]]:
+    """Inputs, what the other ranks put in, outputs; for inputs what is known about them."""
+    fed = [*hop.told.inputs, *hop.peers]
+    return [*((each.row, each) for each in fed), *((row, None) for row in hop.told.outputs)]
+
+
+def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
+    """One input or output; ``here`` is the rank of the node."""
+    rank = f" r{row.key.rank}" if row.key.rank != here else ""
+    head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{rank}", theme.STRONG)]
+    if row.index < 0:
+        return [*head, Text(f"not dumped  {clean(row.origin_text)}", theme.DIM)]
+    if row.error:
+        return [*head, Text(clean(row.error), theme.DOUBT)]
+    stats, meta = row.stats, row.meta
+    numbers: list[Cell] = [_unknown()] * 6
+    if stats is not None:
+        ends = [number(stats.minimum), number(stats.maximum), number(stats.mean)]
+        numbers = [*_bad_counts(stats), *ends, percent(stats.zero_percentage)]
+    kind = [clean(meta.dtype), shape_text(meta.shape)] if meta is not None else ["", ""]
+    return [*head, *numbers, *kind, _from(row, fed)]
+
+
+def _state(row: TensorRow, fed: Fed | None) -> Text:
+    bad = row.hit if fed is None else fed.state is State.BAD
+    if bad:
+        return Text(theme.HIT_GLYPH, theme.FINDING)
+    return Text(theme.UNCERTAIN_GLYPH if fed is not None and fed.state is State.UNKNOWN else " ", theme.DOUBT)
+
+
+def _from(row: TensorRow, fed: Fed | None) -> Text:
+    words = [last_part(row.origin_text)] if row.origin_text else []
+    if fed is not None:
+        words += ["constant"] if fed.constant else []
+        words += [f"value before, of step {step_text(row.key.step)}"] if fed.before else []
+    return Text("  ".join(words), theme.DIM, no_wrap=True)

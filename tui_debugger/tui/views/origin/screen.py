@@ -1,0 +1,294 @@
+"""Where the bad values of a tensor begin: the path upstream, hop by hop, and what each hop was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from textual import on
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.model import ProgressFn
+from tui_debugger.session.origin.path import Ending, Hop, Path, questions_about, trace
+from tui_debugger.session.origin.path_text import path_lines
+from tui_debugger.session.origin.words import (
+    explanation,
+    headline,
+    initial_words,
+    is_overflow,
+    last_part,
+    length_words,
+    nearest_words,
+    question_words,
+    tensor_name,
+    way_words,
+    why,
+)
+from tui_debugger.tui.screens.modal import Line
+from tui_debugger.tui.views.extract import Extract
+from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.keys import bindings, view_action
+from tui_debugger.tui.views.lazy_rows import LazyRows
+from tui_debugger.tui.views.origin.cells import NODE_COLUMNS, node_cells, path_cells, path_columns, tensors_of
+from tui_debugger.tui.views.origin.lines import Opened, PathLine, lines_of
+from tui_debugger.tui.views.stack_text import stack_text
+from tui_debugger.tui.views.view import View
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.virtual_table import ListRows, VirtualTable
+from tui_debugger.words.clean import clean
+from tui_debugger.words.steps import step_text
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+    from tui_debugger.tui.views.view import Host
+
+_GROUP = "Origin (o)"
+_ACTIONS = (
+    view_action(
+        "branches", "Other bad inputs", "space", "Shows what else was bad; on such a line its own path.", _GROUP
+    ),
+    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
+    view_action("question", "Next finding", "w", "The same for the next thing that was found on this tensor.", _GROUP),
+)
+_HEADER = ("step", "rank", "node", "slot", "dtype", "shape", "nan", "inf", "min", "max", "how")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A path, and which of how many questions it answers."""
+
+    path: Path
+    number: int
+    questions: int
+
+
+class OriginView(View):
+    """The path as a table; below it the inputs and outputs of the node under the cursor."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
+    OWN_ACTIONS = _ACTIONS
+    DEFAULT_CSS = """
+    OriginView {
+        #answer { text-style: bold; }
+        #why { color: $text-muted; max-height: 5; }
+        #path { height: 1fr; min-height: 4; }
+        #hop { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+        #fed { height: 25%; min-height: 4; }
+        #frames { color: $text-muted; height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+    }
+    """
+    heading = "Origin"
+    hints = (
+        *(("Enter", "go there"), ("Space", "other bad inputs"), ("Tab", "inputs"), ("v", "values")),
+        *(("E", "explain"), ("?", "keys"), ("Esc", "back")),
+    )
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Nothing is looked at yet."""
+        super().__init__(host, about)
+        self._answer: _Answer | None = None
+        self._opened = Opened()
+        self._lines: tuple[PathLine, ...] = ()
+
+    def body(self) -> Iterable[Widget]:
+        """The answer, the path, the node under the cursor."""
+        yield Line(id="answer")
+        yield Line(id="why")
+        yield VirtualTable(path_columns(many_ranks=False), empty="", id="path")
+        yield Line(id="hop")
+        yield VirtualTable(NODE_COLUMNS, id="fed")
+        yield Line(id="frames")
+
+    @property
+    def table(self) -> VirtualTable:
+        """The path."""
+        return self.query_one("#path", VirtualTable)
+
+    @property
+    def tensors(self) -> VirtualTable:
+        """Inputs and outputs of the node under the cursor."""
+        return self.query_one("#fed", VirtualTable)
+
+    def on_mount(self) -> None:
+        """Starts to look."""
+        self.table.focus()
+        self._ask(0)
+
+    def on_resize(self) -> None:
+        """The node's name takes the room there is."""
+        key = self.about.key
+        where = f"step {step_text(key.step)}  rank {key.rank}"
+        name = shorten(key.node, max(self.size.width - len(where) - 28, 16))
+        self.set_heading(f"Origin of {name}  {key.side.label}:{key.slot}  {where}")
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def _ask(self, number: int) -> None:
+        self.work("going upstream", partial(_find, self.host.session, self.about, number), self._found)
+
+    def _found(self, answer: _Answer) -> None:
+        self._answer, self._opened = answer, Opened()
+        path = answer.path
+        self.table.set_columns(path_columns(many_ranks=self._many_ranks))
+        self._show_lines()
+        self.table.move_to(len(self._lines) - 1)
+        self._line("answer", Content(headline(path)))
+        self._line("why", Content("\n".join(map(clean, self._reasons()))))
+
+    def _reasons(self) -> list[str]:
+        """Why it ends there, what else is to be known."""
+        answer = self._answer
+        if answer is None:
+            return []
+        path, lines = answer.path, list[str]()
+        if path.ending is Ending.CLEAN:
+            lines += filter(None, [initial_words(self.about.hit), nearest_words(path)])
+        elif path.ending is not Ending.NO_VALUE:
+            lines += (
+                []
+                if path.ending in (Ending.NOT_DUMPED, Ending.RANKS)
+                else why(path.end.told, overflow=is_overflow(path)).split("\n")
+            )
+            lines += explanation(path)
+            lines.append(length_words(path))
+        if not is_overflow(path) or answer.questions > 1:
+            which = (
+                f" (finding {answer.number + 1} of {answer.questions}: w shows the next)"
+                if answer.questions > 1
+                else ""
+            )
+            lines.append(f"bad here means: {question_words(path)}{which}")
+        return lines
+
+    def _line(self, name: str, content: Content) -> None:
+        self.query_one(f"#{name}", Line).show(content)
+
+    @property
+    def _many_ranks(self) -> bool:
+        return len(self.host.session.ranks()) > 1
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    def _show_lines(self) -> None:
+        if self._answer is None:
+            return
+        self._lines = lines_of(self._answer.path, self._opened)
+        many = self._many_ranks
+        rows = LazyRows(self._lines, lambda line: path_cells(line, many_ranks=many), lambda line: line.place)
+        self.table.set_rows(rows)
+        self._show_hop()
+
+    @property
+    def line(self) -> PathLine | None:
+        """The line under the cursor."""
+        at = self.table.cursor_row
+        return self._lines[at] if at < len(self._lines) else None
+
+    @on(VirtualTable.RowHighlighted, "#path")
+    def _moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        self._show_hop()
+
+    def _show_hop(self) -> None:
+        line = self.line
+        if line is None:
+            return
+        key, hop = line.tensor.key, line.hop
+        where = f"  {key.side.label}:{key.slot}  {key.graph}  rank {key.rank}"
+        name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
+        self._line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
+        tensors = tensors_of(hop) if hop is not None else []
+        rows = [node_cells(row, fed, key.rank) for row, fed in tensors]
+        self.tensors.set_rows(ListRows(rows), keep=False)
+        stack = stack_text(hop.told.stack, hop.told.stack_of, hop.told.node) if hop is not None else ()
+        more = () if hop is not None or line.item is line.path.nearest else ("Space goes upstream from here",)
+        self._line("frames", Content("\n".join([*stack, *more])))
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor under the cursor: a hop, or one of the tensors below when the focus is there."""
+        line = self.line
+        if line is None:
+            return self.about
+        if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
+            row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
+            at = self.host.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
+            return Focus(row.key, at)
+        if line.tensor.key == self.about.key:
+            return self.about
+        return Focus(line.tensor.key, line.row)
+
+    @on(VirtualTable.RowSelected)
+    def _chosen(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        self.host.go_to(self.focus_here)
+
+    def action_values(self) -> None:
+        """The values of the tensor under the cursor."""
+        self.host.open("values", self.focus_here)
+
+    def action_question(self) -> None:
+        """The next of several findings."""
+        answer = self._answer
+        if answer is not None and answer.questions > 1:
+            self._ask((answer.number + 1) % answer.questions)
+        elif not self.working:
+            self.say("nothing else was found on this tensor", note=True)
+
+    def action_branches(self) -> None:
+        """Opens or closes what is below the cursor; a branch is followed when it is opened first."""
+        line = self.line
+        if line is None or self._answer is None or line.item is line.path.nearest:
+            return
+        if isinstance(line.item, Hop):
+            if not line.item.others:
+                self.say("nothing else bad went into this tensor", note=True)
+                return
+            self._opened = self._opened.toggled(line.place)
+            self._show_lines()
+        elif line.place in self._opened.paths:
+            self._opened = self._opened.toggled(line.place)
+            self._show_lines()
+        else:
+            job = partial(trace, self.host.session, line.tensor.key, self._answer.path.question)
+            self.work("going upstream", job, partial(self._followed, line))
+
+    def _followed(self, line: PathLine, path: Path) -> None:
+        self._opened = self._opened.followed(line.place, path)
+        self._show_lines()
+        self.say(f"{last_part(line.tensor.key.node)}: {headline(path)}", note=True)
+
+    # -- what it hands out ---------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """The path as text and as a table."""
+        answer = self._answer
+        line = self.line if answer is not None else None
+        if answer is None or line is None:
+            return None
+        from tui_debugger.tui.inspector import file_name
+
+        stem = "origin-" + file_name(self.about.key).removesuffix(".npy")
+        text = "\n".join(path_lines(answer.path))
+        one = f"{tensor_name(line.tensor)}  {line.tensor.key.node}"
+        return Extract(stem, text, one, _HEADER, [_export_row(each) for each in self._lines])
+
+
+def _find(session: Session, about: Focus, number: int, progress: ProgressFn) -> _Answer:
+    questions = questions_about(session, about.hit)
+    return _Answer(trace(session, about.key, questions[number], progress), number, len(questions))
+
+
+def _export_row(line: PathLine) -> tuple[object, ...]:
+    row, key = line.tensor, line.tensor.key
+    stats, meta = row.stats, row.meta
+    numbers = (stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4
+    kind = (meta.dtype, "×".join(map(str, meta.shape))) if meta is not None else ("", "")
+    return (key.step, key.rank, key.node, f"{key.side.label}:{key.slot}", *kind, *numbers, way_words(line.item))

@@ -1,0 +1,1 @@
+"""What made a tensor and what uses it: ``branches`` (what is opened), ``cells``, ``column`` (a list), ``screen``."""

@@ -1,0 +1,129 @@
+"""What the lines of the three lists look like, and what stands below them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.content import Content
+
+from tui_debugger.model import Side
+from tui_debugger.session.relations import Related, Tie, tie_words, watch_words
+from tui_debugger.session.types import TensorRow
+from tui_debugger.tui import theme
+from tui_debugger.tui.views.relations.branches import Item
+from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.virtual_table import Column
+from tui_debugger.words.clean import clean
+from tui_debugger.words.hits import hit_parts
+from tui_debugger.words.numbers import count
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import tensor_line
+
+
+def columns(title: str) -> tuple[Column, ...]:
+    """The columns of one list."""
+    return (
+        Column("", 1, frozen=True),
+        Column(title, 12, elastic=5, frozen=True),
+        Column("at", 5),
+        Column("NaN", 4, right=True),
+        Column("Inf", 4, right=True),
+        Column("watched", 7, elastic=2),
+    )
+
+
+def cells(item: Item, row: TensorRow, *, step: int) -> Sequence[Cell]:
+    """One line.
+
+    Args:
+        item: which one.
+        row: its tensor, measured or not yet.
+        step: that of the tensor in the middle; another one is said.
+    """
+    related, key = item.related, item.related.key
+    scope, _, name = key.node.rpartition("/")
+    text = Text("  " * item.depth, no_wrap=True)
+    text.append(f"{theme.OPEN_GLYPH} " if item.opened else "", theme.DIM)
+    if key.step != step:
+        text.append(f"@{step_text(key.step)} ", theme.WATCHED)
+    text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
+    if row.origin_text:  # a constant's value
+        text.append(f" = {clean(row.origin_text)}", theme.DIM)
+    at = f"in:{related.slots[0]}" if related.slots else f"{key.side.label}:{key.slot}"
+    more = "+" if len(related.slots) > 1 else ""
+    return [
+        _mark(related, row),
+        Place(text, scope, theme.DIM),
+        Text(at + more, theme.DIM),
+        *_counts(row),
+        _watched(related),
+    ]
+
+
+def _mark(related: Related, row: TensorRow) -> Text:
+    hit = related.hit
+    if hit is not None and hit.origin:
+        return Text(theme.ORIGIN_GLYPH, theme.FINDING)
+    if related.tensor.hit or (row.stats is not None and row.stats.bad):
+        return Text(theme.HIT_GLYPH, theme.FINDING)
+    return Text(theme.UNCERTAIN_GLYPH if related.tensor.uncertain else " ", theme.DOUBT)
+
+
+def _counts(row: TensorRow) -> list[Text]:
+    if row.stats is None:
+        waiting = row.index >= 0 and not row.error and row.meta is None
+        return [Text("…" if waiting else theme.NONE, theme.DIM)] * 2
+    amounts = (row.stats.nan, row.stats.inf)
+    return [Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM) for amount in amounts]
+
+
+def _watched(related: Related) -> Text:
+    text = Text(no_wrap=True)
+    for word in watch_words(related).split():
+        text.append(" " if text.plain else "")
+        text.append(word, theme.FINDING if word.startswith(theme.HIT_GLYPH) else theme.DIM)
+    return text
+
+
+def detail(related: Related, row: TensorRow, name: str, *, upstream: bool, maker: str) -> Content:
+    """Four lines about a tensor: which one, how it is tied, its values, what was found.
+
+    Args:
+        related: the tensor.
+        row: measured or not yet.
+        name: its node, as much of it as fits.
+        upstream: it is a producer.
+        maker: the node that made the tensor in the middle.
+    """
+    key = related.key
+    where = f"  {key.side.label}:{key.slot}  step {step_text(key.step)}  rank {key.rank}"
+    kind = f"{clean(related.type)}  " if related.type else ""
+    lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
+    tie = tie_words(related, upstream=upstream)
+    if related.tie is Tie.SELF:
+        tie += f", made by {clean(maker.rpartition('/')[2])}" if maker else ", made by nothing in the run"
+    lines += [tie, "\n", _values(row), "\n", _found(related)]
+    return Content.assemble(*lines)
+
+
+def _values(row: TensorRow) -> str:
+    if row.error:
+        return clean(row.error)
+    if row.index < 0:
+        value = f": {clean(row.origin_text)}" if row.origin_text else ""
+        return f"not dumped at step {step_text(row.key.step)}{value}"
+    if row.stats is None and row.meta is None:
+        return "not measured yet"
+    said = tensor_line(row.meta, row.stats)
+    constant = f"  constant {clean(row.origin_text)}" if row.origin_text else ""
+    seen = f"  (seen at in:{row.key.slot})" if row.key.side is Side.INPUT and row.role == "in" else ""
+    return said + constant + seen + ("  recorded, no values" if row.recorded else "")
+
+
+def _found(related: Related) -> str:
+    if related.hit is not None:
+        parts = ", ".join(map(str, hit_parts(related.hit)))
+        return clean(f"{watch_words(related)}: {parts}")
+    watched = watch_words(related)
+    return f"watched by {watched}: nothing found, or not checked" if watched else "no watchpoint covers it"

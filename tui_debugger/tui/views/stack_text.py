@@ -1,0 +1,27 @@
+"""The source lines of a node in a few lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tui_debugger.model import Frame
+from tui_debugger.words.clean import clean
+
+
+def stack_text(stack: Sequence[Frame], of: str = "", node: str = "", *, lines: int = 2) -> tuple[str, ...]:
+    """``train.py:53  e = self.log(x)``: the user's own lines, innermost first; without any those of the framework.
+
+    Args:
+        stack: innermost frame first.
+        of: the node whose stack it is.
+        node: the node it is shown for; when that is another one, the first line says so.
+        lines: how many at most.
+    """
+    frames = [frame for frame in stack if not frame.context]
+    own = [frame for frame in frames if not frame.framework] or frames
+    said = [
+        f"{clean(frame.path.rpartition('/')[2])}:{frame.line}  {clean(frame.code).strip()}" for frame in own[:lines]
+    ]
+    if said and of and of != node:
+        said[0] = f"source of {clean(of.rpartition('/')[2])}: {said[0]}"
+    return tuple(said)
