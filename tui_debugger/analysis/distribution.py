@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -10,8 +11,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.bins import Bin, equal_edges
 from tui_debugger.analysis.blocks import BLOCK, double_blocks
 from tui_debugger.analysis.dtypes import is_numeric
+from tui_debugger.analysis.keys import ClassCounts, count_below
+from tui_debugger.model import ProgressFn, no_progress
 
 BINS: Final = 10
 """Bins unless asked otherwise: what fits into a line and still shows two peaks apart."""
@@ -53,7 +57,7 @@ def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS
     if not (math.isfinite(low) and math.isfinite(high) and low <= high) or bins < 1:
         msg = f"no histogram of {bins} bins from {low} to {high}"
         raise ValueError(msg)
-    edges = [low, high] if low == high else _edges(low, high, bins)
+    edges = [low, high] if low == high else equal_edges(low, high, bins)
     # Comparing with every edge needs no arithmetic, so nothing overflows or is rounded into the bin beside, NaN drops
     # out by itself, and for a dozen edges it is faster than computing bin numbers.
     reached = [0] * len(edges)
@@ -67,9 +71,20 @@ def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS
     return Histogram(tuple(edges), tuple(here - above for here, above in pairwise(reached)))
 
 
-def _edges(low: float, high: float, bins: int) -> list[float]:
-    """Equally spaced, the first and the last exactly the bounds."""
-    scale = 1.0 if math.isfinite(high - low) else 0.5
-    with np.errstate(all="ignore"):  # on the way to the last edge, which is then set to the bound itself
-        found: list[float] = (np.linspace(low * scale, high * scale, bins + 1) / scale).tolist()
-    return found
+def count_bins(
+    array: npt.NDArray[Any], classes: ClassCounts, bins: Sequence[Bin], progress: ProgressFn = no_progress
+) -> tuple[int, ...]:
+    """Counts the elements in each of any bins, in one pass at most; none where the bins end where classes do.
+
+    Args:
+        array: what ``classes`` were counted of.
+        classes: from ``keys.count_classes``.
+        bins: of any widths.
+        progress: may raise CancelledError.
+    """
+    key_of = classes.kind.key_of
+    bounds = []
+    for each in bins:
+        bounds += [key_of(each.low, above=not each.with_low), key_of(each.high, above=each.with_high)]
+    below = count_below(array, classes, bounds, progress)
+    return tuple(max(below[i + 1] - below[i], 0) for i in range(0, len(below), 2))

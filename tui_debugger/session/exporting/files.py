@@ -15,11 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.model import Progress, ProgressFn, no_progress
 
 _AGAIN = "choose another directory"
+_PIECE = 1 << 20
+"""Elements that are written together."""
 
 
-def save_npy(values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = False) -> Path:
+def save_npy(
+    values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = False, progress: ProgressFn = no_progress
+) -> Path:
     """Writes an array as .npy and returns the path written.
 
     bfloat16 and fp8 arrays, which .npy has no name for, are written as float32 (exact for all of them).
@@ -29,6 +34,7 @@ def save_npy(values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = 
         path: where to; ``.npy`` is added when it is missing.
         dump: directory that nothing is written into.
         force: an existing file may be replaced.
+        progress: called now and then; nothing is left behind when it raises.
 
     Raises:
         TdbgError: the file exists, lies inside the dump, or cannot be written.
@@ -37,18 +43,29 @@ def save_npy(values: npt.NDArray[Any], path: Path, dump: Path, *, force: bool = 
     if target.suffix != ".npy":
         target = target.with_name(target.name + ".npy")
     with fresh_file(target, dump, force=force, what="the tensor") as file:
-        write_npy(file, values)
+        write_npy(file, values, progress)
     return target
 
 
-def write_npy(file: IO[bytes], values: npt.NDArray[Any]) -> None:
-    """Writes an array in .npy format, big ones piece by piece."""
-    np.lib.format.write_array(file, storable(values), allow_pickle=False)
+def write_npy(file: IO[bytes], values: npt.NDArray[Any], progress: ProgressFn = no_progress) -> None:
+    """Writes an array in .npy format, big ones piece by piece: also what has to be converted is never there whole."""
+    if values.dtype.hasobject:
+        raise ValueError("Python objects are never written")
+    fortran = values.flags.f_contiguous and not values.flags.c_contiguous
+    kept = storable(values[(slice(0, 0),) * values.ndim] if values.ndim else values).dtype
+    header = {"descr": np.lib.format.dtype_to_descr(kept), "fortran_order": fortran, "shape": values.shape}
+    np.lib.format.write_array_header_1_0(file, header)
+    ordered = values.T if fortran else values
+    flat = ordered.reshape(-1) if ordered.flags.c_contiguous else ordered.flat
+    for start in range(0, values.size, _PIECE):
+        progress(Progress(start, values.size, "writing"))
+        file.write(flat[start : start + _PIECE].astype(kept).tobytes())
 
 
 def storable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The array as a type that .npy can name: bfloat16 and fp8 as float32, which holds them exactly."""
-    return values.astype(np.float32) if values.dtype.kind == "V" or values.dtype.isbuiltin != 1 else values
+    added = values.dtype.isbuiltin == 2  # not 0, which numpy's own types of the other byte order say
+    return values.astype(np.float32) if added else values
 
 
 @contextmanager

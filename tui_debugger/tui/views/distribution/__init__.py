@@ -1,0 +1,1 @@
+"""How the values of a tensor are spread: numbers, headroom, histogram."""
