@@ -31,13 +31,17 @@ def total(x: Doubles) -> float:
 
 def sum_of_squares(x: Doubles) -> float:
     """Sum of the squares of the elements; may overflow."""
+    return sum_of_products(x, x)
+
+
+def sum_of_products(x: Doubles, y: Doubles) -> float:
+    """Sum of the products of elements that stand at the same place; may overflow."""
     n = len(x)
     if n <= DOT:
-        return float(x.dot(x))
+        return float(x.dot(y))
     whole = n - n % DOT
-    head, tail = x[:whole], x[whole:]
-    parts = np.matmul(head.reshape(-1, 1, DOT), head.reshape(-1, DOT, 1)).reshape(-1)
-    return float(parts.dot(_ONES[: len(parts)])) + float(tail.dot(tail))
+    parts = np.matmul(x[:whole].reshape(-1, 1, DOT), y[:whole].reshape(-1, DOT, 1)).reshape(-1)
+    return float(parts.dot(_ONES[: len(parts)])) + float(x[whole:].dot(y[whole:]))
 
 
 def mean_of(x: Doubles, sum_x: float) -> float:

@@ -1,0 +1,270 @@
+"""``tdbg diff PATH NODE[:slot]``: a tensor against another one."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.cli.options import add_where, chosen, open_session, whole
+from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar, undecided
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.analysis.tolerance import Tolerance
+    from tui_debugger.cli.diff_report import Answer
+    from tui_debugger.model import ProgressFn, TensorKey
+    from tui_debugger.session import Session
+    from tui_debugger.session.comparing import Comparer, Side
+    from tui_debugger.session.naming import Found
+
+DESCRIPTION = """\
+Compares a tensor with itself at the previous step, or with what --with names:
+another step, rank, tensor, run or a .npy file. Errors are over the elements that
+are finite on both sides; d is here - there, relative errors are parts of there.
+--rank and --step take one number (default: the first rank, the last step).
+"""
+EPILOG = """\
+Without a tolerance only equal elements are equal; NaN equals NaN, an infinity
+one of its sign. An element is also equal when |d| <= atol + rtol * |there|, or
+when |d| is at most PCT percent of the greatest |d| of the whole tensor.
+
+exit codes:
+  0    equal within the tolerance
+  1    different
+  2    cannot judge: a tensor that was not dumped or cannot be read, other shapes,
+       a wrong argument
+  130  interrupted
+
+examples:
+  tdbg diff DUMP head.weight --step 3
+  tdbg diff DUMP Div-op385:0 --step 3 --with step=0 --rtol 1e-5 --atol 1e-8
+  tdbg diff DUMP Log-op381:in0 --with tensor=ReLU-op380:0 --json
+  tdbg diff DUMP head.weight --with rank=1
+  tdbg diff DUMP head.weight --with golden/head.weight.npy --top 5
+  tdbg diff DUMP head.weight --with /runs/before --with step=4
+"""
+TOP = 20
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "diff",
+        help="compare a tensor with another one",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument(
+        "node", metavar="NODE[:slot]", help="the tensor, as for tdbg show; without a slot the node's only output"
+    )
+    parser.add_argument(
+        "--with",
+        dest="other",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="step=N, rank=N, tensor=NODE[:slot], a .npy file, or the directory of another run (may be repeated: what "
+        "is not named stays as it is; default: the previous step)",
+    )
+    parser.add_argument("--rtol", type=_number(math.inf), default=0.0, metavar="X", help="relative tolerance")
+    parser.add_argument("--atol", type=_number(math.inf), default=0.0, metavar="X", help="absolute tolerance")
+    parser.add_argument(
+        "--tolerance",
+        type=_number(100),
+        default=0.0,
+        metavar="PCT",
+        help="0 to 100: percent of the greatest difference up to which elements count as equal",
+    )
+    parser.add_argument(
+        "--reshape",
+        action="store_true",
+        help="compare tensors of different shapes: as many elements in C order, or one stretched over the other",
+    )
+    parser.add_argument(
+        "--top",
+        type=whole("a number of elements up to 100000", 0, 100_000),
+        default=TOP,
+        metavar="K",
+        help=f"how many of the largest differences are listed (default: {TOP})",
+    )
+    parser.add_argument(
+        "--by", choices=("abs", "rel", "ulp"), default="abs", help="what makes a difference large (default: abs)"
+    )
+    add_where(parser)
+    parser.set_defaults(run=_run)
+
+
+def _number(most: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not (0 <= value <= most and value < math.inf):
+            msg = f"{text!r} is not a number from 0 to {most:g}" if most < math.inf else f"{text!r} is not 0 or more"
+            raise argparse.ArgumentTypeError(msg)
+        return value
+
+    return parse
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("diff", arguments, undecided):
+        answer = _compared(arguments)
+    from tui_debugger.cli import diff_report
+
+    if arguments.json:
+        print_json({"command": "diff", "path": str(arguments.path), **diff_report.document(answer)})
+    else:
+        diff_report.print_answer(answer)
+    return answer.exit_code
+
+
+def _compared(arguments: argparse.Namespace) -> Answer:
+    with progress_bar() as bar, interruptible(bar) as progress:
+        from tui_debugger.analysis.tolerance import Tolerance
+        from tui_debugger.cli.diff_report import Answer
+        from tui_debugger.session.comparing import Comparer
+
+        session = open_session(arguments.path, arguments, progress)
+        comparer = Comparer(session)
+        arguments.at_exit.callback(comparer.close)
+        key, found = _tensor(session, arguments, progress)
+        other = _other(comparer, key, found, arguments, progress)
+        couple = comparer.couple(key, other, progress, reshape=arguments.reshape)
+        tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
+        differences, hint = couple.compare(tolerance, arguments.top, progress)
+    return Answer(couple, differences, hint, arguments.by)
+
+
+def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, Found]:
+    """The tensor that is asked about.
+
+    Raises:
+        TdbgError: several ranks or steps, no such node or slot, or several tensors.
+    """
+    from tui_debugger.session.naming import find_node
+
+    ranks = chosen(arguments.rank, session.ranks(), "rank")
+    focus = session.source.focus
+    if arguments.rank is None:
+        ranks = [focus[0] if focus[0] is not None else ranks[0]] if ranks else []
+    rank = _one(ranks, "rank")
+    tables = {each: session.nodes(each, progress) for each in session.ranks()}
+    found = find_node({rank: tables[rank]}, {rank: session.in_scope(rank)}, arguments.node)
+    if arguments.step is not None:
+        step = _one(chosen(arguments.step, session.steps(rank), "step"), "step")
+    elif focus[1] is not None:
+        step = focus[1]
+    else:
+        step = _last_step(session, rank, found)
+    return _key_at(session, rank, step, found), found
+
+
+def _one(numbers: list[int], word: str) -> int:
+    if not numbers:
+        raise TdbgError(f"no {word} was dumped", where=f"--{word}", hint="`tdbg steps` lists what ran")
+    if len(numbers) > 1:
+        listed = ", ".join(map(str, numbers[:10]))
+        raise TdbgError(
+            f"one {word} can be compared at a time", where=f"--{word} {listed}", hint=f"choose one, and --with {word}=N"
+        )
+    return numbers[0]
+
+
+def _last_step(session: Session, rank: int, found: Found) -> int:
+    """The last step with a tensor of the node; without one the last dumped step."""
+    from tui_debugger.session.comparing import NEAREST
+
+    steps = session.steps(rank)
+    flow = session.flow(rank)
+    recent = [step for step in steps[-NEAREST:] if len(flow.table(step).of_node(found.rows[rank]))]
+    return recent[-1] if recent else _one(list(steps[-1:]), "step")
+
+
+def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
+    """The asked tensor of a node at a rank and step.
+
+    Raises:
+        TdbgError: the node has no such tensor, or several that may be meant.
+    """
+    from tui_debugger.words.clean import clean
+
+    row = session.nodes(rank).find(found.node, found.graph)
+    rows = session.tensor_rows(rank, step, row) if row >= 0 else ()
+    meant = [each for each in rows if found.asked.covers(each)]
+    if not found.asked.role:
+        meant = [each for each in meant if each.role == "out"] or meant
+    if len(meant) != 1:
+        there = ", ".join(f":{each.role}{each.slot}" for each in rows)
+        what = f"this node has no tensor {found.asked}".rstrip() if not meant else "several tensors may be meant"
+        raise TdbgError(what, where=clean(found.node), hint=f"it has {there}" if there else "`tdbg ls` lists the nodes")
+    return meant[0].key
+
+
+def _other(
+    comparer: Comparer, key: TensorKey, found: Found, arguments: argparse.Namespace, progress: ProgressFn
+) -> Side:
+    """What the options name."""
+    from tui_debugger.session.comparing import Side
+    from tui_debugger.session.naming import find_node
+
+    if not arguments.other:
+        return comparer.previous(key)
+    named = _named(arguments.other)
+    file = named.get("file")
+    if file is not None and not Path(file).is_dir():
+        if len(named) > 1:
+            raise TdbgError("a file has no steps, ranks and nodes", where=f"--with {file}", hint="leave the others out")
+        return Side(path=file)
+    run = comparer.run_of(Side(key, file or ""), progress)
+    rank = _whole(named["rank"], "rank") if "rank" in named else key.rank
+    if rank not in run.ranks():
+        there = ", ".join(map(str, run.ranks()))
+        raise TdbgError(f"rank {rank} is not in this dump", where=f"--with rank={rank}", hint=f"there is rank {there}")
+    if "tensor" in named:
+        tables = {rank: run.nodes(rank, progress)}
+        found = find_node(tables, {rank: run.in_scope(rank)}, named["tensor"])
+    if "step" not in named and "tensor" not in named:
+        return Side(replace(key, rank=rank), file or "")
+    step = _whole(named["step"], "step") if "step" in named else _asked_step(comparer.session, key, arguments)
+    if step not in run.steps(rank) or run.nodes(rank).find(found.node, found.graph) < 0:
+        return Side(replace(key, rank=rank, step=step), file or "")  # which says what is missing
+    return Side(_key_at(run, rank, step, found), file or "")
+
+
+def _asked_step(session: Session, key: TensorKey, arguments: argparse.Namespace) -> int:
+    """The step that was asked about: that of the tensor, unless it is an input that another step left."""
+    if arguments.step is not None:
+        return _one(chosen(arguments.step, session.steps(key.rank), "step"), "step")
+    return key.step if session.source.focus[1] is None else session.source.focus[1]
+
+
+def _named(texts: list[str]) -> dict[str, str]:
+    """``--with`` by kind; what has none is a path.
+
+    Raises:
+        TdbgError: a kind twice.
+    """
+    named: dict[str, str] = {}
+    for text in texts:
+        word, equals, value = text.partition("=")
+        kind = word if equals and word in ("step", "rank", "tensor") else "file"
+        if kind in named:
+            raise TdbgError(f"two of {kind}", where=f"--with {text}", hint="name each at most once")
+        named[kind] = value if kind != "file" else text
+    return named
+
+
+def _whole(text: str, word: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise TdbgError(f"{text!r} is not a number", where=f"--with {word}={text}", hint=f"such as --with {word}=0")
+    return int(text)

@@ -1,0 +1,159 @@
+"""How ``tdbg diff`` says what it found: for people, and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tui_debugger import __version__
+from tui_debugger.analysis.differences import Differences, Entry
+from tui_debugger.analysis.pairs import Fit
+from tui_debugger.cli.output import print_table
+from tui_debugger.cli.show_values import nested
+from tui_debugger.model import TensorStats
+from tui_debugger.session.comparing import Couple, Opened
+from tui_debugger.session.tables import key_row, meta_row, plain, stats_row
+from tui_debugger.words import differences as words
+from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import NONE, number
+from tui_debugger.words.tensors import shape_text
+from tui_debugger.words.values import exact_text
+
+_TITLES = ("count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos", "min", "max", "mean", "mean |x|", "std", "norm")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is printed.
+
+    Attributes:
+        couple: the tensors.
+        found: how they differ.
+        hint: what they may be to each other.
+        by: which of the lists of largest differences is shown.
+    """
+
+    couple: Couple
+    found: Differences
+    hint: str
+    by: str
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a difference beyond the tolerance."""
+        return 1 if self.found.outside else 0
+
+    @property
+    def largest(self) -> tuple[Entry, ...]:
+        """The list that is shown."""
+        found = self.found
+        return {"abs": found.by_abs, "rel": found.by_rel, "ulp": found.by_ulp}[self.by]
+
+
+def print_answer(answer: Answer) -> None:
+    """Everything, from the answer down to single elements."""
+    couple, found = answer.couple, answer.found
+    here, there = couple.here, couple.there
+    print(f"here   {here.side.text()}  {_type(here)}")
+    print(f"there  {there.side.text(here.side.key)}  {_type(there)}")
+    if couple.fit is not Fit.SAME:
+        print(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
+    print(f"\n{words.verdict(found)}")
+    if not found.tolerance.exact:
+        print(f"tolerance: {words.tolerance_text(found.tolerance, found.boundary)}")
+    for line in (words.counts_text, words.error_text, words.vector_text, words.ulp_text):
+        if text := line(found):
+            print(text)
+    if answer.hint:
+        print(f"note: {answer.hint}")
+    print()
+    rows = [("here", found.here), ("there", found.there), ("difference", found.difference)]
+    print_table(("", *_TITLES), [[name, *_cells(stats)] for name, stats in rows], right=_TITLES)
+    if answer.largest:
+        print(f"\nlargest differences by {_BY[answer.by]}, NaN and Inf on one side first:")
+        titles = ("index", "here", "there", "difference", "relative", "ULP")
+        print_table(titles, [_line(entry) for entry in answer.largest], right=titles[1:])
+
+
+_BY = {"abs": "absolute error", "rel": "relative error", "ulp": "units in the last place"}
+
+
+def _type(opened: Opened) -> str:
+    return f"{clean(opened.meta.dtype)} {shape_text(opened.meta.shape)}"
+
+
+def _cells(stats: TensorStats) -> list[str]:
+    row = stats_row(stats)
+    return [NONE if v is None else str(v) if isinstance(v, int) else number(float(v)) for v in row.values()]
+
+
+def _line(entry: Entry) -> list[str]:
+    return [
+        f"[{', '.join(map(str, entry.index))}]",
+        exact_text(entry.here),
+        exact_text(entry.there),
+        exact_text(entry.difference),
+        number(entry.relative),
+        NONE if entry.ulp is None else str(entry.ulp),
+    ]
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """All of it for JSON."""
+    found, couple = answer.found, answer.couple
+    return {
+        "exit_code": answer.exit_code,
+        "verdict": "different" if found.outside else "equal",
+        "here": _side(couple.here, found.here),
+        "there": _side(couple.there, found.there),
+        "compared_as": {"shape": list(found.shape), "fit": couple.fit.value},
+        "tolerance": {
+            "rtol": found.tolerance.rtol,
+            "atol": found.tolerance.atol,
+            "percent": found.tolerance.percent,
+            "boundary": plain(found.boundary),
+        },
+        "count": found.count,
+        "outside": found.outside,
+        "equal": found.equal,
+        "different": found.different,
+        "finite": found.finite,
+        **{name: getattr(found.odd, name) for name in found.odd.__slots__},
+        "sign_flips": found.sign_flips,
+        "from_zero": found.from_zero,
+        "max_abs": plain(found.max_abs),
+        "mean_abs": plain(found.mean_abs),
+        "max_rel": plain(found.max_rel),
+        "norm": plain(found.norm),
+        "relative_norm": plain(found.relative_norm),
+        "cosine": plain(found.cosine),
+        "ulp": None if found.ulps is None else {name: getattr(found.ulps, name) for name in found.ulps.__slots__},
+        "difference": stats_row(found.difference),
+        "largest_by": answer.by,
+        "largest": [_entry(entry) for entry in answer.largest],
+        "hint": answer.hint or None,
+        "version": __version__,
+    }
+
+
+def _side(opened: Opened, stats: TensorStats) -> dict[str, Any]:
+    side = opened.side
+    return {
+        "path": side.path or None,
+        "key": None if side.key is None else key_row(side.key),
+        **meta_row(opened.meta),
+        "stats": stats_row(stats),
+    }
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {
+        "index": list(entry.index),
+        "here": nested(np.asarray(entry.here)),
+        "there": nested(np.asarray(entry.there)),
+        "difference": nested(np.asarray(entry.difference)),
+        "relative": plain(entry.relative),
+        "ulp": entry.ulp,
+    }

@@ -1,0 +1,1 @@
+"""A tensor against another one."""
