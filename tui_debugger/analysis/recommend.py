@@ -54,6 +54,11 @@ _FAMILIES: Final = {
 """Operator types of one activation, alone or at the end of a fused operator. HSigmoid, LeakyReLU ... are others."""
 
 
+def activation_family(op_type: str) -> str:
+    """``tanh``, ``sigmoid`` or ``relu`` for an operator that is, or ends with, that activation; else empty."""
+    return next((family for family, pattern in _FAMILIES.items() if pattern.fullmatch(op_type)), "")
+
+
 def recommended(category: npt.NDArray[np.uint8], types: Sequence[str], *, device: str = "") -> tuple[Watchpoint, ...]:
     """The recommended watchpoints for a run with these nodes, each only when it covers some node.
 

@@ -9,16 +9,16 @@ from typing import Any
 
 from tui_debugger import __version__
 from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.cli.options import brief
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
 from tui_debugger.session.types import CheckResult
+from tui_debugger.session.verdict_text import coverage_line, findings_line
 from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
 from tui_debugger.words.clean import clean
 from tui_debugger.words.hits import abbreviations, hit_parts
-from tui_debugger.words.numbers import plural
+from tui_debugger.words.numbers import named, plural
 from tui_debugger.words.watchpoints import watch_line
 
 EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
@@ -171,24 +171,6 @@ def _print_watchpoints(report: Report) -> None:
     print_table(("tensors", "findings", "watchpoint"), rows, right=("tensors", "findings"))
 
 
-def coverage_line(result: CheckResult) -> str:
-    """``1,141 tensors checked, 3 unreadable, 0 skipped, 52 not comparable; steps 0-5; rank 0``."""
-    coverage = result.coverage
-    ranks, steps = ({pair[part] for pair in coverage.steps} for part in (0, 1))
-    counts = (
-        f"{plural(coverage.checked, 'tensor')} checked, {coverage.unreadable:,} unreadable, "
-        f"{coverage.skipped:,} skipped, {coverage.not_comparable:,} not comparable"
-    )
-    parts = [counts, _numbers("step", steps), _numbers("rank", ranks)]
-    if len(coverage.steps) < len(ranks) * len(steps):
-        parts.append(f"{len(coverage.steps):,} of these pairs")
-    return "; ".join(parts)
-
-
-def _numbers(word: str, numbers: set[int]) -> str:
-    return f"{word}{'' if len(numbers) == 1 else 's'} {brief(sorted(numbers)) or 'none'}"
-
-
 def _remarks(report: Report) -> list[str]:
     """What somebody who reads "clean" has to know."""
     judgement = report.judgement
@@ -237,11 +219,11 @@ def verdict_line(report: Report) -> str:
     judgement = report.judgement
     outcome = judgement.outcome
     if outcome is Outcome.INTERRUPTED:
-        found = _findings(report) if judgement.failing else "no finding so far"
+        found = findings_line(judgement.failing, report.result) if judgement.failing else "no finding so far"
         return f"interrupted: {len(report.result.pairs):,} of {_steps(report)} checked; {found}"
     if outcome is Outcome.FINDING:
         of = f" of {_counted(report)}" if report.fail_on else ""
-        return f"FINDINGS{of}: {_findings(report)}"
+        return f"FINDINGS{of}: {findings_line(judgement.failing, report.result)}"
     if outcome is Outcome.CANNOT_JUDGE:
         return clean(f"cannot judge: {_doubt(judgement.doubts[-1])}")
     return _clean_line(report)
@@ -260,14 +242,4 @@ def _counted(report: Report) -> str:
 
 def _steps(report: Report) -> str:
     ranks = {rank for rank, _ in report.result.pairs}
-    return plural(report.pairs, "step") + (f" ({_numbers('rank', ranks)} so far)" if len(ranks) > 1 else "")
-
-
-def _findings(report: Report) -> str:
-    """``314 tensors at step 3, 2 origins ◆``."""
-    hits = report.judgement.failing
-    text = f"{plural(len(hits), 'tensor')} at {_numbers('step', {hit.key.step for hit in hits})}"
-    if len({rank for rank, _ in report.result.pairs}) > 1:
-        text += f" of {_numbers('rank', {hit.key.rank for hit in hits})}"
-    origins = sum(hit.origin for hit in hits)
-    return text + (f", {plural(origins, 'origin')} ◆" if origins else "")
+    return plural(report.pairs, "step") + (f" ({named('rank', sorted(ranks))} so far)" if len(ranks) > 1 else "")

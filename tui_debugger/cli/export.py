@@ -225,8 +225,8 @@ def _tensor_report(written: Written) -> dict[str, Any]:
 def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
     from tui_debugger.analysis.watch_text import format_watch
     from tui_debugger.cli.check import add_watchpoints
-    from tui_debugger.cli.check_report import coverage_line
     from tui_debugger.session.tables import coverage_row
+    from tui_debugger.session.verdict_text import coverage_line
     from tui_debugger.session.watch_file import watchpoints_from
     from tui_debugger.words.numbers import plural
 

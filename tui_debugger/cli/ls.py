@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import categories_of
-from tui_debugger.cli.options import add_where, brief, chosen, open_session
+from tui_debugger.cli.options import add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
+from tui_debugger.words.numbers import brief
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.output import note
 from tui_debugger.errors import TdbgError
+from tui_debugger.words.numbers import brief
 
 if TYPE_CHECKING:
     from tui_debugger.analysis.workers import Workers
@@ -102,18 +103,6 @@ def chosen(wanted: Sequence[Span] | None, there: Iterable[int], word: str) -> li
                 hint=f"there is {word} {brief(numbers)}" if numbers else f"no {word} has data",
             )
     return [number for number in numbers if any(first <= number <= last for first, last in wanted)]
-
-
-def brief(numbers: Sequence[int]) -> str:
-    """``0-5,8``: ascending numbers as people write them."""
-    parts: list[str] = []
-    start = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            first, last = numbers[start], numbers[at - 1]
-            parts.append(str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first},{last}")
-            start = at
-    return ",".join(parts)
 
 
 def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn) -> Session:

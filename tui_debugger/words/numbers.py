@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 NONE = "–"
 """Shown where there is no value."""
@@ -59,3 +60,20 @@ def size(value: int) -> str:
 def plural(count_: int, word: str) -> str:
     """``1 step``, ``3 steps``."""
     return f"{count_:,} {word}" + ("" if count_ == 1 else "s")
+
+
+def brief(numbers: Sequence[int]) -> str:
+    """``0-5,8``: ascending numbers as people write them."""
+    parts: list[str] = []
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            first, last = numbers[start], numbers[at - 1]
+            parts.append(str(first) if first == last else f"{first}-{last}" if last > first + 1 else f"{first},{last}")
+            start = at
+    return ",".join(parts)
+
+
+def named(word: str, numbers: Sequence[int]) -> str:
+    """``steps 0-5``, ``rank 0``, ``steps none``: ascending numbers of something."""
+    return f"{word}{'' if len(numbers) == 1 else 's'} {brief(numbers) or 'none'}"

@@ -1,0 +1,174 @@
+"""``tdbg explain PATH NODE[:slot]``: what usually causes what was found on a tensor, with the numbers of this one."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of
+from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+    from collections.abc import Sequence
+
+    from tui_debugger.model import Hit, ProgressFn, TensorKey
+    from tui_debugger.session import Session
+    from tui_debugger.session.guidance.types import Guidance
+    from tui_debugger.session.naming import Found
+    from tui_debugger.session.types import Pair
+
+DESCRIPTION = """\
+Says for every finding on a node what usually causes it, what the tensors around
+it say for or against each cause, and what to look at next. Without --step that
+is the first step with a finding, else the last dumped one.
+"""
+EPILOG = """\
+exit codes:
+  0    no finding on this tensor
+  1    a finding, explained
+  2    no dump at the path, no such node, a tensor that cannot be read, a wrong argument
+  130  interrupted
+
+examples:
+  tdbg explain DUMP Log-op381
+  tdbg explain DUMP head.weight --step 3 --watch 'WCL abs_mean_update_ratio_gt=0.1'
+"""
+WIDTH = 80
+_MOST = 8
+"""Tensors of one node that are explained: a Split may have hundreds of outputs."""
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "explain",
+        help="say what causes a finding, and what to look at next",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument(
+        "node",
+        metavar="NODE[:slot]",
+        help="id of a node, the end of it, or any part that only one node has; :0 is output 0, :in1 input 1",
+    )
+    add_watches(
+        parser,
+        "explain what this watchpoint finds (may be repeated); without any the recommended ones are used",
+        "explain what the watchpoints of this TOML file find (may be repeated)",
+    )
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("explain", arguments):
+        found = _explained(arguments)
+    code = 1 if any(each.finding for each in found) else 0
+    if not code and all(each.tensor.stats is None for each in found):
+        code = TdbgError.exit_code
+    if arguments.json:
+        from tui_debugger.session.guidance.rows import guidance_row
+
+        tensors = [guidance_row(each) for each in found]
+        print_json({"command": "explain", "path": str(arguments.path), "exit_code": code, "tensors": tensors})
+    else:
+        print("\n\n".join("\n".join(text_lines(each, arguments.path)) for each in found))
+    return code
+
+
+def _explained(arguments: argparse.Namespace) -> list[Guidance]:
+    from tui_debugger.cli.check import add_watchpoints
+    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.session.guidance.explain import explain
+    from tui_debugger.session.naming import find_node
+    from tui_debugger.session.watch_file import watchpoints_from
+
+    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        ranks = sorted({rank for rank, _ in pairs})
+        tables = {rank: session.nodes(rank, progress) for rank in ranks}
+        found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
+        # Only this node is judged: what surrounds it is measured, and need not be found wrong for that.
+        exactly = re.escape(found.node)
+        session.restrict(
+            NodeQuery(text=f"^{exactly}$", regex=True, case_sensitive=True, graphs=frozenset({found.graph}))
+        )
+        add_watchpoints(session, given, recommended=not given)
+        hits = _hits(session, found, pairs, progress)
+        if hits:
+            return [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]]
+        return [explain(session, key, None, progress) for key in _plain(session, found, pairs)]
+
+
+def _hits(session: Session, found: Found, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:
+    """The findings on the node at the first step that has some, of the first rank."""
+    from tui_debugger.model import Side, Verdict
+
+    of_node = [pair for pair in pairs if pair[0] in found.rows]
+    result = session.check(of_node, progress)
+    if result.cancelled:
+        from tui_debugger.errors import CancelledError
+
+        raise CancelledError("interrupted")
+    hits = [
+        hit
+        for hit in result.hits.with_verdict(Verdict.FINDING)
+        if hit.key.node == found.node and hit.key.graph == found.graph and _asked(hit.key, found)
+    ]
+    hits = [hit for hit in hits if (hit.key.step, hit.key.rank) == (hits[0].key.step, hits[0].key.rank)]
+    outputs = [hit for hit in hits if hit.key.side is Side.OUTPUT]
+    # What went in bad is said by the explanation of what came out.
+    return outputs or hits if not found.asked.role else hits
+
+
+def _asked(key: TensorKey, found: Found) -> bool:
+    asked = found.asked
+    return asked.role in ("", "param", key.side.label) and asked.slot in (None, key.slot)
+
+
+def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[TensorKey]:
+    """Without a finding: the asked tensors of the node at its last step, an output unless asked otherwise.
+
+    Raises:
+        TdbgError: nothing of that kind was dumped.
+    """
+    for rank, step in reversed([pair for pair in pairs if pair[0] in found.rows]):
+        progress_row = found.rows[rank]
+        rows = [row for row in session.tensor_rows(rank, step, progress_row) if row.index >= 0]
+        rows = [row for row in rows if found.asked.covers(row)]
+        chosen = [row for row in rows if row.role == "out"] or rows
+        if chosen:
+            return [row.key for row in (chosen if found.asked.role else chosen[:1])][:_MOST]
+    what = f"{found.asked} of this node" if str(found.asked) else "nothing of this node"
+    raise TdbgError(
+        f"{what} was dumped at the chosen steps" if not str(found.asked) else f"{what} was not dumped",
+        where=found.node,
+        hint="`tdbg ls --files` lists what was",
+    )
+
+
+def text_lines(guidance: Guidance, path: Path) -> list[str]:
+    """The guidance for a terminal, every advice with the command that does it."""
+    from tui_debugger.session.guidance.lines import Kind, lines
+    from tui_debugger.words.clean import clean
+
+    out: list[str] = []
+    for line in lines(guidance):
+        out += line.wrapped(WIDTH)
+        if line.kind is Kind.ADVICE and line.advice is not None and line.advice.arguments:
+            name, *rest = line.advice.arguments
+            out.append(" " * 8 + clean(shlex.join(["tdbg", name, str(path), *rest])))
+    return out
+
+
+__all__ = ["register", "text_lines"]

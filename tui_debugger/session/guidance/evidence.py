@@ -1,0 +1,368 @@
+"""What a session knows around one tensor: its node's inputs, the step before, and what updates its parameter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tui_debugger.analysis.comparison import compare
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.categories import update_of
+from tui_debugger.graph.optimizer_inputs import group_start, is_learning_rate, settings_of
+from tui_debugger.graph.table import NodeFlag
+from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
+from tui_debugger.session.guidance.phrases import tail
+from tui_debugger.session.origin.making import updater_of
+from tui_debugger.session.types import TensorRow
+
+if TYPE_CHECKING:
+    from tui_debugger.session.session import Session
+
+MOST_BYTES = 1 << 28
+"""Tensors above this size are not read once more only to say how much they changed, or where they saturate."""
+MOST_INPUTS = 64
+"""Inputs of a node that are measured: an AddN or Concat may have thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One of the tensors that went into the node.
+
+    Attributes:
+        slot: input slot of the node.
+        row: the tensor, measured.
+        producer: row of the node that made it, -1 when nobody knows.
+        source: the end of that node's name; of the tensor's own node when nobody knows.
+        constant: the value of a graph constant.
+        gradient: it comes from the backward pass.
+        made: the producer's output that it is, where to go on upstream; the tensor itself when that was not dumped.
+        stats: None where it was not dumped or cannot be read.
+    """
+
+    slot: int
+    row: TensorRow
+    producer: int
+    source: str
+    constant: bool
+    gradient: bool
+    made: TensorKey
+
+    @property
+    def stats(self) -> TensorStats | None:
+        """Its statistics."""
+        return self.row.stats
+
+    @property
+    def label(self) -> str:
+        """``in:0``."""
+        return f"in:{self.slot}"
+
+    @property
+    def bad(self) -> bool:
+        """Whether it has NaN or Inf."""
+        return self.stats is not None and self.stats.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """What updates a parameter, in the step that made the value.
+
+    Attributes:
+        name, type: the update operator.
+        step: the step in which it made the value.
+        rate: the learning rate; None when nobody says.
+        rate_row: where it stands, to follow it through the steps.
+        momentum, decay: the same for momentum and weight decay.
+        gradient: the gradient that it got.
+        made: the output of the operator that made the gradient, where to go on upstream.
+        states: the optimizer's own parameters, such as momenta.
+        normalised: see ``Settings``.
+    """
+
+    name: str
+    type: str
+    step: int
+    rate: float | None
+    rate_row: TensorRow | None
+    momentum: float | None
+    decay: float | None
+    gradient: TensorRow | None
+    made: TensorKey | None
+    states: tuple[TensorRow, ...]
+    normalised: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How much a weight changed: mean |Δw|, and mean |w| before."""
+
+    moved: float
+    before: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The mean |Δw| / mean |w|; None when the weight was 0."""
+        return self.moved / self.before if self.before else None
+
+
+class Evidence:
+    """Looks at what surrounds one tensor, when it is first asked for. One per question, not for several threads.
+
+    Attributes:
+        session, key: which tensor of what.
+        row: its node's row in the node table.
+        type: its node's operator type.
+    """
+
+    def __init__(self, session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> None:
+        """Lists the step.
+
+        Raises:
+            UnreadableTensorError: the run has no such node.
+        """
+        self.session = session
+        self.key = key
+        self.progress = progress
+        self._plain = session.row_of(key)
+        self.flow = session.flow(key.rank, progress)
+        self.flow.table(key.step)
+        self.row = self.flow.nodes.find(key.node, key.graph)
+        self.type = self.flow.nodes.op_type(self.row)
+
+    # -- the tensor --------------------------------------------------------------------------------
+
+    @cached_property
+    def tensor(self) -> TensorRow:
+        """The tensor itself, measured."""
+        return self.measured([self._plain])[0]
+
+    @property
+    def stats(self) -> TensorStats | None:
+        """Its statistics."""
+        return self.tensor.stats
+
+    @cached_property
+    def before(self) -> TensorRow | None:
+        """The same tensor one step earlier, measured; None when there is none."""
+        earlier = self.flow.previous_step(self.row, self.key.step)
+        return None if earlier is None else self.at_step(earlier)
+
+    def at_step(self, step: int) -> TensorRow | None:
+        """The same tensor at another step, measured; None where it was not dumped."""
+        return self.at(replace(self.key, step=step))
+
+    @cached_property
+    def change(self) -> Change | None:
+        """The values compared with those of the step before, in blocks; None where one of them is not at hand."""
+        now, before = self.tensor, self.before
+        if before is None or not (self.readable(now) and self.readable(before)):
+            return None
+        try:
+            change, _ = compare(self.session.read(now.key), self.session.read(before.key))
+        except (TdbgError, ValueError, TypeError):  # broken since, of another shape, no numbers
+            return None
+        return Change(change.mean_abs_difference, change.mean_abs_previous)
+
+    @staticmethod
+    def readable(row: TensorRow) -> bool:
+        """Whether the values are here, and not too many to be read for a number or two."""
+        return row.has_value and not row.remote and row.meta is not None and row.meta.nbytes <= MOST_BYTES
+
+    @property
+    def category(self) -> Category:
+        """What its node is."""
+        return self.flow.nodes.category_of(self.row)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether a graph tells about its node; else it is known from file names only."""
+        return not int(self.flow.nodes.flags[self.row]) & NodeFlag.FILE_ONLY
+
+    def name(self, row: int) -> str:
+        """The name of a node."""
+        return self.flow.nodes.names[row]
+
+    # -- what it was made from ---------------------------------------------------------------------
+
+    @cached_property
+    def maker(self) -> int:
+        """Row of the operator that made it, -1 for a parameter and where nobody knows."""
+        if self.parameter >= 0:
+            return -1
+        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
+        return row if row >= 0 and not self.flow.is_constant(row) else -1
+
+    @property
+    def maker_type(self) -> str:
+        """Operator type of what made it; empty where nobody knows."""
+        return self.flow.nodes.op_type(self.maker) if self.maker >= 0 else ""
+
+    @cached_property
+    def inputs(self) -> tuple[Given, ...]:
+        """What went into the operator that made it, by slot."""
+        return self.inputs_of(self.maker, self.key.step) if self.maker >= 0 else ()
+
+    def inputs_of(self, row: int, step: int) -> tuple[Given, ...]:
+        """What went into a node, by slot; of very many only the first ones."""
+        listed = [each for each in self.session.tensor_rows(self.key.rank, step, row) if each.role == "in"]
+        found = []
+        for each in self.measured(listed[:MOST_INPUTS]):
+            producer = self.flow.holder(row, each.slot).row
+            known = producer >= 0
+            constant = self.flow.is_constant(producer)
+            source = tail(self.name(producer) if known else each.key.node)
+            gradient = known and self.flow.nodes.category_of(producer) is Category.GRADIENT
+            found.append(Given(each.slot, each, producer, source, constant, gradient, self.made_of(row, each)))
+        return tuple(found)
+
+    def made_of(self, row: int, given: TensorRow) -> TensorKey:
+        """The output of another operator that an input of a node is; the input itself when that was not dumped."""
+        holder, nodes = self.flow.holder(row, given.slot), self.flow.nodes
+        if holder.row < 0 or nodes.category_of(holder.row) in PARAMETERS or self.flow.is_constant(holder.row):
+            return given.key
+        if self.flow.table(given.key.step).find(holder.row, Side.OUTPUT, holder.slot) < 0:
+            return given.key
+        graph = nodes.graph_of(holder.row).name
+        return TensorKey(self.key.rank, graph, nodes.names[holder.row], Side.OUTPUT, holder.slot, given.key.step)
+
+    @property
+    def dumped(self) -> tuple[Given, ...]:
+        """Those of the inputs whose statistics are known."""
+        return tuple(given for given in self.inputs if given.stats is not None)
+
+    # -- a parameter -------------------------------------------------------------------------------
+
+    @cached_property
+    def parameter(self) -> int:
+        """Row of the parameter whose value this is, -1 when it is none."""
+        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
+        return row if row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS else -1
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a weight, or a normalisation's gain or shift."""
+        return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
+
+    @property
+    def carried(self) -> bool:
+        """Whether its value is carried from step to step: that of a graph input such as the data is not."""
+        return self.parameter >= 0 and self.flow.updated(self.parameter)
+
+    @cached_property
+    def made_in(self) -> int | None:
+        """The step whose update made this value of a parameter; None for an initial value.
+
+        What a node read of a parameter is what the step before left there, unless the node updates it itself.
+        """
+        if self.key.side is Side.OUTPUT or self.updater[0] == self.row:
+            return self.key.step
+        return self.flow.previous_step(self.parameter, self.key.step)
+
+    @cached_property
+    def updater(self) -> tuple[int, int]:
+        """The node that updates the parameter, and in which input slot; row -1 when none does."""
+        return updater_of(self.flow, self.parameter) if self.parameter >= 0 else (-1, 0)
+
+    @cached_property
+    def optimizer(self) -> Optimizer | None:
+        """What updated the parameter; None when no node does, or the value is an initial one."""
+        row, slot = self.updater
+        step = self.made_in
+        if row < 0 or step is None:
+            return None
+        op_type = self.flow.nodes.op_type(row)
+        update, settings = update_of(op_type), settings_of(op_type)
+        if update is None:
+            return None
+        start = group_start(update, slot)
+        listed = {each.slot: each for each in self.session.tensor_rows(self.key.rank, step, row) if each.role == "in"}
+        wanted = [*(update.states), update.gradient, settings.rate, settings.momentum, settings.decay]
+        slots = [start + each for each in dict.fromkeys(wanted) if each is not None and start + each in listed]
+        at = dict(zip(slots, self.measured([listed[each] for each in slots]), strict=True))
+
+        def placed(offset: int | None) -> TensorRow | None:
+            return None if offset is None else at.get(start + offset)
+
+        gradient = placed(update.gradient)
+        rate_row = placed(settings.rate)
+        rate = self._scalar(rate_row, row, start, settings.rate)
+        if rate is None:
+            rate_row = self._rate_by_name(step)
+            rate = _only_value(rate_row)
+        return Optimizer(
+            name=self.name(row),
+            type=op_type,
+            step=step,
+            rate=rate,
+            rate_row=rate_row if rate_row is not None and rate_row.index >= 0 else None,
+            momentum=self._scalar(placed(settings.momentum), row, start, settings.momentum),
+            decay=self._scalar(placed(settings.decay), row, start, settings.decay),
+            gradient=gradient,
+            made=self.made_of(row, gradient) if gradient is not None else None,
+            states=tuple(each for slot in update.states if (each := placed(slot)) is not None and each.index >= 0),
+            normalised=settings.normalised,
+        )
+
+    def _scalar(self, row: TensorRow | None, node: int, start: int, slot: int | None) -> float | None:
+        """The one value of an input: as dumped, or of the constant that feeds it."""
+        value = _only_value(row)
+        if value is not None or slot is None:
+            return value
+        holder = self.flow.holder(node, start + slot).row
+        text = self.flow.nodes.constants.get(holder, "") if holder >= 0 else ""
+        try:
+            found = float(text)
+        except ValueError:
+            return None
+        return found if math.isfinite(found) else None
+
+    def _rate_by_name(self, step: int) -> TensorRow | None:
+        """The one parameter of the graph that is called a learning rate."""
+        nodes = self.flow.nodes
+        plain = np.flatnonzero(nodes.category == int(Category.PARAMETER)).tolist()
+        rows = [row for row in plain if is_learning_rate(nodes.names[row])]
+        if len(rows) != 1:
+            return None
+        graph = nodes.graph_of(rows[0]).name
+        return self.at(TensorKey(self.key.rank, graph, nodes.names[rows[0]], Side.OUTPUT, 0, step))
+
+    # -- measuring ---------------------------------------------------------------------------------
+
+    def measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
+        """Rows of this rank with their statistics."""
+        return self.session.measure(rows, self.progress)
+
+    def at(self, key: TensorKey) -> TensorRow | None:
+        """Another tensor of this rank, measured; None where it was not dumped."""
+        row = self.session.row_of(key)
+        return self.measured([row])[0] if row.index >= 0 else None
+
+    def stats_before(self, key: TensorKey) -> TensorStats | None:
+        """Statistics of another tensor of this rank one step earlier; None when there are none."""
+        row = self.flow.nodes.find(key.node, key.graph)
+        earlier = self.flow.previous_step(row, key.step) if row >= 0 else None
+        found = self.at(replace(key, step=earlier)) if earlier is not None else None
+        return found.stats if found is not None else None
+
+
+def _only_value(row: TensorRow | None) -> float | None:
+    """The value of a tensor that has one element."""
+    stats = row.stats if row is not None else None
+    return stats.mean if stats is not None and stats.count == 1 and stats.finite else None
+
+
+def norm(stats: TensorStats | None) -> float | None:
+    """Root of the sum of squares of the finite elements; None when there are none."""
+    return math.sqrt(stats.sum_squares) if stats is not None and stats.finite else None
+
+
+def peak(stats: TensorStats | None) -> float | None:
+    """The greatest magnitude among the finite elements; None when there are none."""
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    return max(abs(stats.minimum), abs(stats.maximum))

@@ -1,0 +1,161 @@
+"""Puts the guidance for one tensor together: one section per condition that was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.session.guidance import activations, gradients, overflow, sizes, special, weights
+from tui_debugger.session.guidance.advice import with_command
+from tui_debugger.session.guidance.evidence import MOST_INPUTS, Evidence
+from tui_debugger.session.guidance.types import Cause, Guidance, Section
+from tui_debugger.session.undisturbed import undisturbed
+
+if TYPE_CHECKING:
+    from tui_debugger.session.session import Session
+
+Explain = Callable[[Evidence, WatchResult], Section]
+
+_BY_CONDITION: Final[Mapping[str, Explain]] = {
+    "operator_overflow": special.operator_overflow,
+    "tensor_all_zero": activations.all_zero,
+    "tensor_range": sizes.out_of_range,
+    "tensor_too_large": sizes.too_large,
+    "tensor_too_small": sizes.too_small,
+    "weight_change_too_large": weights.changed,
+    "weight_change_too_small": weights.stayed,
+    "weight_initialization": special.initial,
+    "weight_not_changed": weights.stayed,
+    "weight_too_large": sizes.too_large,
+    "weight_too_small": sizes.too_small,
+    "activation_range": activations.activation_range,
+    "gradient_too_large": gradients.too_large,
+    "gradient_vanishing": gradients.vanishing,
+}
+"""What explains a hit of each condition; the overflow conditions (NaN, Inf) share one section of their own."""
+EXPLAINED: Final = frozenset(_BY_CONDITION) | {
+    condition.id for condition in CONDITIONS.values() if condition.wire == WIRE_OVERFLOW
+}
+"""Conditions that have guidance: all of them."""
+_BAD: Final = ErrorBits.NAN | ErrorBits.INF
+
+
+def explain(session: Session, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress) -> Guidance:
+    """What was found on a tensor, what speaks for which cause, and what to look at next.
+
+    Args:
+        session: an open session, offline or live.
+        key: the tensor.
+        hit: what was found on it; None takes what the session's last check found, if that is known.
+        progress: receives snapshots; may raise CancelledError.
+
+    Returns:
+        The guidance. A tensor without a finding is looked at for NaN and Inf all the same.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``.
+    """
+    return undisturbed(lambda: _explained(Evidence(session, key, progress), hit))
+
+
+def known_hit(session: Session, key: TensorKey) -> tuple[Hit | None, bool]:
+    """The hit that the last check found on a tensor, and whether its step is known by the present watchpoints."""
+    known = session.known([(key.rank, key.step)])
+    if known is None:
+        return None, False
+    row = session.nodes(key.rank).find(key.node, key.graph)
+    return next((hit for hit in known.hits.of_nodes([row]) if hit.key == key), None), True
+
+
+def _explained(evidence: Evidence, hit: Hit | None) -> Guidance:
+    checked = hit is not None
+    if hit is None:
+        hit, checked = known_hit(evidence.session, evidence.key)
+    results = hit.results if hit is not None else ()
+    sections = _merged([_ordered(evidence, each) for each in _sections(evidence, results, checked=checked)])
+    bad = evidence.stats is not None and evidence.stats.bad
+    finding = bad or any(result.verdict is Verdict.FINDING for result in results)
+    return Guidance(evidence.tensor, evidence.type, sections, tuple(_missing(evidence)), finding)
+
+
+def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bool) -> list[Section]:
+    found: list[Section] = []
+    bad = evidence.stats is not None and evidence.stats.bad
+    if bad:
+        of_overflow = [result.condition for result in results if CONDITIONS[result.condition].wire == WIRE_OVERFLOW]
+        found.append(overflow.overflow(evidence, tuple(dict.fromkeys(of_overflow))))
+    found += [
+        _BY_CONDITION[result.condition](evidence, result)
+        for result in results
+        if result.error == ErrorBits.NONE and result.condition in _BY_CONDITION
+    ]
+    by_error: dict[ErrorBits, list[WatchResult]] = {}
+    for result in results:
+        if result.error:
+            by_error.setdefault(result.error, []).append(result)
+    found += [special.not_compared(evidence, group) for group in by_error.values()]
+    if not bad and not any(result.verdict is Verdict.FINDING for result in results):
+        found.append(special.clean(evidence, _judged(checked=checked)))
+    return found
+
+
+def _judged(*, checked: bool) -> str:
+    if not checked:
+        return "whether a watchpoint has a finding here was not checked: only NaN and Inf were looked for"
+    return "no watchpoint of the list has a finding here"
+
+
+def _merged(sections: Sequence[Section]) -> tuple[Section, ...]:
+    """Sections with the same causes as one: two conditions often say the same about a tensor."""
+    found: list[Section] = []
+    for section in sections:
+        at = next((n for n, other in enumerate(found) if section.causes and other.causes == section.causes), None)
+        if at is None:
+            found.append(section)
+            continue
+        other = found[at]
+        found[at] = replace(
+            other,
+            conditions=other.conditions + section.conditions,
+            title=f"{other.title}, {section.title[:1].lower()}{section.title[1:]}",
+            found=f"{other.found}; {section.found[:1].lower()}{section.found[1:]}",
+            advice=tuple(dict.fromkeys((*other.advice, *section.advice))),
+            facts=tuple(dict.fromkeys((*other.facts, *section.facts))),
+        )
+    return tuple(found)
+
+
+def _ordered(evidence: Evidence, section: Section) -> Section:
+    """Likely causes first, ruled out ones last; each said once. Advice gets the command that does the same."""
+    seen: dict[tuple[str, str], Cause] = {}
+    for cause in section.causes:
+        seen.setdefault((cause.title, cause.evidence), cause)
+    causes = tuple(sorted(seen.values(), key=lambda cause: cause.standing))
+    return replace(section, causes=causes, advice=tuple(with_command(evidence, each) for each in section.advice))
+
+
+def _missing(evidence: Evidence) -> list[str]:
+    """What could not be looked at."""
+    tensor, found = evidence.tensor, []
+    if tensor.error:
+        found.append(f"the tensor itself: {tensor.error}")
+    if tensor.recorded:
+        found.append("the values: only statistics were dumped")
+    if tensor.uncertain:
+        found.append("certainty about the name: the file may belong to another node")
+    if not evidence.has_graph:
+        found.append("the graph: what this tensor was made from is known from its own input files only")
+    if evidence.parameter < 0 and evidence.maker >= 0:
+        silent = [given.label for given in evidence.inputs if given.stats is None and not given.constant]
+        if silent:
+            more = f" and {len(silent) - 4} more" if len(silent) > 4 else ""
+            found.append(f"inputs that were not dumped or cannot be read: {', '.join(silent[:4])}{more}")
+        if len(evidence.inputs) == MOST_INPUTS:
+            found.append(f"inputs beyond the first {MOST_INPUTS}")
+    if evidence.key.side is Side.INPUT and evidence.maker < 0 and evidence.parameter < 0:
+        found.append("the node that made this input: no graph names it")
+    return found

@@ -1,0 +1,247 @@
+"""NaN and Inf: whether they begin here, and why this operator makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.model import Side, TensorStats
+from tui_debugger.session.guidance.advice import culprit_of
+from tui_debugger.session.guidance.cases import Case, plain_type
+from tui_debugger.session.guidance.evidence import Evidence, Given, Optimizer
+from tui_debugger.session.guidance.operators import causes, untold
+from tui_debugger.session.guidance.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
+from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.words.steps import step_text
+
+LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
+_NAMED = 3
+LOOKED_BACK = 100
+"""Steps that a bad parameter is followed back."""
+PRODUCTS = frozenset({"mul", "multiply", "matmul", "batchmatmul", "mm", "bmm", "linear", "div", "realdiv"})
+DIFFERENCES = frozenset({"sub", "subtract", "add", "addn", "biasadd"})
+
+
+def overflow(evidence: Evidence, conditions: tuple[str, ...]) -> Section:
+    """What is known about the NaN and Inf of a tensor that has some."""
+    stats = evidence.stats
+    if stats is None:
+        msg = "only for a tensor whose statistics are known"
+        raise ValueError(msg)
+    found = f"{bad_counts(stats)} among {stats.count:,} elements" + ("" if stats.finite else ": none is finite")
+    if stats.count == 1:
+        found = f"its only element is {bad_counts(stats).partition(' ')[2]}"
+    weighed = tuple(_causes(evidence, stats))
+    title = CONDITIONS[conditions[0]].title if conditions else "NaN or Inf"
+    return Section(
+        conditions,
+        title,
+        found,
+        weighed,
+        tuple(_advice(evidence, weighed)),
+        tuple(_facts(evidence, stats)),
+    )
+
+
+def bad_inputs(evidence: Evidence) -> tuple[Given, ...]:
+    """The inputs that have NaN or Inf themselves; constants such as the -Inf of a mask are none."""
+    return tuple(given for given in evidence.inputs if given.bad and not given.constant)
+
+
+def _causes(evidence: Evidence, stats: TensorStats) -> Iterator[Cause]:
+    if evidence.parameter >= 0:
+        yield from _of_parameter(evidence)
+        return
+    bad = bad_inputs(evidence)
+    if bad:
+        yield _fed(evidence, bad)
+        yield from _turned(evidence, stats, bad)
+        return
+    yield from _of_operator(evidence, stats)
+
+
+def _fed(evidence: Evidence, bad: tuple[Given, ...]) -> Cause:
+    """The values came in bad: it does not start here."""
+    named = [
+        f"{given.label} from {_source(evidence, given)} ({bad_counts(given.stats)})"
+        for given in bad[:_NAMED]
+        if given.stats
+    ]
+    more = f" and {len(bad) - _NAMED} more" if len(bad) > _NAMED else ""
+    return Cause("it does not start here: an input is bad already", ", ".join(named) + more, LIKELY)
+
+
+def _source(evidence: Evidence, given: Given) -> str:
+    step = "" if given.row.key.step == evidence.key.step else f" of step {step_text(given.row.key.step)}"
+    return given.source + step
+
+
+def _turned(evidence: Evidence, stats: TensorStats, bad: tuple[Given, ...]) -> Iterator[Cause]:
+    """How this operator made NaN of Inf."""
+    if not stats.nan or any(given.stats is not None and given.stats.nan for given in bad):
+        return
+    kind = plain_type(evidence.maker_type)
+    infinite = bad[0]
+    zeros = next(
+        (given for given in evidence.dumped if given is not infinite and given.stats and given.stats.zero), None
+    )
+    if kind in PRODUCTS and zeros is not None and zeros.stats is not None:
+        zero = of_all(zeros.stats.zero, zeros.stats.count)
+        are = "is" if zeros.stats.zero == 1 else "are"
+        words = f"{zero} of {zeros.label} ({zeros.source}) {are} 0, {infinite.label} has Inf: 0 × Inf is NaN"
+        yield Cause("Inf turns into NaN here", words, LIKELY)
+    elif kind in DIFFERENCES and len(bad) > 1:
+        yield Cause("Inf turns into NaN here", "Inf in several inputs: Inf - Inf is NaN", LIKELY)
+    else:
+        yield Cause(
+            "Inf turns into NaN here", f"{infinite.label} has Inf but no NaN, the output has {stats.nan:,}", LIKELY
+        )
+
+
+def _of_operator(evidence: Evidence, stats: TensorStats) -> Iterator[Cause]:
+    known = evidence.dumped
+    if not known:
+        what = "no graph or file tells what it was made from" if not evidence.inputs else "its inputs were not dumped"
+        yield Cause("bad inputs, or the operator itself", what, UNKNOWN)
+        return
+    case = Case(evidence.maker_type, evidence.inputs, evidence.tensor.meta, stats)
+    told = causes(case)
+    yield from told
+    if not any(cause.standing in (LIKELY, POSSIBLE) for cause in told):
+        yield untold(case)
+    silent = len(evidence.inputs) - len(known)
+    if silent:
+        yield Cause(
+            "a bad input that was not dumped", f"{silent} of {len(evidence.inputs)} inputs are unknown", UNKNOWN
+        )
+    else:
+        words = "; ".join(f"{given.label} has none" for given in known[:_NAMED])
+        more = "; and so on" if len(known) > _NAMED else ""
+        yield Cause("inputs with NaN or Inf", f"{words}{more}", RULED_OUT)
+
+
+def _of_parameter(evidence: Evidence) -> Iterator[Cause]:
+    """A weight, momentum or the like: what it was before, what it was updated with."""
+    optimizer = evidence.optimizer
+    before = evidence.before if evidence.carried else None
+    if before is not None and before.stats is not None:
+        earlier = before.stats
+        step = before.key.step
+        if earlier.bad:
+            since = bad_since(evidence)
+            more = f"; it is bad since step {step_text(since)}" if since is not None and since != step else ""
+            words = f"at step {step_text(step)} it had {bad_counts(earlier)} already{more}"
+            yield Cause("it does not start here: it was bad before", words, LIKELY)
+            return
+        else:
+            yield Cause(
+                "it was bad before", f"at step {step_text(step)} all {earlier.count:,} elements were finite", RULED_OUT
+            )
+    if optimizer is None:
+        if evidence.made_in is None:
+            yield Cause("bad initial values", "this is its value before the first dumped step", LIKELY)
+        elif not evidence.trained and evidence.updater[0] < 0:
+            yield Cause(
+                "it was fed in bad", "nothing in the graph writes this parameter: it comes from outside", LIKELY
+            )
+        else:
+            yield Cause("a bad update", "no graph tells which operator updates it", UNKNOWN)
+        return
+    yield from _of_gradient(evidence, optimizer)
+    for state in optimizer.states:
+        # An update operator writes its state in place: what its file shows is of after the step.
+        earlier_state = evidence.stats_before(state.key)
+        if earlier_state is not None and earlier_state.bad:
+            name = state.origin_text.rpartition(":")[0] or state.key.node
+            yield Cause("bad optimizer state", f"{name} had {bad_counts(earlier_state)} before", LIKELY)
+
+
+def bad_since(evidence: Evidence) -> int | None:
+    """The first of the steps before this one in which a parameter was bad without a break; None when it was not."""
+    found, step = None, evidence.key.step
+    if not evidence.carried:
+        return None
+    for _ in range(LOOKED_BACK):
+        earlier = evidence.flow.previous_step(evidence.row, step)
+        row = evidence.at_step(earlier) if earlier is not None else None
+        if earlier is None or row is None or row.stats is None or not row.stats.bad:
+            break
+        found = step = earlier
+    return found
+
+
+def _of_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
+    """Whether the gradient that the optimizer used is to blame."""
+    gradient = optimizer.gradient
+    if gradient is None or gradient.stats is None:
+        yield Cause("a bad gradient", f"the gradient that {tail(optimizer.name)} got was not dumped", UNKNOWN)
+    elif gradient.stats.bad:
+        came = f" ({gradient.origin_text.rpartition('/')[2]})" if gradient.origin_text else ""
+        yield Cause(
+            "a bad gradient",
+            f"the gradient{came} that {tail(optimizer.name)} used at step {optimizer.step} has "
+            f"{bad_counts(gradient.stats)} of {gradient.stats.count:,}",
+            LIKELY,
+        )
+    else:
+        top = max(abs(gradient.stats.minimum or 0.0), abs(gradient.stats.maximum or 0.0))
+        yield Cause("a bad gradient", f"the gradient is finite, {num(top)} at most", RULED_OUT)
+        limits = limits_of(evidence.tensor.meta)
+        if limits is not None and optimizer.rate is not None and not optimizer.normalised:
+            size = abs(optimizer.rate) * top
+            standing = LIKELY if size > limits.largest else RULED_OUT
+            yield Cause(
+                f"a step beyond the range of {limits.name}",
+                f"learning rate {num(optimizer.rate)} × gradient {num(top)} = {num(size)}; {limits.name} holds "
+                f"{num(limits.largest)}",
+                standing,
+            )
+
+
+def _advice(evidence: Evidence, weighed: tuple[Cause, ...]) -> Iterator[Advice]:
+    bad = bad_inputs(evidence)
+    if evidence.parameter >= 0:
+        since = bad_since(evidence)
+        if since is not None:
+            about = replace(evidence.key, step=since)
+            yield Advice(f"Explain it at step {step_text(since)}, where it turned bad.", "explain", about)
+        optimizer = evidence.optimizer
+        gradient = optimizer.gradient if optimizer is not None else None
+        if since is None and optimizer is not None and gradient is not None and gradient.stats and gradient.stats.bad:
+            about = optimizer.made or gradient.key
+            yield Advice("Follow the gradient upstream to where it turned bad.", "origin", about)
+        yield Advice("See at which step it turned bad, and what its size did before.", "trend", None)
+        yield Advice("Find the first origin of the whole run.", "origin", None, ("origin",))
+        return
+    if bad:
+        made = evidence.at(bad[0].made)  # what was changed on its way is bad only in the file of who read it
+        about = bad[0].made if made is not None and made.stats and made.stats.bad else bad[0].row.key
+        yield Advice("Walk upstream to the node where the bad values begin.", "origin")
+        yield Advice(f"Explain the bad input {bad[0].label} itself.", "explain", about)
+        return
+    likely = [cause for cause in weighed if cause.standing is LIKELY]
+    culprit = culprit_of(evidence, likely)
+    if culprit is not None:
+        yield Advice(
+            f"See which elements of {culprit.label} it is, and whether it is a whole sample or channel.",
+            "values",
+            culprit.row.key,
+        )
+    yield Advice("See how far it spread, and that its inputs are clean.", "origin")
+    yield Advice("See the producers of its inputs and who uses it.", "relations", None)
+    if (limits := limits_of(evidence.tensor.meta)) is not None and limits.name in HALVES:
+        yield Advice(f"Compute this operator in float32 instead of {limits.name}, or scale the loss down.")
+    if any("0" in cause.title or "negative" in cause.title for cause in likely):
+        yield Advice("Keep the argument away from there: add an epsilon, clamp it, or mask those samples.")
+
+
+def _facts(evidence: Evidence, stats: TensorStats) -> Iterator[str]:
+    room = range_words(evidence.tensor.meta, stats, only_near=True)
+    if room:
+        yield room
+    if evidence.key.side is Side.INPUT and evidence.maker >= 0:
+        maker = tail(evidence.name(evidence.maker))
+        yield f"this is what in:{evidence.key.slot} of {tail(evidence.key.node)} read; {maker} made it"
+    if stats.finite and stats.bad:
+        yield f"{of_all(stats.finite, stats.count)} {'is' if stats.finite == 1 else 'are'} finite"

@@ -1,0 +1,314 @@
+"""The report as GitHub-flavoured Markdown, bounded in size, and honest about what it leaves out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tui_debugger.analysis.recommend import RECOMMENDED
+from tui_debugger.analysis.watch_text import format_watch
+from tui_debugger.model import Hit, TensorStats, Verdict
+from tui_debugger.session.guidance.lines import GLYPHS, section_title
+from tui_debugger.session.guidance.types import Advice, Guidance, Section
+from tui_debugger.session.naming import place_text
+from tui_debugger.session.origin.blocks import origin_lines
+from tui_debugger.session.origin.words import said
+from tui_debugger.session.reporting.material import Material
+from tui_debugger.session.verdict_text import coverage_line, findings_line
+from tui_debugger.session.verdicts import Outcome
+from tui_debugger.version import __version__
+from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.markdown import code, fenced, prose, table, without_homes
+from tui_debugger.words.numbers import NONE, brief, count, percent, plural
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import short
+from tui_debugger.words.watchpoints import watch_line
+
+MOST_HITS: Final = 50
+"""Rows of the hits table, unless asked otherwise."""
+LIMIT: Final = 60_000
+"""Characters: GitHub takes 65,536 in an issue."""
+_ORIGINS: Final = 5
+_TELLING: Final = frozenset({"origin", "explain", "values"})
+"""Views whose commands stand in a report: of plots and maps everybody knows how to look at them."""
+_HEAD: Final = 3
+"""Lines that ``origin_lines`` begins with: a blank, where it is, the node."""
+_NAMED: Final = 20
+"""Watchpoints, notices and the like that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How much a report says.
+
+    Attributes:
+        hits: most rows of the hits table.
+        homes: home directories are left as they are.
+    """
+
+    hits: int = MOST_HITS
+    homes: bool = False
+
+
+def markdown(material: Material, style: Style = Style()) -> str:
+    """The report. Rows of the hits table are left out until it fits into an issue, and that is said."""
+    rows = style.hits
+    while True:
+        text = "\n".join(_single_blanks(_document(material, rows))).strip() + "\n"
+        if len(text) <= LIMIT or not rows:
+            break
+        rows //= 2
+    return text if style.homes else without_homes(text)
+
+
+def _single_blanks(lines: Iterable[str]) -> Iterator[str]:
+    before = ""
+    for line in lines:
+        if line or before:
+            yield line
+        before = line
+
+
+def _document(material: Material, rows: int) -> Iterator[str]:
+    yield f"# tdbg: {prose(material.info.title or material.info.layout or 'a run')}"
+    yield ""
+    yield f"**{prose(verdict(material))}**"
+    yield ""
+    yield from _facts(material)
+    yield from _beginnings(material)
+    yield from _spread(material)
+    yield from _hits(material, rows)
+    yield from _explained(material)
+    yield from _watchpoints(material)
+    yield from _notices(material)
+    yield from _again(material)
+
+
+def verdict(material: Material) -> str:
+    """``FINDINGS: 314 tensors at step 3, 2 origins ◆``, ``clean``, ``cannot judge: ...``."""
+    judgement, result = material.judgement, material.result
+    if judgement.outcome is Outcome.FINDING:
+        return f"FINDINGS: {findings_line(judgement.failing, result)}"
+    if judgement.outcome is Outcome.CANNOT_JUDGE:
+        return f"cannot judge: {judgement.doubts[-1].text}"
+    if judgement.outcome is Outcome.INTERRUPTED:
+        found = findings_line(judgement.failing, result) if judgement.failing else "no finding so far"
+        return f"interrupted after {plural(len(result.pairs), 'step')}: {found}"
+    return "clean"
+
+
+def _heading(text: str) -> Iterator[str]:
+    yield ""
+    yield f"## {text}"
+    yield ""
+
+
+# -- the run ---------------------------------------------------------------------------------------
+
+
+def _facts(material: Material) -> Iterator[str]:
+    info = material.info
+    framework = " ".join(filter(None, [info.framework_version, info.device]))
+    doubts = [doubt.text for doubt in material.judgement.doubts]
+    facts = [
+        *([("run", code(material.path))] if material.path else []),
+        ("layout", prose(info.layout)),
+        ("framework", prose(framework)),
+        ("ranks", prose(brief(material.ranks))),
+        ("steps", prose(_steps(material))),
+        ("checked", prose(coverage_line(material.result))),
+        *(("cannot judge", prose(doubt)) for doubt in doubts[:_NAMED]),
+        ("tdbg", __version__),
+    ]
+    yield from table(("", ""), [(name, text) for name, text in facts if text])
+
+
+def _steps(material: Material) -> str:
+    steps = [step for step in material.steps if step >= 0]
+    return brief(steps) + (f" ({len(steps):,})" if len(steps) > 2 else "")
+
+
+def _watchpoints(material: Material) -> Iterator[str]:
+    tallies = material.judgement.tallies
+    yield from _heading("Watchpoints")
+    rows = [
+        (f"{tally.tensors:,}", f"{tally.findings:,}", prose(watch_line(tally.watchpoint))) for tally in tallies[:_NAMED]
+    ]
+    yield from table(("tensors", "findings", "watchpoint"), rows, right=("tensors", "findings"))
+    yield from _left_out(len(tallies) - _NAMED, "watchpoint")
+
+
+def _left_out(more: int, word: str) -> Iterator[str]:
+    if more > 0:
+        yield ""
+        yield f"… {plural(more, word)} left out."
+
+
+# -- where it begins, how it spread ----------------------------------------------------------------
+
+
+def _beginnings(material: Material) -> Iterator[str]:
+    found = material.beginnings
+    if not found:
+        return
+    starts = bool(material.origins and material.origins.origins)
+    yield from _heading("Where it begins" if starts else "What is bad first (no origin was found)")
+    for number, origin in enumerate(found[:_ORIGINS], 1):
+        yield ""
+        yield f"### {number}. {code(origin.node)} ({prose(origin.type)}), step {origin.step}, rank {origin.rank}"
+        yield ""
+        yield from fenced([*origin_lines(origin, "", overflow=material.overflow)][_HEAD:])
+    yield from _left_out(len(found) - _ORIGINS, "independent origin")
+
+
+def _spread(material: Material) -> Iterator[str]:
+    look = material.shown_look
+    if look is None or not look.spread:
+        return
+    yield from _heading("How it spread")
+    carried = f", {look.parameters:,} of them parameters that the next step starts with" if look.parameters else ""
+    yield f"{plural(look.bad, 'tensor')} of step {look.pair[1]}, rank {look.pair[0]}, are bad{carried}. " + (
+        "Next along the graph:" if look.by_graph else "Next in execution order:"
+    )
+    yield ""
+    rows = [(prose(said(hit)), code(place_text(hit.key, with_graph=material.graphs))) for hit in look.spread]
+    yield from table(("found", "tensor"), rows)
+
+
+# -- hits ------------------------------------------------------------------------------------------
+
+
+def _hits(material: Material, most: int) -> Iterator[str]:
+    judgement = material.judgement
+    hits = (*judgement.failing[:most], *judgement.others[:most], *judgement.unsure[:most])[:most]
+    total = len(judgement.failing) + len(judgement.others) + len(judgement.unsure)
+    if not total:
+        return
+    yield from _heading(f"Hits ({total:,})")
+    if hits:
+        titles = ("step", "rank", "", "watch", "found", "NaN", "Inf", "min", "max", "mean", "zeros", "tensor")
+        rows = [_hit(hit, graphs=material.graphs) for hit in hits]
+        yield from table(titles, rows, right=("step", "rank", *titles[5:11]))
+    if total > len(hits):
+        yield ""
+        how = ": `tdbg check` with `--limit 0` lists them" if material.path else ""
+        yield f"… {total - len(hits):,} more rows left out{how}."
+
+
+def _hit(hit: Hit, *, graphs: bool) -> tuple[str, ...]:
+    key = hit.key
+    words = [
+        abbr if verdict_ is Verdict.FINDING else f"{abbr}?"
+        for abbr, verdict_ in abbreviations(hit)
+        if verdict_ is not Verdict.NOT_COMPARABLE
+    ]
+    return (
+        step_text(key.step),
+        str(key.rank),
+        "◆" if hit.origin else "",
+        " ".join(words),
+        prose(", ".join(map(str, hit_parts(hit)))),
+        *_numbers(hit.stats),
+        code(place_text(key, with_graph=graphs)),
+    )
+
+
+def _numbers(stats: TensorStats | None) -> tuple[str, ...]:
+    if stats is None:
+        return (NONE,) * 6
+    values = [short(value) if value is not None else NONE for value in (stats.minimum, stats.maximum, stats.mean)]
+    return (count(stats.nan), count(stats.inf), *values, prose(f"{percent(stats.zero_percentage)} %"))
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def _explained(material: Material) -> Iterator[str]:
+    if not material.explained:
+        return
+    yield from _heading("What usually causes it, by the numbers of this run")
+    for guidance in material.explained:
+        yield from _guidance(guidance, material)
+
+
+def _guidance(guidance: Guidance, material: Material) -> Iterator[str]:
+    key = guidance.tensor.key
+    name = code(place_text(key, with_graph=material.graphs))
+    yield f"### {name}, step {step_text(key.step)}, rank {key.rank}"
+    yield ""
+    for section in guidance.sections:
+        yield from _section(section, material.path)
+    if guidance.missing:
+        yield "Not known: " + prose("; ".join(guidance.missing)) + "."
+        yield ""
+
+
+def _section(section: Section, path: str) -> Iterator[str]:
+    yield f"**{prose(section_title(section))}**: {prose(section.found)}."
+    yield ""
+    for cause in section.causes:
+        yield f"- {GLYPHS[cause.standing]} {cause.standing.word}: **{prose(cause.title)}**: {prose(cause.evidence)}"
+    for fact in section.facts:
+        yield f"- {prose(fact)}"
+    told = [advice for advice in section.advice if advice.arguments and path and advice.view in _TELLING]
+    plain = [advice for advice in section.advice if not advice.view and not advice.arguments]
+    if told or plain:
+        yield ""
+        yield "Look next:"
+        yield ""
+        yield from (f"- {prose(advice.text)} {_command(advice, path)}".rstrip() for advice in (*told, *plain))
+    yield ""
+
+
+def _command(advice: Advice, path: str) -> str:
+    return code(_shell(advice.arguments, path)) if advice.arguments else ""
+
+
+def _shell(arguments: Sequence[str], path: str) -> str:
+    name, *rest = arguments
+    return shlex.join(["tdbg", name, path, *rest])
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _notices(material: Material) -> Iterator[str]:
+    notices = (*material.info.notices, *material.troubles)
+    if notices:
+        yield from _heading("Notices")
+        yield from (f"- {prose(notice)}" for notice in notices[:_NAMED])
+        yield from _left_out(len(notices) - _NAMED, "notice")
+
+
+def _again(material: Material) -> Iterator[str]:
+    if not material.path:
+        return
+    yield from _heading("The same again")
+    yield from fenced(_commands(material), "sh")
+
+
+def _commands(material: Material) -> Iterable[str]:
+    watches: list[str] = []
+    for watch in material.result.watchpoints:
+        if not watch.name.startswith(RECOMMENDED):
+            watches += ["--watch", format_watch(watch)]
+    recommended = any(watch.name.startswith(RECOMMENDED) for watch in material.result.watchpoints)
+    both = ["--recommended"] if watches and recommended else []
+    pairs = material.result.coverage.steps
+    ranks, steps = sorted({rank for rank, _ in pairs}), sorted({step for _, step in pairs if step >= 0})
+    where = ["--rank", brief(ranks)] if tuple(ranks) != material.ranks and ranks else []
+    where += ["--step", brief(steps)] if steps and tuple(steps) != material.steps else []
+    where += material.scope
+    yield _shell(["check", *watches[: 2 * _NAMED], *both, *where], material.path)
+    if material.overflow:
+        yield _shell(["origin", *where], material.path)
+    yield from (
+        _shell(
+            ["explain", place_text(each.tensor.key), "--step", str(each.tensor.key.step), *watches[: 2 * _NAMED]],
+            material.path,
+        )
+        for each in material.explained[:2]
+        if each.tensor.key.step >= 0
+    )
