@@ -1,0 +1,169 @@
+"""``tdbg health``: steps across, scopes down, the worst of each in a glyph."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from tui_debugger.session.health import HealthMap
+    from tui_debugger.session.verdicts import Judgement
+
+DESCRIPTION = """\
+A map of a dump: steps across, scopes and nodes down, and one glyph for the worst
+that was found there, so that one look shows when it began and where it spread.
+Without --watch, --watch-file and --recommended it looks for NaN and Inf.
+"""
+EPILOG = """\
+exit codes: as of tdbg check
+
+Where there are more steps than columns, neighbouring steps share one: the worst
+stands, so that no NaN is hidden. Several ranks are merged in the same way.
+"""
+ROWS = 40
+"""Without --depth scopes are opened as long as there are no more rows than this."""
+NAMES = 40
+"""Cells that are left for names at the end of a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A map, and what the checks behind it come to."""
+
+    map: HealthMap
+    judgement: Judgement
+    notices: tuple[str, ...]
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "health",
+        help="a map of all steps and scopes: where it is bad",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    rows = parser.add_mutually_exclusive_group()
+    rows.add_argument(
+        "--depth",
+        type=whole("a number of levels from 1 to 99", 1, 99),
+        metavar="N",
+        help=f"open scopes down to level N (default: as far as there are {ROWS} rows)",
+    )
+    rows.add_argument("--nodes", action="store_true", help="a row per node, in execution order")
+    parser.add_argument("--bad", action="store_true", help="only rows in which something was found")
+    parser.add_argument(
+        "--width",
+        type=whole("a number of cells from 20 to 100000", 20, 100_000),
+        metavar="N",
+        help="cells of a line (default: those of the terminal)",
+    )
+    add_watches(
+        parser,
+        "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
+        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
+    )
+    parser.add_argument("--recommended", action="store_true", help="look for what the recommended watchpoints find")
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("health", arguments, undecided):
+        report = _made(arguments)
+    from tui_debugger.cli.check_report import EXIT_CODES
+
+    code = EXIT_CODES[report.judgement.outcome]
+    for notice in report.notices:
+        note(notice)
+    entries = _entries(report.map, arguments)
+    if arguments.json:
+        print_json(_document(report, entries, arguments, code))
+    else:
+        _print(report, entries, arguments)
+    return code
+
+
+def _made(arguments: argparse.Namespace) -> Report:
+    from tui_debugger.cli.check import add_watchpoints
+    from tui_debugger.session.health import HealthChecks, health
+    from tui_debugger.session.verdicts import judge
+    from tui_debugger.session.watch_file import watchpoints_from
+
+    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    with progress_bar() as bar, interruptible(bar) as progress:
+        session = open_session(arguments.path, arguments, progress)
+        pairs = pairs_of(session, arguments)
+        rules: frozenset[int] = frozenset()
+        if arguments.watch or arguments.watch_file or arguments.recommended:
+            rules = add_watchpoints(session, given, recommended=arguments.recommended)
+        checks = HealthChecks(session)
+        result = checks.check(pairs, progress)
+    # What was finished is shown, also after Ctrl-C.
+    return Report(health(session, checks, pairs), judge(result, rules=rules), session.info.notices)
+
+
+def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+    """Tree indices of the rows."""
+    from tui_debugger.session.health import rows_of
+
+    shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
+    return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=ROWS)
+
+
+def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
+    from tui_debugger.session.health_text import looked_for, map_lines
+    from tui_debugger.words.clean import clean
+    from tui_debugger.words.health import legend_text
+
+    map_ = report.map
+    room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)
+    lines = map_lines(map_, entries, map_.ranks, room, flat=arguments.nodes)
+    print("\n".join(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
+    print(f"\n{legend_text(room + NAMES)}")
+    print("\n".join(looked_for(map_)))
+    print(map_.covered_text())
+    for doubt in report.judgement.doubts:
+        print(clean(f"cannot judge: {doubt.text}"))
+
+
+def _document(
+    report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
+) -> dict[str, Any]:
+    from tui_debugger import __version__
+    from tui_debugger.session.health_text import map_rows
+    from tui_debugger.session.tables import coverage_row, watch_row
+
+    map_, judgement = report.map, report.judgement
+    return {
+        "command": "health",
+        "path": str(arguments.path),
+        "exit_code": code,
+        "verdict": judgement.outcome.value,
+        "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "watchpoints": [watch_row(each) for each in map_.watchpoints],
+        "by_default": map_.by_default,
+        "coverage": {**coverage_row(map_.coverage), "pairs_asked": len(map_.pairs)},
+        "findings": map_.findings,
+        "ranks": list(map_.ranks),
+        "steps": list(map_.steps),
+        "rows": [
+            {"path": path, "scope": scope, "cells": cells} for path, scope, cells in map_rows(map_, entries, map_.ranks)
+        ],
+        "notices": list(report.notices),
+        "version": __version__,
+    }

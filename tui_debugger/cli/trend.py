@@ -1,0 +1,224 @@
+"""``tdbg trend``: tensors over all dumped steps, as a plot and a table."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.cli.options import add_where, add_work, chosen, open_session, pairs_of, whole
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.errors import TdbgError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tui_debugger.model import ProgressFn, TensorKey
+    from tui_debugger.session import Session
+    from tui_debugger.session.naming import Found
+    from tui_debugger.session.trend import Series
+
+METRICS = ("min", "mean", "max", "norm", "abs_mean", "std", "nan", "inf", "zero")
+DESCRIPTION = """\
+Shows how tensors change over the dumped steps: a plot, with NaN and Inf marked on
+its axis, and a table. Means, deviation and norm are over finite values.
+"""
+EPILOG = """\
+exit codes:
+  0    done
+  2    nothing matched, or no step has a value that could be read
+  130  interrupted
+
+examples:
+  tdbg trend DUMP head.weight
+  tdbg trend DUMP fc1.weight fc2.weight --metric norm --log
+  tdbg trend DUMP Log-op381:out:0 --metric min,max --json
+"""
+BACK = 100
+"""So many steps are looked through, from the last one backwards, for one in which a node was dumped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Where a plot goes, and how."""
+
+    metrics: tuple[str, ...]
+    width: int
+    height: int
+    log: bool
+    limit: int
+
+
+def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the command."""
+    parser = commands.add_parser(
+        "trend",
+        help="tensors over the steps: a plot and a table",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    parser.add_argument(
+        "node",
+        nargs="+",
+        metavar="NODE[:slot]",
+        help="as tdbg show takes it; without a slot every output (several tensors share a plot, up to nine)",
+    )
+    parser.add_argument(
+        "--metric",
+        type=_metrics,
+        metavar="NAMES",
+        help=f"what to draw: {', '.join(METRICS)} (default: min,mean,max of one tensor, norm of several)",
+    )
+    parser.add_argument("--log", action="store_true", help="logarithmic axis; symmetric for values of both signs")
+    parser.add_argument(
+        "--width", type=whole("a number of cells from 20 to 1000", 20, 1000), metavar="N", help="cells of a line"
+    )
+    parser.add_argument(
+        "--height", type=whole("a number of lines from 4 to 200", 4, 200), default=14, metavar="N", help="of a plot"
+    )
+    parser.add_argument(
+        "--limit",
+        type=whole("a number of rows such as 20, or 0 for all"),
+        default=20,
+        metavar="N",
+        help="rows of each table, the last steps (default: 20; 0: all of them)",
+    )
+    add_where(parser)
+    add_work(parser)
+    parser.set_defaults(run=_run)
+
+
+def _metrics(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if name not in METRICS:
+            msg = f"{name!r} is not one of {', '.join(METRICS)}"
+            raise argparse.ArgumentTypeError(msg)
+    return names
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    with documented("trend", arguments):
+        with progress_bar() as bar, interruptible(bar) as progress:
+            series = _read(arguments, progress)
+        known = sum(each.known for each in series)
+        code = 0 if known else 2
+        if arguments.json:
+            print_json(_document(arguments, series, code))
+        else:
+            width = arguments.width or max(shutil.get_terminal_size().columns, 20)
+            metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
+            _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit))
+    if code:
+        note("no step has a value that could be read")
+    return code
+
+
+def _read(arguments: argparse.Namespace, progress: ProgressFn) -> list[Series]:
+    from tui_debugger.session.naming import find_node
+    from tui_debugger.session.progress import scaled
+    from tui_debugger.session.trend import trend
+    from tui_debugger.session.trend_text import MOST
+
+    session = open_session(arguments.path, arguments, progress)
+    steps: dict[int, list[int]] = {}
+    for rank, step in pairs_of(session, arguments):
+        steps.setdefault(rank, []).append(step)
+    if not steps:
+        raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg steps` lists what ran")
+    tables = {rank: session.nodes(rank, progress) for rank in chosen(arguments.rank, steps, "rank")}
+    scope = {rank: session.in_scope(rank) for rank in tables}
+    keys: dict[TensorKey, None] = {}
+    for text in arguments.node:
+        keys.update(dict.fromkeys(_keys(session, find_node(tables, scope, text), steps)))
+    if not keys:
+        raise TdbgError(
+            "no such tensor was dumped", where=" ".join(arguments.node), hint="`tdbg show` lists what a node has"
+        )
+    if len(keys) > MOST:
+        raise TdbgError(
+            f"{len(keys)} tensors do not fit into one plot",
+            where=" ".join(arguments.node),
+            hint=f"choose up to {MOST}: a slot (NODE:0), a rank (--rank 0)",
+        )
+    return [
+        trend(session, key, steps[key.rank], scaled(progress, number, len(keys))) for number, key in enumerate(keys)
+    ]
+
+
+def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[TensorKey]:
+    """The wanted tensors of every rank, as they are at the last step that has them; outputs when nothing else is said.
+
+    A node without outputs on disk stands for its inputs.
+    """
+    keys: list[TensorKey] = []
+    for rank, row in found.rows.items():
+        for step in reversed(steps.get(rank, [])[-BACK:]):
+            rows = [each for each in session.tensor_rows(rank, step, row) if each.index >= 0]
+            wanted = [each for each in rows if found.asked.covers(each)]
+            if not found.asked.role:
+                wanted = [each for each in wanted if each.role == "out"] or [
+                    each for each in wanted if each.role == "in"
+                ]
+            if wanted:
+                keys += [each.key for each in wanted]
+                break
+    return keys
+
+
+def _print(series: list[Series], wish: Wish) -> None:
+    from tui_debugger.session.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
+    from tui_debugger.words.clean import clean
+
+    ranks = [each.key.rank for each in series]
+    for each in series:
+        print(clean(name(each, ranks)))
+        print(f"  {about(each)}")
+    one = len(series) == 1
+    groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
+    for group in groups:
+        print()
+        print("\n".join(drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines))
+    for each in series:
+        count = len(each.steps)
+        first = max(count - wish.limit, 0) if wish.limit else 0
+        print()
+        if not one:
+            print(clean(name(each, ranks)))
+        rows = [_row(cells(each, index)) for index in range(first, count)]
+        print_table(TITLES, rows, right=("step", *TITLES[2:8]))
+        if first:
+            print(f"… {first:,} steps before (--limit 0 prints all)")
+
+
+def _row(row: tuple[str, ...]) -> tuple[str, ...]:
+    """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
+    from tui_debugger.analysis.health import Health
+    from tui_debugger.session.trend_text import TITLES
+    from tui_debugger.words.health import GLYPHS
+
+    mark = "" if row[1] == GLYPHS[Health.UNCHECKED] else row[1]
+    rest = row[2:] if len(row) == len(TITLES) else (*[""] * (len(TITLES) - 3), row[2])
+    return (row[0], mark, *rest)
+
+
+def _document(arguments: argparse.Namespace, series: list[Series], code: int) -> dict[str, Any]:
+    from tui_debugger import __version__
+    from tui_debugger.session.tables import key_row, meta_row
+    from tui_debugger.session.trend_text import rows
+
+    tensors = []
+    for each in series:
+        where = {name: value for name, value in key_row(each.key).items() if name != "step"}
+        tensors.append({**where, **meta_row(each.meta), "steps": rows(each)})
+    return {
+        "command": "trend",
+        "path": str(arguments.path),
+        "exit_code": code,
+        "tensors": tensors,
+        "version": __version__,
+    }

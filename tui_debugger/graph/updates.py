@@ -1,0 +1,50 @@
+"""What belongs together because an optimizer's update operator brings it together: weight, gradient, state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui_debugger.graph.categories import Update, update_of
+from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.table import NodeTable
+
+
+@dataclass(frozen=True, slots=True)
+class Relative:
+    """A tensor that belongs to another one.
+
+    Attributes:
+        word: what it is: ``weight``, ``gradient`` or ``state``.
+        row, slot: the node that makes it, and which output of it.
+    """
+
+    word: str
+    row: int
+    slot: int
+
+
+def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]:
+    """The weight, the gradient and the optimizer's state that an output of a node belongs to, itself left out.
+
+    Empty where no update operator reads it directly: a gradient that is clipped or summed on its way is another tensor.
+    """
+    found: dict[tuple[int, int], Relative] = {}
+    for operator, at in real_consumers(nodes, row, slot):
+        update = update_of(nodes.op_type(operator))
+        if update is None:
+            continue
+        inputs = real_inputs(nodes, operator)
+        start = at - at % update.stride if update.stride else 0
+        group = _group(update, start)
+        if at not in (place for _, place in group):
+            continue
+        for word, place in group:
+            if place != at and place < len(inputs) and inputs[place][0] >= 0:
+                found.setdefault(inputs[place], Relative(word, *inputs[place]))
+    found.pop((row, slot), None)
+    return tuple(found.values())
+
+
+def _group(update: Update, start: int) -> list[tuple[str, int]]:
+    slots = [("weight", update.weight), ("gradient", update.gradient), *(("state", each) for each in update.states)]
+    return [(word, start + slot) for word, slot in slots]

@@ -1,0 +1,398 @@
+"""The health of every node at every step: the results of checks as a sparse map, steps across and scopes down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.health import WORTH_A_LOOK, Codes, Health, codes_of, worst_within
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.together import Rows, together
+from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Side, TensorKey, Watchpoint, no_progress
+from tui_debugger.session.checking import PairResult
+from tui_debugger.session.hits import HitList
+from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE
+from tui_debugger.session.results import combined
+from tui_debugger.session.session import Session
+from tui_debugger.session.types import CheckResult, Pair
+from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.session.watchpoints import WatchpointList
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.words.health import covered_text
+
+Int64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_CONSTANT = int(TensorFlag.CONSTANT)
+
+
+class HealthChecks:
+    """The checks that a map is made of: the session's own, or, without an enabled watchpoint, for NaN and Inf."""
+
+    def __init__(self, session: Session) -> None:
+        """Reads nothing; which watchpoints count is decided now."""
+        self.by_default = not session.watchpoints.enabled()
+        self._list = session.watchpoints
+        if self.by_default:
+            self._list = WatchpointList()
+            self._list.add_missing([OVERFLOW_ANYWHERE])
+        self._checks = session.checks(self._list if self.by_default else None)
+
+    @property
+    def watchpoints(self) -> tuple[Watchpoint, ...]:
+        """Those that judge."""
+        return self._list.enabled()
+
+    def result(self, pair: Pair) -> PairResult | None:
+        """What a pair was found to be by the watchpoints as they are; None when nobody looked."""
+        return self._checks.book.fresh(pair, self._list.version)
+
+    def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """The pairs that nobody looked at."""
+        return [pair for pair in pairs if self.result(pair) is None]
+
+    def check(self, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> CheckResult:
+        """Judges pairs that are not known yet. See ``Session.check``, also for ``progress`` that cancels."""
+        return self._checks.check(pairs, progress, None)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedPair:
+    """One checked step of one rank.
+
+    Attributes:
+        base: number of the array in ``HealthMap.bases`` that says what was dumped and judged.
+        at: tree index of every tensor that has something to say, ascending.
+        codes: its health.
+        which: its number in ``hits``.
+        hits: the result's.
+        coverage: the result's.
+    """
+
+    base: int
+    at: Int64
+    codes: Codes
+    which: Int64
+    hits: HitList
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of the map, or several merged into one.
+
+    Attributes:
+        health: the worst in it.
+        pair: (rank, step) of the worst, of equals the first; of a cell without findings the first dumped one.
+        hit: what was found on the worst tensor.
+        counts: how many tensors are how bad, worst first.
+        nodes: how many nodes the scope has.
+        judged, dumped: how many of them were judged, and dumped, where most were.
+        checked, pairs: how many of its (rank, step) were checked, and how many were dumped.
+    """
+
+    health: Health
+    pair: Pair | None
+    hit: Hit | None
+    counts: tuple[tuple[Health, int], ...]
+    nodes: int
+    judged: int
+    dumped: int
+    checked: int
+    pairs: int
+
+
+@dataclass(frozen=True, eq=False)
+class HealthMap:
+    """Immutable. Findings are columns per pair; what is drawn is computed for what is in sight.
+
+    Attributes:
+        nodes: the nodes of all ranks.
+        tree: their scopes.
+        shown: mask over tree indices: what can have tensors, and is in scope.
+        ranks, steps: ascending; a step that some rank dumped.
+        pairs: every dumped (rank, step); None when it was not checked.
+        bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them.
+        watchpoints: those that judged.
+        by_default: whether they are only there because the session has none.
+    """
+
+    nodes: NodeTable
+    tree: Tree
+    shown: Mask
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+    pairs: Mapping[Pair, CheckedPair | None]
+    bases: tuple[Codes, ...]
+    watchpoints: tuple[Watchpoint, ...]
+    by_default: bool
+
+    def cells(self, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:
+        """[entry, step]: the worst over some ranks. ``entries`` are tree indices."""
+        first, size = np.asarray(entries, np.int64), self.tree.size[entries].astype(np.int64)
+        cells = np.zeros((len(first), len(steps)), np.uint8)
+        grounds = [base[first] for base in self.bases]
+        for column, step in enumerate(steps):
+            for rank in ranks:
+                if (rank, step) not in self.pairs:
+                    continue
+                pair = self.pairs[rank, step]
+                if pair is None:
+                    np.maximum(cells[:, column], np.uint8(Health.UNCHECKED), out=cells[:, column])
+                    continue
+                np.maximum(cells[:, column], grounds[pair.base], out=cells[:, column])
+                if len(pair.at):
+                    found = worst_within(pair.at, pair.codes, first, size)
+                    np.maximum(cells[:, column], found, out=cells[:, column])
+        return cells
+
+    def noteworthy(self, ranks: Sequence[int]) -> Mask:
+        """Tree indices of nodes with findings, or that could not be judged, and of the scopes around them."""
+        rows = np.zeros(len(self.nodes), np.bool_)
+        for (rank, _), pair in self.pairs.items():
+            if pair is not None and rank in ranks:
+                rows[self.tree.row[pair.at[pair.codes >= WORTH_A_LOOK]]] = True
+        return self.tree.keep_mask(rows) & self.shown
+
+    def cell(self, entry: int, steps: Sequence[int], ranks: Sequence[int]) -> Cell:
+        """Everything about one cell."""
+        first, stop = entry, entry + int(self.tree.size[entry])
+        health, best, hit = Health.ABSENT, None, None
+        counts = np.zeros(len(Health), np.int64)
+        judged = dumped = checked = dumped_pairs = 0
+        for step in steps:
+            for rank in ranks:
+                if (rank, step) not in self.pairs:
+                    continue
+                dumped_pairs += 1
+                pair = self.pairs[rank, step]
+                if pair is None:
+                    health, best = (Health.UNCHECKED, (rank, step)) if health < Health.UNCHECKED else (health, best)
+                    continue
+                checked += 1
+                inside = slice(*np.searchsorted(pair.at, (first, stop)).tolist())
+                codes, which = pair.codes[inside], pair.which[inside]
+                counts += np.bincount(codes, minlength=len(Health))
+                ground = self.bases[pair.base][first:stop][self.tree.row[first:stop] >= 0]
+                judged = max(judged, int((ground == Health.CLEAN).sum()))
+                dumped = max(dumped, int((ground > Health.ABSENT).sum()))
+                worst = Health(max(int(self.bases[pair.base][entry]), int(codes.max(initial=0))))
+                if worst > health or best is None:
+                    health, best, hit = max(worst, health), (rank, step), None
+                    if worst >= WORTH_A_LOOK:
+                        hit = pair.hits[int(which[codes == worst].min())]
+        known = [(each, int(counts[each])) for each in reversed(Health) if each >= WORTH_A_LOOK and counts[each]]
+        below = int((self.tree.row[first:stop] >= 0).sum())
+        return Cell(health, best, hit, tuple(known), below, judged, dumped, checked, dumped_pairs)
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """What all the checks together looked at."""
+        return combined([pair.coverage for pair in self.pairs.values() if pair is not None])
+
+    @cached_property
+    def findings(self) -> int:
+        """Tensors with a finding."""
+        return sum(pair.hits.findings for pair in self.pairs.values() if pair is not None)
+
+    @property
+    def missing(self) -> list[Pair]:
+        """The pairs that were not checked."""
+        return [pair for pair, checked in self.pairs.items() if checked is None]
+
+    def covered_text(self) -> str:
+        """What it speaks of, in words."""
+        coverage = self.coverage
+        return covered_text(
+            tensors=coverage.checked,
+            checked=len(coverage.steps),
+            pairs=len(self.pairs),
+            ranks=len(self.ranks),
+            findings=self.findings,
+            unreadable=coverage.unreadable,
+            not_comparable=coverage.not_comparable,
+        )
+
+
+def health(
+    session: Session,
+    checks: HealthChecks,
+    pairs: Sequence[Pair] | None = None,
+    progress: ProgressFn = no_progress,
+) -> HealthMap:
+    """The map of what is known; judges nothing and reads no values.
+
+    Args:
+        session: the run.
+        checks: whose results; ``checks.check`` adds some.
+        pairs: of which (rank, step); None: all.
+        progress: see ``ProgressFn``.
+    """
+    chosen = session.pairs() if pairs is None else tuple(pairs)
+    return undisturbed(lambda: _Making(session, checks, chosen, progress).map())
+
+
+def tensor_of(session: Session, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
+    """The first output (else input) of a node that was dumped, and the node's row in its rank; -1 where it is not.
+
+    Args:
+        session: the run.
+        nodes: the table of the map.
+        row: in that table.
+        pair: where.
+    """
+    rank, step = pair
+    graph, name = nodes.graph_of(row).name, nodes.names[row]
+
+    def placed() -> tuple[TensorKey, int]:
+        flow = session.flow(rank)
+        table = flow.table(step)
+        own = flow.nodes.find(name, graph)
+        found = table.of_node(own).tolist()
+        outputs = [index for index in found if int(table.side[index]) == Side.OUTPUT]
+        index = next(iter(outputs or found), -1)
+        side, slot = (Side(int(table.side[index])), int(table.slot[index])) if index >= 0 else (Side.OUTPUT, 0)
+        return TensorKey(rank, graph, name, side, slot, step), own
+
+    return undisturbed(placed)
+
+
+class _Making:
+    """Puts a map together."""
+
+    def __init__(self, session: Session, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
+        self._session = session
+        self._checks = checks
+        self._pairs = pairs
+        self._progress = progress
+        self._numbers: dict[tuple[bytes, bytes], int] = {}
+        self._bases: list[Codes] = []
+
+    def map(self) -> HealthMap:
+        ranks = tuple(dict.fromkeys(rank for rank, _ in sorted(self._pairs)))
+        results = {pair: self._checks.result(pair) for pair in self._pairs}
+        dumped = self._dumped({pair for pair, result in results.items() if result is not None})
+        tables = {rank: self._session.nodes(rank) for rank in ranks or tuple(self._session.ranks())[:1]}
+        nodes, rows = together(tables)
+        tree = nodes.memo(build_tree)
+        index = np.zeros(len(nodes), np.int64)
+        leaves = np.flatnonzero(tree.row >= 0)
+        index[tree.row[leaves]] = leaves
+        found: dict[Pair, CheckedPair | None] = {}
+        for pair, result in results.items():
+            known = result is not None and _speaks_of(result, tables[pair[0]])
+            moved = partial(_moved, rows[pair[0]])
+            if result is None or not known:
+                found[pair] = None
+                continue
+            own = dumped[pair], _rows_of(result.judged, len(tables[pair[0]]))
+            found[pair] = self._checked(result, own, moved, tree, index)
+        return HealthMap(
+            nodes=nodes,
+            tree=tree,
+            shown=tree.keep_mask(nodes.watchable & self._in_scope(tables, rows, len(nodes))),
+            ranks=ranks,
+            steps=tuple(sorted({step for _, step in self._pairs})),
+            pairs=found,
+            bases=tuple(self._bases),
+            watchpoints=self._checks.watchpoints,
+            by_default=self._checks.by_default,
+        )
+
+    def _dumped(self, pairs: set[Pair]) -> dict[Pair, Int64]:
+        """Node rows with a tensor that can be watched, by pair; what was checked has been listed already."""
+        flows = {rank: self._session.flow(rank, self._progress) for rank in {rank for rank, _ in pairs}}
+        found: dict[Pair, Int64] = {}
+        same: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Int64]] = {}
+        for number, (rank, step) in enumerate(sorted(pairs)):
+            if not number % 64:
+                self._progress(Progress(number, len(pairs), "putting the map together"))
+            table = flows[rank].table(step)
+            last = same.get(rank)
+            if last is None or last[0] is not table.node or last[1] is not table.flags:
+                rows = np.unique(table.node[(table.flags & _CONSTANT) == 0]).astype(np.int64)
+                last = same[rank] = (table.node, table.flags, rows)
+            found[rank, step] = last[2]
+        return found
+
+    def _in_scope(self, tables: Mapping[int, NodeTable], rows: Mapping[int, Rows | None], count: int) -> Mask:
+        mask = np.zeros(count, np.bool_)
+        for rank in tables:
+            mask[_moved(rows[rank], np.flatnonzero(self._session.in_scope(rank)))] = True
+        return mask
+
+    def _checked(
+        self, result: PairResult, own: tuple[Int64, Int64], moved: partial[Int64], tree: Tree, index: Int64
+    ) -> CheckedPair:
+        """``own`` are the rank's rows that were dumped, and judged; ``index`` is the tree index of each row."""
+        hits = result.hits
+        nan, inf = _counts(hits)
+        codes = codes_of(hits.verdict, hits.origin, nan, inf)
+        which = np.flatnonzero(codes)
+        at = index[moved(hits.node[which])]
+        order = np.argsort(at, kind="stable")
+        base = self._base(tree, *map(moved, own))
+        return CheckedPair(base, at[order], codes[which][order], which[order], hits, result.coverage)
+
+    def _base(self, tree: Tree, dumped: Int64, judged: Int64) -> int:
+        """The number of what was dumped and judged; most steps of a run share one."""
+        key = (dumped.tobytes(), judged.tobytes())
+        number = self._numbers.setdefault(key, len(self._bases))
+        if number == len(self._bases):
+            base = np.full(len(tree), Health.ABSENT, np.uint8)
+            for rows, code in ((dumped, Health.NOT_JUDGED), (judged, Health.CLEAN)):
+                mask = np.zeros(len(tree.paths), np.bool_)
+                mask[rows] = True
+                base[tree.any_below(mask)] = code
+            self._bases.append(base)
+        return number
+
+
+def _speaks_of(result: PairResult, nodes: NodeTable) -> bool:
+    """Whether a result's rows are those of a table: nodes may have been read anew since it was made."""
+    return all(part.nodes.lineage is nodes.lineage and len(part.nodes) <= len(nodes) for part in result.hits.parts)
+
+
+def _moved(rows: Rows | None, own: Int64) -> Int64:
+    """Rows of a rank's own table as rows of the map's."""
+    return own if rows is None else rows[own]
+
+
+def _rows_of(bits: npt.NDArray[np.uint8], count: int) -> Int64:
+    return np.flatnonzero(np.unpackbits(bits)[:count])
+
+
+def _counts(hits: HitList) -> tuple[Int64, Int64]:
+    """NaN and Inf of every hit."""
+    nan, inf = np.zeros(len(hits), np.int64), np.zeros(len(hits), np.int64)
+    for part, places, at in hits.by_step():
+        rows = part.records.rows[at]
+        nan[places] = rows["nan"]
+        inf[places] = rows["pos_inf"] + rows["neg_inf"]
+    return nan, inf
+
+
+def rows_of(
+    map_: HealthMap, shown: Mask, *, depth: int | None = None, flat: bool = False, most: int = 40
+) -> npt.NDArray[np.int64]:
+    """Tree indices of a map's rows.
+
+    Args:
+        map_: the map.
+        shown: mask over tree indices, of ``map_.shown`` or ``map_.noteworthy``.
+        depth: levels that are seen; None: as many as give ``most`` rows at most, and one in any case.
+        flat: nodes only, in execution order.
+        most: see ``depth``.
+    """
+    tree = map_.tree
+    if flat:
+        leaves = np.flatnonzero(shown & (tree.row >= 0))
+        order = map_.nodes.order[tree.row[leaves]].astype(np.int64)
+        return leaves[np.argsort(np.where(order < 0, np.iinfo(np.int64).max, order), kind="stable")]
+    counts = np.cumsum(np.bincount(tree.depth[shown])) if shown.any() else np.zeros(1, np.int64)
+    levels = depth if depth is not None else max(int((counts <= most).sum()), 1)
+    return np.flatnonzero(shown & (tree.depth < levels))

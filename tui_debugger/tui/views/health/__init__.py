@@ -1,0 +1,1 @@
+"""The health map: steps across, scopes down."""

@@ -1,0 +1,1 @@
+"""Tensors over the steps: plots and a table."""

@@ -1,0 +1,390 @@
+"""Tensors over all dumped steps: plots on top of each other, a table, and a cursor that goes along the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from textual import on
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.analysis.health import Health
+from tui_debugger.session.naming import place_text
+from tui_debugger.session.progress import scaled
+from tui_debugger.session.trend import Series, State, trend, unchecked, with_hits
+from tui_debugger.session.trend_text import (
+    MARKS,
+    MOST,
+    about,
+    full_text,
+    groups_for,
+    name,
+    rows,
+    step_words,
+    worth_marking,
+)
+from tui_debugger.tui.screens.modal import Line
+from tui_debugger.tui.screens.prompts import ChoiceScreen
+from tui_debugger.tui.views.extract import Extract
+from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.keys import bindings
+from tui_debugger.tui.views.trend.adding import KINDS
+from tui_debugger.tui.views.trend.keys import ACTIONS, HINTS
+from tui_debugger.tui.views.trend.overlay import Overlay
+from tui_debugger.tui.views.trend.plots import COLOURS, Plots
+from tui_debugger.tui.views.trend.table import COLUMNS, WIDTH, SeriesRows, StepTable
+from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
+from tui_debugger.words.clean import clean
+from tui_debugger.words.plot import BLOCKS, BRAILLE
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn, TensorKey
+    from tui_debugger.tui.actions import Action
+
+WIDE: Final = 150
+"""Columns from which the table stands beside the plots."""
+
+
+class TrendView(View):
+    """One or several tensors through the steps."""
+
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    DEFAULT_CSS = f"""
+    TrendView {{
+        #legend {{ height: auto; max-height: 9; }}
+        #facts {{ height: 1; color: $text-muted; }}
+        #here {{ height: 1; text-style: bold; }}
+        #both {{ layout: vertical; height: 1fr; }}
+        #plots {{ height: 3fr; }}
+        #steps {{ height: 2fr; }}
+        &.-wide #both {{ layout: horizontal; }}
+        &.-wide #plots {{ width: 1fr; height: 1fr; }}
+        &.-wide #steps {{ width: {WIDTH}; height: 1fr; margin-left: 1; }}
+        &.-plots #steps, &.-table #plots {{ display: none; }}
+        &.-table #steps {{ width: 1fr; margin: 0; }}
+    }}
+    """
+    heading = "Through the steps"
+    hints = HINTS
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Nothing is read yet."""
+        super().__init__(host, about)
+        self.overlay = Overlay(host.session.steps)
+        self.overlay.add(about.key)
+        self.log_axis = False
+        self.dots = BRAILLE
+        self._first_group = 0
+        self._placed = False
+
+    # -- contents ----------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """Which tensors, plots and table, the step under the cursor, what was read and checked."""
+        yield Line(id="legend")
+        with Container(id="both"):
+            yield Plots(id="plots")
+            yield StepTable(COLUMNS, empty="nothing was read yet", id="steps")
+        yield Line(id="here")
+        yield Line(id="facts")
+
+    def on_mount(self) -> None:
+        """Starts to read."""
+        self.table.focus()
+        self._read_on()
+
+    def on_resize(self) -> None:
+        """Side by side where there is room."""
+        self.set_class(self.app.size.width >= WIDE, "-wide")
+        self._tell()
+
+    @property
+    def table(self) -> StepTable:
+        """The steps."""
+        return self.query_one(StepTable)
+
+    @property
+    def plots(self) -> Plots:
+        """The plots."""
+        return self.query_one(Plots)
+
+    @property
+    def step(self) -> int | None:
+        """The step under the cursor."""
+        key = self.table.cursor_key
+        return key if isinstance(key, int) else None
+
+    def _put(self, name_: str, content: Content | str) -> None:
+        """Shows a line; only the legend may get higher."""
+        line = self.query_one(f"#{name_}", Line)
+        if name_ == "legend" or str(line.content) != str(content):
+            line.update(content, layout=str(line.content).count("\n") != str(content).count("\n"))
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Notes take the place of the facts: a line that comes and goes would draw every plot again."""
+        super().say("" if note else text, note=note)
+        if note and text:
+            self._put("facts", clean(text))
+        else:
+            self._tell_facts()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _read_on(self) -> None:
+        """Reads some more steps of the next tensor that is not complete; each part is shown when it is there."""
+        part = self.overlay.next_part()
+        if part is None:
+            return
+        session = self.host.session
+
+        def job(progress: ProgressFn) -> Series:
+            return trend(session, part.key, part.steps, scaled(progress, part.done, part.total, len(part.steps)))
+
+        def done(found: Series) -> None:
+            self.overlay.arrived(part, found)
+            self._show()
+            self._read_on()
+
+        self.work(f"reading {part.total:,} steps", job, done)
+
+    def failed(self, error: Exception) -> None:
+        """A tensor that cannot be read at all is taken away again, as long as there is another."""
+        super().failed(error)
+        key = self.overlay.reading
+        if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
+            self._drop(key)
+
+    def _show(self) -> None:
+        """Shows what was read."""
+        series = self.overlay.shown
+        if not series:
+            return
+        groups = groups_for(len(series))
+        first = self._first_group % len(groups)
+        self.plots.show_series(series, [*groups[first:], *groups[:first]], log=self.log_axis, dots=self.dots)
+        here = self.overlay.here
+        if here is not None:
+            self.table.set_rows(SeriesRows(here))
+            if not self._placed:
+                self._placed = self.table.move_to_key(self.about.key.step)
+        self._tell()
+
+    def _tell(self) -> None:
+        keys = self.overlay.keys
+        ranks = [key.rank for key in keys]
+        room = max(self.size.width - 6, 20)
+        parts: list[Content | tuple[str, str] | str] = []
+        for number, key in enumerate(keys):
+            series = self.overlay.series_of(key)
+            words = name(series, ranks) if series is not None else clean(place_text(key))
+            colour = COLOURS[number].color
+            mark = MARKS[number] if len(keys) > 1 else " "
+            style = f"{'bold ' if number == self.overlay.current else ''}{colour.name if colour else ''}"
+            parts += ["\n" if number else "", (f"{mark} {shorten(words, room)}", style)]
+        self._put("legend", Content.assemble(*parts))
+        self._tell_here()
+        self._tell_facts()
+
+    def _tell_here(self) -> None:
+        series, step = self.overlay.here, self.step
+        index = series.at(step) if series is not None and step is not None else -1
+        self._put("here", step_words(series, index) if series is not None and index >= 0 else "")
+
+    def _tell_facts(self) -> None:
+        series = self.overlay.here
+        if series is None:
+            return
+        session = self.host.session
+        missing = int((series.health == Health.UNCHECKED).sum())
+        words = [about(series)]
+        if not self.overlay.is_complete(series.key):
+            words.append("not all steps are read: r reads on")
+        elif missing and session.watchpoints.enabled():
+            words.append(f"{missing:,} not checked: r checks them")
+        self._put("facts", "  ·  ".join(words))
+
+    @on(VirtualTable.RowHighlighted)
+    def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        self.plots.move_to(self.step)
+        self._tell_here()
+
+    @on(Plots.Clicked)
+    def _pointed(self, event: Plots.Clicked) -> None:
+        event.stop()
+        series = self.overlay.here
+        if series is not None and len(series.steps):
+            self.table.move_to(int(np.abs(series.steps - event.step).argmin()))
+
+    # -- where it leads ----------------------------------------------------------------------------
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor whose table is shown, at the step under the cursor, with what was found there."""
+        series, step = self.overlay.here, self.step
+        if series is None or step is None:
+            return self.about
+        key = series.key_at(step)
+        known = self.host.session.known([(key.rank, step)])
+        at = known.hits.find(key) if known is not None else -1
+        return Focus.of_hit(known.hits[at]) if known is not None and at >= 0 else Focus(key, series.row)
+
+    @on(VirtualTable.RowSelected)
+    def _selected(self, event: VirtualTable.RowSelected) -> None:
+        """Enter: the values at this step."""
+        event.stop()
+        series, step = self.overlay.here, self.step
+        index = series.at(step) if series is not None and step is not None else -1
+        if series is None or index < 0 or series.state[index] == State.ABSENT:
+            self.say("it was not dumped at this step", note=True)
+        elif series.state[index] == State.RECORDED:
+            self.say("only statistics were dumped at this step: there are no values to show", note=True)
+        else:
+            self.host.open("values", self.focus_here)
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def action_next_plot(self) -> None:
+        """Another statistic first."""
+        self._first_group += 1
+        self._show()
+
+    def action_log(self) -> None:
+        """Logarithmic axes, or linear ones."""
+        self.log_axis = not self.log_axis
+        self._show()
+
+    def action_dots(self) -> None:
+        """Braille or blocks."""
+        self.dots = BLOCKS if self.dots is BRAILLE else BRAILLE
+        self._show()
+
+    def action_zoom(self) -> None:
+        """Plots and table, plots alone, table alone."""
+        state = "-plots" if not (self.has_class("-plots") or self.has_class("-table")) else ""
+        state = "-table" if self.has_class("-plots") else state
+        self.set_class(state == "-plots", "-plots")
+        self.set_class(state == "-table", "-table")
+
+    def action_turn(self) -> None:
+        """The next tensor's table."""
+        self.overlay.turn()
+        self._show()
+
+    def action_bad(self, direction: int) -> None:
+        """To the next bad step, or the one before."""
+        series = self.overlay.here
+        if series is None:
+            return
+        bad = np.flatnonzero(worth_marking(series))
+        row = self.table.cursor_row
+        bad = bad[bad > row] if direction > 0 else bad[bad < row][::-1]
+        if len(bad):
+            self.table.move_to(int(bad[0]))
+        else:
+            self.say(f"no bad step {'after' if direction > 0 else 'before'} this one", note=True)
+
+    # -- other tensors -----------------------------------------------------------------------------
+
+    def action_over(self, which: str) -> None:
+        """Lays another tensor over these, of one of ``adding.KINDS``."""
+        kind, focus = KINDS[which], self.focus_here
+        offers = kind.offers(self.host.session, focus.key, focus.row)
+        new = [offer for offer in offers if not self.overlay.has(offer.key)]
+        if not new:
+            self.say(kind.nothing if not offers else "all of these are shown already", note=True)
+        elif len(self.overlay.keys) >= MOST:
+            self.say(f"{MOST} tensors are as many as can be told apart: x takes one away", note=True)
+        elif len(new) == 1:
+            self._add(new[0].key)
+        else:
+            self.app.push_screen(
+                ChoiceScreen(kind.title, [offer.text for offer in new]),
+                lambda index: self._add(new[index].key) if index is not None else None,
+            )
+
+    def _add(self, key: TensorKey) -> None:
+        self.overlay.add(key)
+        self._first_group = 0
+        self._tell()
+        if not self.working:
+            self._read_on()
+
+    def action_remove(self) -> None:
+        """Takes the current tensor away."""
+        if len(self.overlay.keys) < 2:
+            self.say("this is the only tensor", note=True)
+        else:
+            self._drop(self.overlay.keys[self.overlay.current])
+            self._read_on()
+
+    def _drop(self, key: TensorKey) -> None:
+        self.overlay.drop(key)
+        self._first_group = 0
+        self._show()
+
+    # -- checking ----------------------------------------------------------------------------------
+
+    def action_check(self) -> None:
+        """Reads what is missing, else checks the steps that were not checked."""
+        if self.working:
+            return
+        if self.overlay.reading is not None:
+            self._read_on()
+            return
+        session = self.host.session
+        if not session.watchpoints.enabled():
+            self.say("no watchpoint is enabled: NaN and Inf are marked anyway", note=True)
+            return
+        missing = sorted(
+            {pair for each in self.overlay.shown for pair in unchecked(session, each)}, key=lambda pair: pair[::-1]
+        )
+        if not missing:
+            self.say("all of these steps were checked with these watchpoints", note=True)
+            return
+        shown_now = tuple(self.overlay.shown)
+
+        def job(progress: ProgressFn) -> list[Series]:
+            session.check(missing, progress)
+            return [with_hits(session, each) for each in shown_now]
+
+        self.work(f"checking {len(missing):,} steps", job, self._checked)
+
+    def _checked(self, found: list[Series]) -> None:
+        self.overlay.replace(found)
+        self._show()
+        self._read_on()
+
+    def action_cancel(self) -> None:
+        """Esc: what was checked until then is shown."""
+        was_working = self.working
+        super().action_cancel()
+        if was_working:
+            session, shown_now = self.host.session, tuple(self.overlay.shown)
+
+            def found(_: ProgressFn) -> list[Series]:
+                return [with_hits(session, each) for each in shown_now]
+
+            if shown_now and self.overlay.reading is None:
+                self.work("reading results", found, self._checked)
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """Plots and tables with every step."""
+        series = self.overlay.shown
+        if not series:
+            return None
+        here, ranks = self.overlay.here, [each.key.rank for each in series]
+        text = full_text(series, self.plots.drawings)
+        table = [(name(each, ranks), *row.values()) for each in series for row in rows(each)]
+        header = ("tensor", *rows(series[0])[0]) if len(series[0].steps) else ()
+        one = f"{name(here, ranks)}  {self.query_one('#here', Line).content}" if here is not None else ""
+        return Extract("trend", text, one, header, table)

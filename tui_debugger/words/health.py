@@ -1,0 +1,69 @@
+"""Health in glyphs and words: the same for the map on screen, the command, and the marks of a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tui_debugger.analysis.health import Health
+from tui_debugger.words.numbers import plural
+
+GLYPHS: Final[Mapping[Health, str]] = {
+    Health.ABSENT: " ",
+    Health.NOT_JUDGED: "-",
+    Health.CLEAN: "·",
+    Health.UNCHECKED: "?",
+    Health.UNREADABLE: "!",
+    Health.HIT: "✗",
+    Health.INF: "∞",
+    Health.NAN: "N",
+    Health.ORIGIN: "◆",
+}
+"""One cell each. That of a finding and that of an origin are those of the lists; no two are alike without colour."""
+WORDS: Final[Mapping[Health, str]] = {
+    Health.ABSENT: "not dumped",
+    Health.NOT_JUDGED: "not judged",
+    Health.CLEAN: "clean",
+    Health.UNCHECKED: "not checked",
+    Health.UNREADABLE: "cannot judge",
+    Health.HIT: "hit",
+    Health.INF: "Inf",
+    Health.NAN: "NaN",
+    Health.ORIGIN: "origin",
+}
+LEGEND: Final = tuple((GLYPHS[health], WORDS[health]) for health in reversed(Health))
+"""Worst first."""
+
+
+def legend_text(room: int = 1 << 10) -> str:
+    """``◆ origin  N NaN  ∞ Inf ...``; closer together, and without the blank, where there is little room."""
+    pairs = [f"{glyph if glyph.strip() else '␣'} {word}" for glyph, word in LEGEND]
+    text = "  ".join(pairs)
+    return text if len(text) <= room else " ".join(pairs[:-1])
+
+
+def covered_text(
+    *, tensors: int, checked: int, pairs: int, ranks: int, findings: int, unreadable: int, not_comparable: int
+) -> str:
+    """``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``: what a map speaks of.
+
+    Args:
+        tensors: how many were judged.
+        checked: how many (rank, step) were checked.
+        pairs: how many there are.
+        ranks: how many ranks they are of.
+        findings: tensors with a finding.
+        unreadable: tensors that could not be read.
+        not_comparable: tensors that had nothing to be compared with.
+    """
+    if not checked:
+        return f"nothing is checked yet of {_pairs(pairs, ranks)}"
+    of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"all {_pairs(pairs, ranks)}"
+    doubts = [f"{unreadable:,} unreadable"] if unreadable else []
+    doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
+    found = plural(findings, "finding") if findings else "no finding"
+    return "; ".join([f"{plural(tensors, 'tensor')} checked in {of}, {found}", *doubts])
+
+
+def _pairs(pairs: int, ranks: int) -> str:
+    return plural(pairs, "step") + (f" of {ranks:,} ranks" if ranks > 1 else "")
