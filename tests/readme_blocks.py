@@ -7,6 +7,7 @@ import contextlib
 import io
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
@@ -15,6 +16,8 @@ from tui_debugger.demo import DEMO, unpack
 from tui_debugger.tui.actions import ACTIONS
 from tui_debugger.tui.live_actions import LIVE_ACTIONS
 from tui_debugger.tui.values.keys import VALUE_ACTIONS
+from tui_debugger.tui.views.keys import VIEW_ACTIONS
+from tui_debugger.tui.views.kinds import VIEWS
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -23,7 +26,8 @@ def keys() -> str:
     """Every action by group: keys, title, what it does."""
     lines = ["| key | action | what it does |", "|---|---|---|"]
     group = ""
-    for action in (*ACTIONS, *LIVE_ACTIONS, *VALUE_ACTIONS):
+    own = [replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS]
+    for action in (*ACTIONS, *LIVE_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
         if action.group != group:
             group = action.group
             lines.append(f"| | **{group}** | |")

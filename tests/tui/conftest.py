@@ -29,3 +29,9 @@ def open_screen(dumps: Callable[[str], Path]) -> OpenScreen:
         return opened(path, size=size, recommended=recommended, **options)
 
     return open_
+
+
+@pytest.fixture(autouse=True)
+def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures of the screen are written into the working directory, and some tests press every key."""
+    monkeypatch.chdir(tmp_path)

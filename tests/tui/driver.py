@@ -28,6 +28,7 @@ class Driver:
 
     lanes: tuple[str, ...] = (
         *("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog", "values"),
+        "report",
         *(f"view {depth}" for depth in range(1, 9)),
     )
 

@@ -15,7 +15,7 @@ from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.offer import OfferScreen
 from tui_debugger.tui.screens.prompts import NumberPrompt, TextPrompt
 from tui_debugger.tui.screens.waiting import WaitingScreen
-from tui_debugger.tui.values.live import LiveValuesScreen
+from tui_debugger.tui.values.screen import ValuesScreen
 
 FORWARD, BACK = "right_square_bracket", "left_square_bracket"
 
@@ -277,11 +277,11 @@ async def test_values_are_fetched_with_progress_and_esc_ends_it() -> None:
         await screen.settled()
         first(screen).open.clear()
         await screen.press("5", "enter")
-        await screen.until(lambda: isinstance(screen.app.screen, LiveValuesScreen))
-        await screen.until(lambda: "reading 25.0 % of" in screen.text)
+        await screen.until(lambda: isinstance(screen.app.screen, ValuesScreen))
+        await screen.until(lambda: "reading 25.0 % …" in screen.text)
         await screen.press("escape")
         assert screen.app.screen is screen.desk
-        await screen.until(lambda: not screen.desk.bridge.busy("dialog"))
+        await screen.until(lambda: not screen.desk.bridge.busy("view 1"))
         first(screen).open.set()
         await screen.settled()
         await screen.press("enter")

@@ -81,6 +81,15 @@ def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
     return array[index]
 
 
+def range_text(entry: range) -> str:
+    """A range of indices as an entry of a slice."""
+    if not entry:
+        return "0:0"
+    stop = "" if entry.stop < 0 else str(entry.stop)
+    step = "" if entry.step == 1 else f":{entry.step}"
+    return f"{entry.start}:{stop}{step}"
+
+
 def _words(text: str) -> list[str]:
     body = text.strip()
     if body.startswith("[") != body.endswith("]"):
@@ -141,8 +150,4 @@ def _canonical(entry: int | range, size: int) -> str:
         return str(entry)
     if entry == range(size):
         return ":"
-    if not entry:
-        return "0:0"
-    stop = "" if entry.stop < 0 else str(entry.stop)
-    step = "" if entry.step == 1 else f":{entry.step}"
-    return f"{entry.start}:{stop}{step}"
+    return range_text(entry)

@@ -68,7 +68,14 @@ class Database:
         self._file = (found.st_dev, found.st_ino)
         self.path = path
         self._used: dict[int, int] = {}
-        self._connection = _connected(path, wait)
+        try:
+            self._open(wait)
+        except sqlite3.OperationalError:
+            path.lstat()  # removed between the look and the opening: that is no trouble with the file system
+            raise
+
+    def _open(self, wait: float) -> None:
+        self._connection = _connected(self.path, wait)
         try:
             if self._number("application_id") != APPLICATION or self._number("user_version") != VERSION:
                 msg = "not an index of this version"

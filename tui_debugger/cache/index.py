@@ -134,6 +134,10 @@ class Index:
             Database.create(draft)
             if files.current(self._directory) is None:
                 draft.rename(path)
+        except expected():
+            if draft.exists():
+                raise
+            return None  # somebody has cleared the directory meanwhile, drafts included
         finally:
             draft.unlink(missing_ok=True)
         return self._opened()

@@ -27,7 +27,8 @@ exit codes:
 COMMANDS = {
     "open": "open_",
     "listen": "listen",
-    **{name: name for name in ("check", "origin", "ls", "show", "stat", "export", "steps", "cache", "demo")},
+    **{name: name for name in ("check", "origin", "relations", "explain", "report", "health", "trend", "ls")},
+    **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache", "demo")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141

@@ -50,6 +50,26 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--stat", action="store_true", help="full statistics (of every step) instead of values")
     parser.add_argument(
+        "--distribution",
+        action="store_true",
+        help="how the values are spread instead of the values: counts, percentiles, headroom to overflow, histogram",
+    )
+    parser.add_argument(
+        "--bins",
+        type=whole("a number from 1 to 10000", 1, 10000),
+        default=20,
+        metavar="N",
+        help="with --distribution: so many bins, or a few less (default: 20)",
+    )
+    parser.add_argument(
+        "--log", action="store_true", help="with --distribution: bins by powers of two, not of equal width"
+    )
+    parser.add_argument(
+        "--heat",
+        action="store_true",
+        help="a heat map of the slice (without one, of the first plane) instead of numbers; no NaN or Inf is hidden",
+    )
+    parser.add_argument(
         "--precision",
         type=whole(f"a number from 0 to {MAX_PRECISION}", most=MAX_PRECISION),
         default=4,
@@ -82,10 +102,17 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _shown(arguments: argparse.Namespace) -> int:
     _take_slot(arguments)
-    if arguments.stat and arguments.slice is not None:
-        raise TdbgError("--stat is about whole tensors", where=arguments.slice, hint="leave --stat or the slice out")
+    wanted = [option for option in ("stat", "distribution", "heat") if getattr(arguments, option)]
+    if len(wanted) > 1:
+        raise TdbgError(f"--{wanted[0]} and --{wanted[1]} are two answers", hint="leave one of them out")
+    for option in ("stat", "distribution"):
+        if getattr(arguments, option) and arguments.slice is not None:
+            hint = f"leave --{option} or the slice out"
+            raise TdbgError(f"--{option} is about whole tensors", where=arguments.slice, hint=hint)
     with progress_bar() as bar, interruptible(bar) as progress:
         from tui_debugger.cli import show_print
+        from tui_debugger.cli.show_distribution import print_spreads, spreads_of
+        from tui_debugger.cli.show_heat import canvas
         from tui_debugger.cli.show_look import Wish, look
         from tui_debugger.session.naming import find_node
 
@@ -95,9 +122,14 @@ def _shown(arguments: argparse.Namespace) -> int:
         found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
         pairs = _pairs(session, found, arguments)
         one = arguments.step is None or len({step for _, step in pairs}) == 1
-        values = not arguments.stat and (one or arguments.slice is not None)
-        wish = Wish(values, not arguments.stat, arguments.slice, arguments.precision, arguments.json)
+        lines = not (arguments.stat or arguments.distribution)
+        values = lines and (one or arguments.heat or arguments.slice is not None)
+        on = canvas(progress) if arguments.heat else None
+        wish = Wish(values, lines, arguments.slice, arguments.precision, arguments.json, on)
         shown = look(session, found, pairs, wish, progress)
+        spreads = spreads_of(session, shown, arguments, progress) if arguments.distribution else []
+    if arguments.distribution:
+        return print_spreads(session, found, spreads, arguments)
     code = 0 if any(each.answers for each in shown) else 2
     if arguments.json:
         document = show_print.document(session, found, shown)

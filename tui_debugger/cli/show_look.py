@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tui_debugger.analysis.distribution import Histogram, histogram
+from tui_debugger.cli.show_heat import Canvas, heat_of
 from tui_debugger.cli.show_values import JSON_WHOLE, cut, excerpt_text, nested, window_text
 from tui_debugger.errors import BadSliceError, TdbgError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn
@@ -30,6 +31,7 @@ class Wish:
         slice: which values; None for an excerpt.
         precision: digits after the point.
         json: values as nested lists, not as text.
+        heat: where heat maps go that take the place of the values; None for none.
     """
 
     values: bool
@@ -37,6 +39,7 @@ class Wish:
     slice: str | None
     precision: int
     json: bool
+    heat: Canvas | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ class Shown:
         window: canonical text of the slice that ``values`` or ``text`` holds; empty without one.
         values: nested lists; None when they were not wanted, or are too many.
         text: values for people.
+        cells: a heat map for JSON.
         error: why the tensor, or the values that were asked for, cannot be shown.
     """
 
@@ -59,6 +63,7 @@ class Shown:
     window: str = ""
     values: Any = None
     text: str = ""
+    cells: dict[str, Any] | None = None
     error: str = ""
 
     @property
@@ -151,6 +156,9 @@ def _spread(row: TensorRow, array: npt.NDArray[Any]) -> Histogram | None:
 
 
 def _with_values(shown: Shown, array: npt.NDArray[Any], wish: Wish) -> Shown:
+    if wish.heat is not None:
+        heat = heat_of(array, wish.slice, wish.heat)
+        return replace(shown, window=heat.window, text=heat.text, cells=heat.cells, error=heat.error)
     if wish.slice is not None:
         part, window = cut(array, wish.slice)
         if wish.json:

@@ -120,6 +120,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
         "histogram": None if spread is None else {"edges": list(spread.edges), "counts": list(spread.counts)},
         "slice": each.window or None,
         "values": each.values,
+        **({"heat": each.cells} if each.cells is not None else {}),
         "recorded": row.recorded,
         "uncertain": row.uncertain,
         "error": each.error,

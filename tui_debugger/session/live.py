@@ -322,7 +322,7 @@ class LiveSession(Session):
         )
 
     def _live_checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> LiveChecker:
-        measurements = self._measurements(rank, progress)
+        measurements = self.measurements(rank, progress)
         checker = LiveChecker(
             measurements,
             watchpoints,

@@ -254,9 +254,9 @@ class Session:
         if not rows:
             return ()
         rank = rows[0].key.rank
-        return undisturbed(lambda: measured(self._measurements(rank, progress), rows, progress))
+        return undisturbed(lambda: measured(self.measurements(rank, progress), rows, progress))
 
-    def read(self, key: TensorKey) -> npt.NDArray[Any]:
+    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]:  # noqa: ARG002 - see live.py
         """The values of a tensor, memory-mapped and read-only.
 
         Raises:
@@ -264,7 +264,7 @@ class Session:
         """
         from tui_debugger.analysis.npy import open_array
 
-        spec = undisturbed(lambda: self._spec(key))
+        spec = undisturbed(lambda: self.spec(key))
         if spec is None:
             raise UnreadableTensorError(
                 "this tensor was not dumped",
@@ -273,7 +273,7 @@ class Session:
             )
         return open_array(spec)
 
-    def _spec(self, key: TensorKey) -> ReadSpec | None:
+    def spec(self, key: TensorKey) -> ReadSpec | None:
         """How to read a tensor; None when its values were not dumped."""
         flow = self.flow(key.rank)
         table = flow.table(key.step)
@@ -282,13 +282,13 @@ class Session:
 
     def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
         """The tensors of a rank as outputs of their nodes, to be read or judged by name: see ``OutputTensors``."""
-        return OutputTensors(self._measurements(rank, progress))
+        return OutputTensors(self.measurements(rank, progress))
 
     def sweep(self, pairs: Sequence[Pair], choice: TensorChoice | None = None) -> Sweep:
         """Walks the chosen tensors in scope, lazily: the way to statistics of millions of tensors. See ``Sweep``."""
 
         def opened(rank: int, step: int, progress: ProgressFn) -> Measurements:
-            measurements = self._measurements(rank, progress)
+            measurements = self.measurements(rank, progress)
             measurements.flow.table(step)
             return measurements
 
@@ -334,6 +334,10 @@ class Session:
         """
         return self._checks.check(pairs, progress, on_result)
 
+    def checks(self, others: WatchpointList | None = None) -> Checks:
+        """The checks by the session's own list, with all that is known; new ones by another list."""
+        return self._checks if others is None else Checks(others, self._checker, self._workers, self._look_ahead)
+
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""
         return self._checks.known(pairs)
@@ -357,7 +361,7 @@ class Session:
         return search(pairs, watchpoints, partial(look_at, self._checker, spread), progress)
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
-        measurements = self._measurements(rank, progress)
+        measurements = self.measurements(rank, progress)
         return Checker(
             measurements,
             watchpoints,
@@ -367,9 +371,11 @@ class Session:
 
     def _look_ahead(self, pair: Pair, progress: ProgressFn) -> None:
         rank, step = pair
-        self._measurements(rank, progress).look_at(step)
+        self.measurements(rank, progress).look_at(step)
 
-    def _measurements(self, rank: int, progress: ProgressFn) -> Measurements:
+    def measurements(self, rank: int, progress: ProgressFn = no_progress) -> Measurements:
+        """Records of a rank's tensors with its data flow as it is now; make one per question, inside ``undisturbed``."""
+
         def listing(snapshot: Progress) -> None:
             progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet
 

@@ -38,6 +38,7 @@ _NAMES = {
     "backspace": "⌫",
     "tab": "Tab",
     "shift+tab": "Shift+Tab",
+    "comma": ",",
     "ctrl+p": "Ctrl+P",
     "ctrl+c": "Ctrl+C",
     "ctrl+l": "Ctrl+L",
@@ -137,6 +138,7 @@ ACTIONS: tuple[Action, ...] = (
         ("next_hit", "n", "Next hit", "Goes to the next hit, from any pane."),
         ("previous_hit", "N", "Previous hit", "Goes to the previous hit, from any pane."),
         ("next_origin", "O", "Next origin", "Goes to the next origin: bad output, clean inputs."),
+        ("report", "X", "Report", "Writes a Markdown report of what was found, for a bug report."),
     ),
     *_of("global", _VIEWS, *((view.id, view.key, view.title, view.help) for view in VIEWS)),
     *_of(
@@ -195,6 +197,8 @@ ACTIONS: tuple[Action, ...] = (
     *_of(
         "global",
         _GENERAL,
+        ("copy_here", "Y", "Copy", "Copies what is under the cursor to the clipboard, whole, through the terminal."),
+        ("screenshot", "P", "Screenshot", "Writes a picture (.svg) of the screen into the working directory."),
         ("notices", "!", "Notices", "Lists what was missing or odd in the dump."),
         ("help", "? f1", "Help", "Shows all keys and conditions."),
         ("palette", ": ctrl+p", "Commands", "Finds an action by its name."),

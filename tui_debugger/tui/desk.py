@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal, Vertical
 from textual.reactive import Reactive
 from textual.widget import Widget
 
@@ -22,6 +21,7 @@ from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.routes import Routes
 from tui_debugger.tui.widgets.bars import TabStrip
+from tui_debugger.tui.widgets.kept import KeptColumn, KeptRow
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -76,11 +76,11 @@ class Desk(Routes):
         """Left: what is there and what to look for. Right: what was found, its values, its source."""
         yield self.header
         yield self.tabs
-        with Horizontal(id="panes"):
-            with Vertical(id="left", classes="column"):
+        with KeptRow(id="panes"):
+            with KeptColumn(id="left", classes="column"):
                 yield self.nodes_pane
                 yield self.watchpoints_pane
-            with Vertical(id="right", classes="column"):
+            with KeptColumn(id="right", classes="column"):
                 yield self.hits_pane
                 yield self.tensors_pane
                 yield self.stack_pane
@@ -93,7 +93,9 @@ class Desk(Routes):
 
     def start(self, session: Session) -> None:
         """The run is open: shows it, offers the recommended watchpoints once, checks what is quick to check."""
+        from tui_debugger.tui.copier import Copier
         from tui_debugger.tui.navigator import Navigator
+        from tui_debugger.tui.reporting import Reporter
         from tui_debugger.tui.state import State
         from tui_debugger.tui.views.opener import Views
         from tui_debugger.tui.watcher import Watcher
@@ -106,7 +108,8 @@ class Desk(Routes):
         self.watcher = Watcher(self, self._recommended)
         self.inspector = self.make_inspector()
         self.views = Views(self)
-        for controller in (self.navigator, self.checker, self.watcher, self.inspector, self.views):
+        helpers = (Copier(self), Reporter(self))
+        for controller in (self.navigator, self.checker, self.watcher, self.inspector, self.views, *helpers):
             self.handlers |= controller.handlers()
         self.navigator.opened()
         self.watcher.show_list()
@@ -151,9 +154,9 @@ class Desk(Routes):
             pane.set_look(active=current, single=single)
             # With five panes on the screen a class would only restyle, and so repaint, for nothing.
             pane.set_class(single and current, "-current")
-            if isinstance(pane.parent, Vertical):
-                holds = any(self.current_pane == each.PANE for each in pane.parent.query(Pane))
-                pane.parent.set_class(single and holds, "-current")
+        for column in {pane.parent for pane in self.panes.values()}:
+            if isinstance(column, KeptColumn):
+                column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
         self.tabs.display = single
         self._update_tabs()
 

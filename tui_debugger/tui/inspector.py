@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.views.focus import Focus
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.values.screen import ValuesScreen
-    from tui_debugger.tui.views.focus import Focus
 
 QUIET = 0.06
 """Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
@@ -119,14 +117,16 @@ class Inspector:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def show_values(self, row: TensorRow) -> None:
-        """The values of a tensor."""
+    def show_values(self, row: TensorRow, focus: Focus | None = None) -> None:
+        """The values of a tensor; ``focus`` says where to look, for one that is not in the tensor table."""
         if not row.has_value:
             why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
             self._desk.say(f"no values to show: {row.error or why}", bad=True)
             return
-        screen = self.values_screen()(row, self.reader(row.key), previous=self._previous(row), run=self._desk.ask)
-        self._desk.app.push_screen(screen)
+        from tui_debugger.tui.values.screen import ValuesScreen
+
+        focus = focus or self._desk.views.of_row(row) or Focus(row.key, -1)
+        self._desk.app.push_screen(ValuesScreen(self._desk.views, focus, row, self._previous(row, focus.row)))
 
     def open_values(self, focus: Focus) -> None:
         """The values of a tensor that is not in the tensor table."""
@@ -134,27 +134,16 @@ class Inspector:
         self._desk.ask_in(
             "values",
             lambda progress: session.measure((session.row_of(focus.key),), progress)[0],
-            self.show_values,
+            lambda row: self.show_values(row, focus),
             self._desk.show_error,
         )
 
-    def values_screen(self) -> type[ValuesScreen]:
-        """The screen that shows values."""
-        from tui_debugger.tui.values.screen import ValuesScreen
-
-        return ValuesScreen
-
-    def reader(self, key: TensorKey) -> Callable[[], Any]:
-        """What reads a tensor, in a worker."""
-        return partial(self._session.read, key)
-
-    def _previous(self, row: TensorRow) -> Callable[[], Any] | None:
-        nodes, session = self._desk.nodes_pane.nodes, self._session
-        at = nodes.find(row.key.node, row.key.graph) if nodes is not None and row.has_previous else -1
-        before = session.previous_step(row.key.rank, at, row.key.step) if at >= 0 else None
-        if before is None:
-            return None
-        return self.reader(replace(row.key, step=before))
+    def _previous(self, row: TensorRow, at: int) -> TensorKey | None:
+        """The tensor at the step before; ``at`` is its node's row."""
+        before = None
+        if row.has_previous and at >= 0:
+            before = self._session.previous_step(row.key.rank, at, row.key.step)
+        return None if before is None else replace(row.key, step=before)
 
     def export_tensor(self) -> None:
         """The tensor under the cursor as .npy."""

@@ -22,7 +22,6 @@ from tui_debugger.words.numbers import plural
 if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.opening import HeaderLines
     from tui_debugger.tui.screens.waiting import WaitingScreen
 
@@ -121,12 +120,6 @@ class LiveDesk(Desk):
         """The trainings themselves say what hits."""
         return LiveChecker(self)
 
-    def make_inspector(self) -> Inspector:
-        """Values are fetched."""
-        from tui_debugger.tui.live_inspector import LiveInspector
-
-        return LiveInspector(self)
-
     def keys_here(self) -> list[Action]:
         """With those that drive trainings."""
         return live_actions.live_reachable(self.current_pane)
@@ -174,6 +167,7 @@ class LiveDesk(Desk):
 
     def on_failed(self, message: messages.Failed) -> None:
         """A graph that cannot be read ends nothing: another training may come."""
+        message.prevent_default()  # Textual would call the handler that this one calls once more
         if message.lane == "open" and self.bridge.fresh(message):
             self._opening = False
             self.show_error(message.error)

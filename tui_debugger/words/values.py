@@ -35,6 +35,8 @@ class CellKind(IntEnum):
     ZERO = 1
     NAN = 2
     INF = 3
+    OUTSIDE = 4
+    """A difference beyond what is allowed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.analysis.slicing import parse_slice
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import Progress
 from tui_debugger.tui.values import search as value_search
 from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
 from tui_debugger.tui.values.sheet import Sheet, best_fold
@@ -28,6 +30,10 @@ from tui_debugger.words.values import (
 )
 
 FOUR = NumberFormat()
+
+
+def _stop(_: Progress) -> None:
+    raise CancelledError("stopped")
 
 
 class TestNumbersAsText:
@@ -232,18 +238,26 @@ class TestSearch:
         assert find_bad(array, (0, 0), 1) == Found((40, 0))
         assert find_bad(array, (40, 0), 1) == Found((2, 1))
 
-    def test_nobody_waits_any_more(self) -> None:
+    def test_a_search_can_be_stopped_between_blocks(self) -> None:
         array = np.zeros(100)
         array[99] = np.nan
-        asked = []
+        told: list[Progress] = []
 
-        def wanted() -> bool:
-            asked.append(1)
-            return len(asked) < 3
+        def progress(now: Progress) -> None:
+            told.append(now)
+            if len(told) == 3:
+                raise CancelledError("stopped")
 
-        assert find_bad(array, (0,), 1, wanted) is None
-        assert len(asked) == 3
-        assert find_extreme(array, True, lambda: False) is None
+        with pytest.raises(CancelledError):
+            find_bad(array, (0,), 1, progress=progress)
+        assert [(now.done, now.total) for now in told] == [(0, 100), (7, 100), (14, 100)]
+        with pytest.raises(CancelledError):
+            find_extreme(array, True, progress=_stop)
+
+    def test_nan_and_inf_can_be_looked_for_each_by_itself(self) -> None:
+        array = np.array([0, np.inf, np.nan, -np.inf])
+        assert find_bad(array, (0,), 1, bad=np.isnan) == Found((2,))
+        assert find_bad(array, (1,), 1, bad=np.isinf) == Found((3,))
 
     def test_extremes_are_finite_and_first(self) -> None:
         array = np.array([np.nan, 3, -np.inf, 5, 5, np.inf, -2, -2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +10,24 @@ import numpy as np
 import pytest
 
 from tests.tui.screens_host import HOSTILE, PENDING, opened
+from tests.tui.views.host import PlainHost
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
+from tui_debugger.model import (
+    Progress,
+    ProgressFn,
+    RunInfo,
+    Side,
+    TensorKey,
+    TensorMeta,
+    TensorStats,
+    no_progress,
+)
 from tui_debugger.session.types import TensorRow
+from tui_debugger.tui.actions import Action
 from tui_debugger.tui.values import screen as values
 from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.tui.values.screen import ValuesScreen
+from tui_debugger.tui.views.focus import Focus
 
 Array = np.ndarray[Any, Any]
 
@@ -53,8 +64,35 @@ def stats_of(array: Array) -> TensorStats:
     )
 
 
-def screen_of(array: Array, **options: Any) -> ValuesScreen:
-    return ValuesScreen(options.pop("row", row_of(array)), lambda: array, **options)
+class Reads:
+    """The part of a session that the view needs: values by step, or what goes wrong instead."""
+
+    info = RunInfo("/nowhere", "test")
+
+    def __init__(self, row: TensorRow, now: Any, before: Any = None) -> None:
+        self.by_step = {row.key.step: now, row.key.step - 1: before}
+
+    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> Array:
+        progress(Progress(1, 4))
+        found = self.by_step[key.step]
+        if isinstance(found, Exception):
+            raise found
+        return np.asanyarray(found)
+
+
+def screen_of(
+    array: Any, row: TensorRow | None = None, previous: Any = None, host: Any = None, at: Any = None
+) -> ValuesScreen:
+    row = row or row_of(array)
+    host = host or PlainHost(Reads(row, array, previous))  # type: ignore[arg-type]  # all that is asked of it
+    before = None if previous is None else replace(row.key, step=row.key.step - 1)
+    return ValuesScreen(host, Focus(row.key, 0, at=at), row, before)
+
+
+def pressable(action: Action) -> tuple[str, ...]:
+    """An action's keys as Textual calls them."""
+    names = {"<": "less_than_sign", ">": "greater_than_sign"}
+    return tuple(names.get(key, key) for key in action.keys)
 
 
 def counted(*shape: int) -> Array:
@@ -62,7 +100,7 @@ def counted(*shape: int) -> Array:
 
 
 def where(screen: ValuesScreen) -> tuple[int, ...] | None:
-    return screen.grid.cursor_index
+    return screen.cursor_index
 
 
 async def test_shows_facts_statistics_slice_numbers_and_the_exact_value_under_the_cursor() -> None:
@@ -104,18 +142,18 @@ async def test_every_key_that_moves() -> None:
         assert columns >= 7
         await view.press("pagedown")
         assert where(screen) == (rows, 0)
-        await view.press("L")
+        await view.press("greater_than_sign")
         assert where(screen) == (rows, columns)
-        await view.press("pageup", "H")
+        await view.press("pageup", "less_than_sign")
         assert where(screen) == (0, 0)
-        await view.press("up", "left", "pageup", "H")
+        await view.press("up", "left", "pageup", "less_than_sign")
         assert where(screen) == (0, 0)
 
 
 async def test_what_the_cursor_is_on_is_always_in_sight() -> None:
     screen = screen_of(counted(500, 500))
     async with opened(screen) as view:
-        for keys in (("G", "end"), ("pageup", "H"), ("n", "x"), ("g",), ("home",)):
+        for keys in (("G", "end"), ("pageup", "less_than_sign"), ("n", "x"), ("g",), ("home",)):
             await view.press(*keys)
             value = screen.grid.form
             index = where(screen)
@@ -167,7 +205,7 @@ class TestSlices:
         screen = screen_of(counted(4, 4))
         async with opened(screen) as view:
             await view.press("s")
-            await view.type("nxe")
+            await view.type("nxf")
             assert where(screen) == (0, 0)
             assert not screen.grid.form.scientific
 
@@ -207,7 +245,7 @@ class TestSlices:
             await view.type("[1:1, :]")
             await view.press("enter")
             assert "No elements" in view.text
-            await view.press("down", "G", "n", "x", "plus", "e", "pagedown", "end")
+            await view.press("down", "G", "n", "x", "plus", "f", "pagedown", "end", "t", "B", "d")
             assert view.open
 
 
@@ -220,9 +258,9 @@ class TestFormats:
             assert "0.33333 " in view.text
             await view.press("=", "-", "-", "-")
             assert " 0.333 " in view.text
-            await view.press("e")
+            await view.press("f")
             assert "3.333e-01" in view.text
-            await view.press("e")
+            await view.press("f")
             assert "3.333e-01" not in view.text
 
     @pytest.mark.parametrize("presses", [0, 10])
@@ -255,8 +293,8 @@ class TestFormats:
             assert exact in view.text
             view.check_clean()
             for action in VALUE_ACTIONS:
-                if action.id not in {"slice", "keys"}:
-                    await view.press(*action.keys)
+                if action.id != "slice":
+                    await view.press(*pressable(action))
             assert view.open
 
     async def test_columns_do_not_get_narrower_while_one_looks_around(self) -> None:
@@ -348,21 +386,25 @@ class TestJumps:
             assert "no finite value in this tensor" in view.text
 
 
-class Later:
-    """A runner whose work waits until the test lets it go."""
+class Later(PlainHost):
+    """A host whose work waits until the test lets it go."""
 
-    def __init__(self) -> None:
-        self.jobs: list[tuple[Callable[[], Any], Callable[[Any], None], Callable[[Exception], None]]] = []
+    def __init__(self, array: Array) -> None:
+        super().__init__(Reads(row_of(array), array))  # type: ignore[arg-type]  # all that is asked of it
+        self.jobs: list[tuple[Any, ...]] = []
+        self.stopped = 0
 
-    def __call__(
-        self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]
-    ) -> None:
-        self.jobs.append((work, done, failed))
+    def run(self, _: Any, work: Any, done: Any, failed: Any, told: Any) -> None:
+        self.jobs.append((work, done, failed, told))
+
+    def stop(self, _: Any) -> bool:
+        self.stopped += 1
+        return True
 
     def finish(self, number: int = 0) -> None:
-        work, done, failed = self.jobs.pop(number)
+        work, done, failed, told = self.jobs.pop(number)
         try:
-            result = work()
+            result = work(told)
         except Exception as error:  # noqa: BLE001 - as a worker does
             failed(error)
         else:
@@ -371,12 +413,14 @@ class Later:
 
 class TestBesideTheEventLoop:
     async def test_reading_shows_at_once_and_can_be_left(self) -> None:
-        later = Later()
-        async with opened(screen_of(counted(3, 3), run=later)) as view:
-            assert "reading …  Esc cancels" in view.text
-            await view.press("down", "n", "x", "s", "p", "e", "plus", "]")
+        later = Later(counted(3, 3))
+        async with opened(screen_of(counted(3, 3), host=later)) as view:
+            assert "reading …  Esc stops" in view.text
+            await view.press("down", "n", "x", "s", "p", "f", "plus", "]", "t", "B", "d", "enter", "a", "i", "Y", "e")
+            assert view.open
             await view.press("escape")
             assert not view.open
+            assert later.stopped == 1
             later.finish()
             await view.pilot.pause()
 
@@ -384,17 +428,17 @@ class TestBesideTheEventLoop:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(values, "QUICK", 4)
-        later = Later()
         array = counted(5, 5)
         array[3, 3] = np.nan
-        screen = screen_of(array, run=later)
+        later = Later(array)
+        screen = screen_of(array, host=later)
         async with opened(screen) as view:
             later.finish()
             await view.pilot.pause()
             await view.press("n")
-            assert "searching …  Esc cancels" in view.text
+            assert "searching …  Esc stops" in view.text
             await view.press("escape")
-            assert "cancelled" in view.text
+            assert "stopped" in view.text
             later.finish()
             await view.pilot.pause()
             assert where(screen) == (0, 0)
@@ -405,8 +449,8 @@ class TestBesideTheEventLoop:
 
     async def test_only_the_newest_search_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(values, "QUICK", 4)
-        later = Later()
-        screen = screen_of(counted(5, 5), run=later)
+        later = Later(counted(5, 5))
+        screen = screen_of(counted(5, 5), host=later)
         async with opened(screen) as view:
             later.finish()
             await view.press("x", "m")
@@ -421,28 +465,22 @@ class TestBesideTheEventLoop:
 
 class TestWithoutValues:
     async def test_the_reason_is_shown(self) -> None:
-        def load() -> Array:
-            raise UnreadableTensorError("the file ends early \x1b[2J", where="/dump/[b]x", hint="dump it again")
-
-        screen = ValuesScreen(row_of(counted(1)), load)
+        error = UnreadableTensorError("the file ends early \x1b[2J", where="/dump/[b]x", hint="dump it again")
+        screen = screen_of(error, row_of(counted(1)))
         async with opened(screen) as view:
             assert "These values cannot be read:" in view.text
             assert "the file ends early ␛[2J" in view.text
             assert "/dump/[b]x" in view.text
             assert "dump it again" in view.text
             for action in VALUE_ACTIONS:
-                if action.id != "keys":
-                    await view.press(*action.keys)
+                await view.press(*pressable(action))
             assert view.open
             await view.press("escape")
             assert not view.open
 
     @pytest.mark.parametrize("error", [OSError("gone"), MemoryError(), ValueError("mmap length is greater")])
     async def test_any_failure_is_a_reason(self, error: Exception) -> None:
-        def load() -> Array:
-            raise error
-
-        async with opened(ValuesScreen(row_of(counted(1)), load)) as view:
+        async with opened(screen_of(error, row_of(counted(1)))) as view:
             assert (str(error) or type(error).__name__) in view.text
 
     @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0, 0)])
@@ -450,8 +488,8 @@ class TestWithoutValues:
         async with opened(screen_of(np.zeros(shape))) as view:
             assert "o elements" in view.text
             for action in VALUE_ACTIONS:
-                if action.id not in {"slice", "keys"}:
-                    await view.press(*action.keys)
+                if action.id != "slice":
+                    await view.press(*pressable(action))
             assert view.open
             await view.press("escape")
             assert not view.open
@@ -460,7 +498,7 @@ class TestWithoutValues:
 class TestPreviousStep:
     async def test_p_goes_there_and_back(self) -> None:
         array = counted(3, 3)
-        screen = screen_of(array, previous=lambda: array * 2)
+        screen = screen_of(array, previous=array * 2)
         async with opened(screen) as view:
             await view.press("G", "end")
             assert "= 8.0" in view.text
@@ -472,7 +510,7 @@ class TestPreviousStep:
             assert "PREVIOUS STEP" not in view.text
 
     async def test_another_shape_gets_its_own_slice(self) -> None:
-        screen = screen_of(counted(3, 3), previous=lambda: counted(2, 2, 2))
+        screen = screen_of(counted(3, 3), previous=counted(2, 2, 2))
         async with opened(screen) as view:
             await view.press("G", "p")
             assert "slice [0, :, :]" in view.text
@@ -483,13 +521,128 @@ class TestPreviousStep:
             await view.press("p")
             assert "this tensor has no previous step" in view.text
 
-        def broken() -> Array:
-            raise UnreadableTensorError("truncated")
-
+        broken = UnreadableTensorError("truncated")
         async with opened(screen_of(counted(3), previous=broken)) as view:
             await view.press("p")
             assert "truncated" in view.text
             assert "[0] = 0.0" in view.text
+
+
+class TestOpening:
+    async def test_the_cursor_starts_on_the_wanted_element(self) -> None:
+        screen = screen_of(counted(3, 4, 30, 30), at=(2, 1, 7, 9))
+        async with opened(screen) as view:
+            assert where(screen) == (2, 1, 7, 9)
+            assert "slice [2, 1, :, :]" in view.text
+
+    @pytest.mark.parametrize("at", [(9, 9), (0,), (-1, 0)])
+    async def test_an_element_that_the_tensor_does_not_have_is_no_element(self, at: tuple[int, ...]) -> None:
+        screen = screen_of(counted(3, 3), at=at)
+        async with opened(screen):
+            assert where(screen) == (0, 0)
+
+    async def test_other_views_open_on_the_element_under_the_cursor(self) -> None:
+        array = counted(3, 3)
+        row = row_of(array)
+        host = PlainHost(Reads(row, array, array * 2))  # type: ignore[arg-type]  # all that is asked of it
+        screen = screen_of(array, row, array * 2, host)
+        async with opened(screen) as view:
+            await view.press("down", "o", "p", "H")
+            assert [(name, focus.key.step, focus.at) for name, focus in host.opened] == [
+                ("origin", 3, (1, 0)),
+                ("trend", 2, (1, 0)),
+            ]
+            await view.press("q")
+            assert not view.open
+
+
+class TestBits:
+    async def test_a_line_below_shows_them_for_the_value_under_the_cursor(self) -> None:
+        async with opened(screen_of(np.array([[1.0, -2.0]], np.float16))) as view:
+            assert "mantissa" not in view.text
+            await view.press("B")
+            assert "bytes 00 3c  0x3c00  sign 0  exponent 01111 (2^0)  mantissa 0000000000" in view.text
+            await view.press("right")
+            assert "bytes 00 c0  0xc000  sign 1  exponent 10000 (2^1)" in view.text
+            await view.press("t")
+            assert "bytes 00 c0  0xc000" in view.text
+            await view.press("B")
+            assert "mantissa" not in view.text
+
+    async def test_a_cell_of_many_elements_shows_those_of_the_one_that_it_shows(self) -> None:
+        array = np.zeros((300, 300), np.float32)
+        array[1, 1] = np.nan
+        async with opened(screen_of(array)) as view:
+            await view.press("B", "t")
+            assert "bytes 00 00 c0 7f" in view.text
+
+
+class TestHandingOut:
+    async def test_the_slice_as_numbers_text_and_array(self) -> None:
+        array = (counted(2, 3, 4) / np.float32(3)).astype(np.float32)
+        screen = screen_of(array)
+        async with opened(screen) as view:
+            await view.press("s", "ctrl+u", "delete")
+            await view.type("[1, ::2, 1:]")
+            await view.press("enter", "right")
+            given = screen.extract()
+            assert given is not None
+            assert given.stem == "Div-op385.out0.rank0.step3.1_0-3-2_1-4"
+            assert given.one == "4.6666665"
+            assert given.header == ("index", "1", "2", "3")
+            assert [tuple(row) for row in given.rows] == [(index, *array[1, index, 1:]) for index in (0, 2)]
+            assert given.array is not None
+            assert given.array().tolist() == array[1, ::2, 1:].tolist()
+            for part in (
+                "float32 (2, 3, 4)",
+                "slice [1, 0:3:2, 1:4]",
+                "[1, 0, 2] = 4.6666665",
+                "2 7.0000 7.3333 7.6667",
+            ):
+                assert part in given.text
+
+    async def test_a_line_is_one_row_for_each_element(self) -> None:
+        screen = screen_of(counted(23))
+        async with opened(screen):
+            given = screen.extract()
+            assert given is not None
+            assert given.stem == "Div-op385.out0.rank0.step3"
+            assert given.header == ("index", "value")
+            assert len(given.rows) == 23
+            assert [tuple(row) for row in given.rows[20:]] == [(20, 20), (21, 21), (22, 22)]
+            assert given.rows[-1] == (22, 22)
+            assert given.text.endswith(" 20.0000 21.0000 22.0000")
+
+    async def test_a_heat_map_is_in_the_text_too(self) -> None:
+        array = np.array([[-2, 2], [np.nan, 0]], np.float32)
+        screen = screen_of(array)
+        async with opened(screen) as view:
+            await view.press("t")
+            given = screen.extract()
+            assert given is not None
+            rows = [line.split() for line in given.text.splitlines()]
+            wide = screen.heat.zoom.wide
+            assert ["0", "▤" * wide + "█" * wide] in rows
+            assert ["1", "N" * wide + "·" * wide] in rows
+
+    async def test_a_scalar_and_nothing(self) -> None:
+        screen = screen_of(np.array(2.5))
+        async with opened(screen):
+            given = screen.extract()
+            assert given is not None
+            assert [tuple(row) for row in given.rows] == [("", 2.5)]
+        screen = screen_of(np.zeros((0, 3)))
+        async with opened(screen):
+            assert screen.extract() is None
+
+    async def test_of_a_huge_tensor_nothing_is_read_but_what_is_written(self) -> None:
+        screen = screen_of(np.broadcast_to(np.float32(1.5), (100_000, 100_000)))
+        async with opened(screen):
+            given = screen.extract()
+            assert given is not None
+            assert len(given.text) < 1_000_000
+            assert "99,999 rows and 80,000 columns more: export as .csv or .npy" in given.text
+            assert len(given.rows) == 100_000
 
 
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

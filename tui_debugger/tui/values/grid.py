@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -13,14 +14,18 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.analysis.slicing import Slice
-from tui_debugger.tui.values.sheet import Array, Index, Sheet, best_fold
+from tui_debugger.tui.values.sheet import Array, Index, Sheet, Texts, best_fold
 from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.values import CellKind, NumberFormat, format_window
+from tui_debugger.words.values import CellKind, NumberFormat
 
 GAP = 1
 """Cells between columns."""
-Texts = list[list[tuple[str, CellKind]]]
-_KINDS = {CellKind.ZERO: "value-grid--zero", CellKind.NAN: "value-grid--nan", CellKind.INF: "value-grid--inf"}
+_KINDS = {
+    CellKind.ZERO: "value-grid--zero",
+    CellKind.NAN: "value-grid--nan",
+    CellKind.INF: "value-grid--inf",
+    CellKind.OUTSIDE: "value-grid--outside",
+}
 
 
 class ValueGrid(Widget, can_focus=True):
@@ -35,6 +40,7 @@ class ValueGrid(Widget, can_focus=True):
         "value-grid--zero",
         "value-grid--nan",
         "value-grid--inf",
+        "value-grid--outside",
     }
     DEFAULT_CSS = """
     ValueGrid {
@@ -43,6 +49,7 @@ class ValueGrid(Widget, can_focus=True):
         & > .value-grid--zero { color: $text-muted; }
         & > .value-grid--nan { color: $error; text-style: bold; }
         & > .value-grid--inf { color: #d787ff; text-style: bold; }
+        & > .value-grid--outside { color: $warning; text-style: bold; }
     }
     """
 
@@ -64,7 +71,11 @@ class ValueGrid(Widget, can_focus=True):
 
     def set_view(self, array: Array, view: Slice) -> None:
         """Shows a part of a tensor; the cursor stays on its row and column where they exist."""
-        self.sheet = Sheet(array, view)
+        self.set_sheet(Sheet(array, view))
+
+    def set_sheet(self, sheet: Sheet) -> None:
+        """Shows a sheet; the cursor stays on its row and column where they exist."""
+        self.sheet = sheet
         self._text = ""
         self._cell = 1
         self._settle()
@@ -129,11 +140,27 @@ class ValueGrid(Widget, can_focus=True):
         """Moves the cursor; in a folded line, left and right go on in the next row."""
         sheet = self.sheet
         if sheet is not None and sheet.folded and columns and not rows:
-            place = self.row * sheet.fold + self.column + columns
+            line, part = divmod(self.row, sheet.stride)
+            place = line * sheet.fold + self.column + columns
             if 0 <= place < len(sheet.lines[0]):
-                self.move_to(*divmod(place, sheet.fold))
+                line, column = divmod(place, sheet.fold)
+                self.move_to(line * sheet.stride + part, column)
             return
-        self.move_to(self.row + rows, self.column + columns)
+        self.move_to(self.row + rows * (sheet.stride if sheet else 1), self.column + columns)
+
+    def page(self, rows: int, columns: int) -> None:
+        """Moves the cursor by pages."""
+        self.move_to(self.row + rows * self.page_rows, self.column + columns * self.page_columns)
+
+    def to_end(self, axis: int, last: bool) -> None:
+        """To the first or last row (axis 0) or column (axis 1)."""
+        sheet = self.sheet
+        if sheet is None:
+            return
+        if axis == 0:
+            self.move_to(sheet.rows - 1 if last else 0, self.column)
+        else:
+            self.move_to(self.row, sheet.columns - 1 if last else 0)
 
     def _reveal(self) -> None:
         """Scrolls by as little as possible, then lets the columns grow for what came into sight."""
@@ -172,9 +199,10 @@ class ValueGrid(Widget, can_focus=True):
         room = self.size.width - len(str(max(map(abs, (sheet.lines[0][0], sheet.lines[0][-1]))))) - GAP
         fold = best_fold(room, self._cell + GAP)
         if fold != sheet.fold:
-            place = self.row * sheet.fold + self.column
-            self.row, self.column = divmod(min(place, len(sheet.lines[0]) - 1), fold)
-            self.sheet = Sheet(sheet.array, sheet.view, fold)
+            line, part = divmod(self.row, sheet.stride)
+            line, self.column = divmod(min(line * sheet.fold + self.column, len(sheet.lines[0]) - 1), fold)
+            self.row = line * sheet.stride + part
+            self.sheet = replace(sheet, fold=fold)
             self._top = self.row // self.page_rows * self.page_rows if self.row >= self.page_rows else 0
 
     def _widest(self) -> int:
@@ -203,7 +231,7 @@ class ValueGrid(Widget, can_focus=True):
         width = min(self.page_columns, sheet.columns - self._left)
         key = (sheet, self._top, self._left, height, width, self.form)
         if self._window[0] is None or self._window[0] != key:
-            self._window = (key, format_window(sheet.cells(self._top, self._left, height, width), self.form))
+            self._window = (key, sheet.texts(self._top, self._left, height, width, self.form))
         return self._window[1]
 
     def _refresh_row(self, row: int) -> None:

@@ -1,15 +1,15 @@
-"""The keys of the values screen, as actions: bindings, hints and the help page are made from this one table."""
+"""The keys of the tensor view, as actions: bindings, hints and the help page are made from this one table."""
 
 from __future__ import annotations
 
 from tui_debugger.tui.actions import Action
+from tui_debugger.tui.views.keys import view_action
 
-WHERE = "values"
 GROUP = "Values (Enter on a tensor)"
 
 
 def _action(id_: str, title: str, keys: str, text: str) -> Action:
-    return Action(id_, title, tuple(keys.split()), WHERE, GROUP, text)
+    return view_action(id_, title, keys, text, GROUP)
 
 
 VALUE_ACTIONS: tuple[Action, ...] = (
@@ -19,35 +19,51 @@ VALUE_ACTIONS: tuple[Action, ...] = (
     _action("move(0,1)", "Right", "right l", "One column to the right."),
     _action("page(-1,0)", "Page up", "pageup", "One page of rows up."),
     _action("page(1,0)", "Page down", "pagedown", "One page of rows down."),
-    _action("page(0,-1)", "Page left", "H", "One page of columns to the left."),
-    _action("page(0,1)", "Page right", "L", "One page of columns to the right."),
-    _action("column_first", "First column", "home 0", "To the first column."),
-    _action("column_last", "Last column", "end $", "To the last column."),
-    _action("row_first", "First row", "g", "To the first row."),
-    _action("row_last", "Last row", "G", "To the last row."),
+    _action("page(0,-1)", "Page left", "<", "One page of columns to the left."),
+    _action("page(0,1)", "Page right", ">", "One page of columns to the right."),
+    _action("to_end(1,False)", "First column", "home 0", "To the first column."),
+    _action("to_end(1,True)", "Last column", "end $", "To the last column."),
+    _action("to_end(0,False)", "First row", "g", "To the first row."),
+    _action("to_end(0,True)", "Last row", "G", "To the last row."),
+    _action("heat", "Table or heat map", "t", "Table or heat map: the cursor stays on its element."),
+    _action("element", "Element", "enter", "From a cell of the heat map to its element in the table."),
+    _action("fine", "Fine cells", "d", "Heat map: the smallest cells; over a slow line, larger ones cost less."),
     _action("slice", "Slice", "s /", "Edits the slice: at most two dimensions with a colon."),
     _action("fixed(-1)", "Previous index", "[", "Previous index of the chosen fixed dimension."),
     _action("fixed(1)", "Next index", "]", "Next index of the chosen fixed dimension."),
     _action("choose(-1)", "Previous dimension", "{", "Chooses the fixed dimension before."),
     _action("choose(1)", "Next dimension", "}", "Chooses the next fixed dimension."),
-    _action("bad(1)", "Next NaN/Inf", "n", "To the next NaN or Inf of the whole tensor."),
+    _action("bad(1)", "Next NaN/Inf", "n", "To the next NaN or Inf of the whole tensor (in the heat map: cell)."),
     _action("bad(-1)", "Previous NaN/Inf", "N", "To the previous NaN or Inf of the whole tensor."),
+    _action("bad(1,'NaN')", "Next NaN", "a", "To the next NaN of the whole tensor."),
+    _action("bad(-1,'NaN')", "Previous NaN", "A", "To the previous NaN of the whole tensor."),
+    _action("bad(1,'Inf')", "Next Inf", "i", "To the next Inf of the whole tensor."),
+    _action("bad(-1,'Inf')", "Previous Inf", "I", "To the previous Inf of the whole tensor."),
     _action("extreme(True)", "Largest", "x", "To the largest finite value (of complex numbers: magnitude)."),
     _action("extreme(False)", "Smallest", "m", "To the smallest finite value (of complex numbers: magnitude)."),
-    _action("precision(1)", "More digits", "+ =", "One digit more, up to 10."),
-    _action("precision(-1)", "Fewer digits", "-", "One digit less, down to 0."),
-    _action("scientific", "Scientific", "e", "Scientific notation on and off."),
-    _action("keys", "Keys", "? f1", "All keys of this screen."),
+    _action("finer(1)", "More digits, zoom in", "+ =", "One digit more, up to 10; in the heat map, larger cells."),
+    _action("finer(-1)", "Fewer digits, zoom out", "-", "One digit less, down to 0; in the heat map, smaller cells."),
+    _action("scientific", "Scientific", "f", "Scientific notation on and off."),
+    _action("bits", "Bytes", "B", "The bytes of the value under the cursor, its sign, exponent, mantissa and ULP."),
     _action("previous", "Previous step", "p", "The same place at the previous step, and back."),
 )
-HINTS: tuple[tuple[str, str], ...] = (
+TABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("Esc", "back"),
     ("?", "keys"),
+    ("t", "map"),
     ("s", "slice"),
     ("[ ]", "index"),
     ("n", "NaN/Inf"),
     ("x", "max"),
     ("m", "min"),
-    ("e", "sci"),
     ("p", "prev"),
+)
+MAP_HINTS: tuple[tuple[str, str], ...] = (
+    ("Esc", "back"),
+    ("?", "keys"),
+    ("t", "table"),
+    ("+ -", "zoom"),
+    ("Enter", "element"),
+    ("d", "fine"),
+    ("n", "NaN/Inf"),
 )

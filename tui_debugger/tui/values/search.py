@@ -1,7 +1,7 @@
 """Finding a place in a tensor that does not fit the memory: next NaN or Inf, largest, smallest.
 
 Everything here reads block by block in memory order, so that a memory-mapped tensor of many GB needs one block,
-and asks between blocks whether somebody still wants the answer.
+and tells how far it is between blocks, which can stop it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.words.values import Family, family
 
 Array = npt.NDArray[Any]
 Index = tuple[int, ...]
-Wanted = Callable[[], bool]
+Bad = Callable[[Array], npt.NDArray[np.bool_]]
+"""Which elements of a block are looked for."""
 BLOCK = 1 << 20
 """Elements read at once."""
 
@@ -35,8 +37,9 @@ class Found:
     wrapped: bool = False
 
 
-def _always() -> bool:
-    return True
+def not_finite(block: Array) -> npt.NDArray[np.bool_]:
+    """NaN and Inf."""
+    return ~np.isfinite(block)
 
 
 class _Flat:
@@ -83,17 +86,20 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
         yield from ((max(start, high - BLOCK), high) for high in range(stop, start, -BLOCK))
 
 
-def find_bad(array: Array, origin: Index, direction: int, wanted: Wanted = _always) -> Found | None:
+def find_bad(
+    array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
+) -> Found | None:
     """The next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
 
     Args:
         array: any shape.
         origin: full index to start from; it is looked at last.
         direction: +1 or −1.
-        wanted: asked between blocks; False stops the search.
+        bad: what is looked for: by default both, else ``np.isnan`` or ``np.isinf``.
+        progress: called between blocks; may raise to stop.
 
     Returns:
-        None when there is none, or nobody wants the answer any more.
+        None when there is none.
     """
     if not array.size or not can_be_bad(array):
         return None
@@ -102,30 +108,30 @@ def find_bad(array: Array, origin: Index, direction: int, wanted: Wanted = _alwa
     ahead, behind = (here + 1, flat.size), (0, here + 1)
     if direction < 0:
         ahead, behind = (0, here), (here, flat.size)
+    looked = 0
     for wrapped, (start, stop) in enumerate((ahead, behind)):
         for low, high in _spans(start, stop, direction):
-            if not wanted():
-                return None
+            progress(Progress(looked, flat.size))
             with np.errstate(all="ignore"):
-                bad = np.flatnonzero(~np.isfinite(_numbers(flat.line[low:high])))
-            if bad.size:
-                return Found(flat.index(low + int(bad[0 if direction > 0 else -1])), bool(wrapped))
+                places = np.flatnonzero(bad(_numbers(flat.line[low:high])))
+            if places.size:
+                return Found(flat.index(low + int(places[0 if direction > 0 else -1])), bool(wrapped))
+            looked += high - low
     return None
 
 
-def find_extreme(array: Array, largest: bool, wanted: Wanted = _always) -> Found | None:
+def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> Found | None:
     """The first largest (or smallest) finite element in memory order; complex numbers by magnitude.
 
     Returns:
-        None when no element is finite, or nobody wants the answer any more.
+        None when no element is finite.
     """
     if family(array.dtype) is Family.OTHER:
         return None
     flat = _Flat(array)
     best: tuple[Any, int] | None = None
     for low, high in _spans(0, flat.size, +1):
-        if not wanted():
-            return None
+        progress(Progress(low, flat.size))
         with np.errstate(all="ignore"):
             candidate = _block_extreme(_numbers(flat.line[low:high]), largest)
         if candidate is not None:

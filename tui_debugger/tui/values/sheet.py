@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.slicing import Slice, apply
+from tui_debugger.analysis.slicing import Slice, apply, range_text
+from tui_debugger.words.values import CellKind, NumberFormat, format_window
 
 Array = npt.NDArray[Any]
 Index = tuple[int, ...]
+Texts = list[list[tuple[str, CellKind]]]
 FOLDS = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 80, 100)
 """Column counts for a folded line: numbers in which people can count."""
 
@@ -33,6 +35,9 @@ class Sheet:
     array: Array
     view: Slice
     fold: int = 10
+
+    stride: ClassVar[int] = 1
+    """Lines that a row of elements takes: more where several numbers of an element stand below each other."""
 
     @cached_property
     def lines(self) -> tuple[range, ...]:
@@ -75,23 +80,27 @@ class Sheet:
                 and :meth:`index` says which cells exist.
         """
         if not self.lines:
-            return np.asarray(self._read(())).reshape(1, 1)
+            return np.asarray(self.part(())).reshape(1, 1)
         if self.folded:
             return self._folded_cells(top, left, height, width)
-        return self._read((self.lines[0][top : top + height], self.lines[1][left : left + width]))
+        return self.part((self.lines[0][top : top + height], self.lines[1][left : left + width]))
 
     def _folded_cells(self, top: int, left: int, height: int, width: int) -> Array:
-        values = self._read((self.lines[0][top * self.fold : (top + height) * self.fold],))
+        values = self.part((self.lines[0][top * self.fold : (top + height) * self.fold],))
         missing = -len(values) % self.fold
         if missing:
             values = np.concatenate([values, np.repeat(values[-1:], missing)])
         return values.reshape(-1, self.fold)[:, left : left + width]
 
-    def _read(self, parts: tuple[range, ...]) -> Array:
+    def part(self, parts: tuple[range, ...]) -> Array:
         """The values at these indices of the free dimensions."""
         part = iter(parts)
         entries = tuple(next(part) if isinstance(entry, range) else entry for entry in self.view.entries)
         return np.asarray(apply(self.array, Slice(entries, "")))
+
+    def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
+        """The same window as it is shown."""
+        return format_window(self.cells(top, left, height, width), form)
 
     def index(self, row: int, column: int) -> Index | None:
         """Full index in the tensor of a cell; None beyond the end of a folded line."""
@@ -114,6 +123,28 @@ class Sheet:
         if self.folded:
             return divmod(places[0], self.fold)
         return (places[0], places[1]) if places else (0, 0)
+
+    def spot(self, index: Index) -> tuple[int, int] | None:
+        """The same with a folded line as the one row that it is."""
+        place = self.place(index)
+        return (0, place[0] * self.fold + place[1]) if place is not None and self.folded else place
+
+    def element(self, row: int, column: int) -> Index:
+        """Full index of an element, with a folded line as one row."""
+        return self.view.index(*(column,) if self.folded else (row, column)[: len(self.lines)])
+
+    def rectangle_text(self, rows: range, columns: range) -> str:
+        """Full index of a rectangle of elements, as a slice that can be typed; a folded line counts as one row."""
+        parts = iter((columns,) if self.folded else (rows, columns))
+        words = []
+        for entry in self.view.entries:
+            if isinstance(entry, range):
+                part = next(parts)
+                along = entry[part.start : part.stop]
+                words.append(str(along[0]) if len(along) == 1 else range_text(along))
+            else:
+                words.append(str(entry))
+        return f"[{', '.join(words)}]"
 
     def row_label(self, row: int) -> str:
         """What stands left of a row: its index in the tensor (for a folded line that of its first element)."""

@@ -15,11 +15,13 @@ class Focus:
         key: the tensor.
         row: the node's row in the node table of the tensor's rank.
         hit: what the watchpoints found on it, when it was reached from the hit list.
+        at: full index of the element to look at; None for none in particular.
     """
 
     key: TensorKey
     row: int
     hit: Hit | None = None
+    at: tuple[int, ...] | None = None
 
     @classmethod
     def of_hit(cls, hit: Hit) -> Focus:
@@ -28,4 +30,4 @@ class Focus:
 
     def at_step(self, step: int) -> Focus:
         """The same tensor at another step: what was found there is another question."""
-        return self if step == self.key.step else Focus(replace(self.key, step=step), self.row)
+        return self if step == self.key.step else Focus(replace(self.key, step=step), self.row, at=self.at)

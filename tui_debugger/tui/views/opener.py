@@ -47,9 +47,10 @@ class Views:
         row = desk.tensors_pane.current
         if desk.current_pane == "nodes" and (row is None or row.role != Side.OUTPUT.label):
             row = next((each for each in desk.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
-        return self._of_row(row) if row is not None else None
+        return self.of_row(row) if row is not None else None
 
-    def _of_row(self, row: TensorRow) -> Focus | None:
+    def of_row(self, row: TensorRow) -> Focus | None:
+        """The tensor of a row of the tensor table."""
         nodes = self._desk.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
         if at < 0:

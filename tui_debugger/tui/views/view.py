@@ -171,7 +171,9 @@ class View(Modal[None]):
         """A picture of the screen."""
         from tui_debugger.tui.views.handing_out import screenshot
 
-        screenshot(self.app, self.say)
+        if not self.working:
+            self.say("")  # what was said before is no part of the picture
+        self.call_after_refresh(screenshot, self.app, lambda text: self.say(text, note=True), self.say)
 
 
 def _how_far(progress: Progress) -> str:

@@ -49,7 +49,7 @@ OWN: tuple[Action, ...] = (
 
 
 class ExplainView(View):
-    """Explains one tensor. Enter on a line of advice opens the view that it speaks of."""
+    """Explains one tensor. Enter opens the view that the advice under the cursor, or the next one below, speaks of."""
 
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
@@ -130,9 +130,9 @@ class ExplainView(View):
     @on(VirtualTable.RowSelected)
     def _follow(self, event: VirtualTable.RowSelected) -> None:
         event.stop()
-        advice = self._advice.get(event.row)
+        advice = self._advice.get(min((row for row in self._advice if row >= event.row), default=-1))
         if advice is None:
-            self.say("nothing to follow here: n goes to a line of advice", note=True)
+            self.say("no advice from here on that opens a view", note=True)
             return
         focus = self.about if advice.about is None else self._focus(advice.about)
         if focus.row < 0:
