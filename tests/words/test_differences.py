@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.differences import Differences, compare, entry_at
-from tui_debugger.analysis.pairs import Pairs
-from tui_debugger.analysis.tolerance import EXACT, Tolerance
+from tui_debugger.analysis.difference.differences import Differences, compare, entry_at
+from tui_debugger.analysis.difference.pairs import Pairs
+from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
 from tui_debugger.words import differences as words
 from tui_debugger.words.tolerance import format_tolerance, parse_tolerance
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.bins import Bin, linear_bins, log_bins
-from tui_debugger.analysis.headroom import headroom
-from tui_debugger.analysis.keys import count_classes
+from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
+from tui_debugger.analysis.spread.headroom import headroom
+from tui_debugger.analysis.spread.keys import count_classes
 from tui_debugger.model import TensorStats
 from tui_debugger.words.distribution import (
     bin_text,

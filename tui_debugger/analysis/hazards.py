@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.headroom import limits_of
+from tui_debugger.analysis.spread.headroom import limits_of
 from tui_debugger.model import TensorStats
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tui_debugger import __version__
-from tui_debugger.analysis.differences import Differences, Entry
-from tui_debugger.analysis.pairs import Fit
+from tui_debugger.analysis.difference.differences import Differences, Entry
+from tui_debugger.analysis.difference.pairs import Fit
 from tui_debugger.cli.output import print_table
 from tui_debugger.cli.show_values import nested
 from tui_debugger.model import TensorStats
-from tui_debugger.session.comparing import Couple, Opened
+from tui_debugger.session.diagnosis.comparing import Couple, Opened
 from tui_debugger.session.tables import key_row, meta_row, plain, stats_row
 from tui_debugger.words import differences as words
 from tui_debugger.words.clean import clean

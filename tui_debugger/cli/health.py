@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from tui_debugger.session.health import HealthMap
+    from tui_debugger.session.diagnosis.health import HealthMap
     from tui_debugger.session.verdicts import Judgement
 
 DESCRIPTION = """\
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _made(arguments: argparse.Namespace) -> Report:
     from tui_debugger.cli.check import add_watchpoints
-    from tui_debugger.session.health import HealthChecks, health
+    from tui_debugger.session.diagnosis.health import HealthChecks, health
     from tui_debugger.session.verdicts import judge
     from tui_debugger.session.watch_file import watchpoints_from
 
@@ -119,14 +119,14 @@ def _made(arguments: argparse.Namespace) -> Report:
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """Tree indices of the rows."""
-    from tui_debugger.session.health import rows_of
+    from tui_debugger.session.diagnosis.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
     return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=ROWS)
 
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
-    from tui_debugger.session.health_text import looked_for, map_lines
+    from tui_debugger.session.diagnosis.health_text import looked_for, map_lines
     from tui_debugger.words.clean import clean
     from tui_debugger.words.health import legend_text
 
@@ -145,7 +145,7 @@ def _document(
     report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
 ) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.session.health_text import map_rows
+    from tui_debugger.session.diagnosis.health_text import map_rows
     from tui_debugger.session.tables import coverage_row, watch_row
 
     map_, judgement = report.map, report.judgement

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.relations import Related, Relations
-    from tui_debugger.session.relations_text import Around
+    from tui_debugger.session.diagnosis.relations import Related, Relations
+    from tui_debugger.session.diagnosis.relations_text import Around
 
 MOST_HOPS = 20
 DESCRIPTION = """\
@@ -61,8 +61,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _shown(arguments: argparse.Namespace) -> int:
-    from tui_debugger.session.relations import consumers, measured, producers, relations
-    from tui_debugger.session.relations_text import related_row, relations_lines
+    from tui_debugger.session.diagnosis.relations import consumers, measured, producers, relations
+    from tui_debugger.session.diagnosis.relations_text import related_row, relations_lines
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -76,7 +76,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     if not arguments.json:
         print("\n".join(relations_lines(found, up, down)))
         return 0
-    from tui_debugger.session.relations_text import Around
+    from tui_debugger.session.diagnosis.relations_text import Around
 
     print_json(
         {
@@ -153,8 +153,8 @@ def _further(
     session: Session, related: Sequence[Related], hops: int, look: Look, progress: ProgressFn
 ) -> tuple[Around, ...]:
     """The tensors with what lies beyond them; what was shown once is not opened again."""
-    from tui_debugger.session.relations import measured
-    from tui_debugger.session.relations_text import Around
+    from tui_debugger.session.diagnosis.relations import measured
+    from tui_debugger.session.diagnosis.relations_text import Around
 
     seen: set[TensorKey] = set()
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tui_debugger.analysis.headroom import Fate, Headroom
-from tui_debugger.analysis.quantiles import PERCENTS
+from tui_debugger.analysis.spread.headroom import Fate, Headroom
+from tui_debugger.analysis.spread.quantiles import PERCENTS
 from tui_debugger.cli import show_print
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.cli.show_look import Shown
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.session.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
+from tui_debugger.session.diagnosis.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.session.naming import Found
 from tui_debugger.session.tables import plain
 from tui_debugger.words.clean import clean

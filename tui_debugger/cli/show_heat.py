@@ -16,10 +16,10 @@ from tui_debugger.cli.show_values import nested
 from tui_debugger.model import ProgressFn
 from tui_debugger.tui.values.field import field_of, is_drawable
 from tui_debugger.tui.values.sheet import Sheet
-from tui_debugger.words.heat_layout import Room, zooms
-from tui_debugger.words.heat_page import HeatPage
-from tui_debugger.words.heat_text import Drawer, Run, halves
-from tui_debugger.words.shades import Colors, Scale, colors_named
+from tui_debugger.words.drawing.heat_layout import Room, zooms
+from tui_debugger.words.drawing.heat_page import HeatPage
+from tui_debugger.words.drawing.heat_text import Drawer, Run, halves
+from tui_debugger.words.drawing.shades import Colors, Scale, colors_named
 
 BAR: Final = 23
 INDENT: Final = 2

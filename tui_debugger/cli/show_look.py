@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tui_debugger.analysis.distribution import Histogram, histogram
+from tui_debugger.analysis.spread.distribution import Histogram, histogram
 from tui_debugger.cli.show_heat import Canvas, heat_of
 from tui_debugger.cli.show_values import JSON_WHOLE, cut, excerpt_text, nested, window_text
 from tui_debugger.errors import BadSliceError, TdbgError, UnreadableTensorError

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
+    from tui_debugger.session.diagnosis.trend import Series
     from tui_debugger.session.naming import Found
-    from tui_debugger.session.trend import Series
 
 METRICS = ("min", "mean", "max", "norm", "abs_mean", "std", "nan", "inf", "zero")
 DESCRIPTION = """\
@@ -119,10 +119,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace, progress: ProgressFn) -> list[Series]:
+    from tui_debugger.session.diagnosis.trend import trend
+    from tui_debugger.session.diagnosis.trend_text import MOST
     from tui_debugger.session.naming import find_node
     from tui_debugger.session.progress import scaled
-    from tui_debugger.session.trend import trend
-    from tui_debugger.session.trend_text import MOST
 
     session = open_session(arguments.path, arguments, progress)
     steps: dict[int, list[int]] = {}
@@ -171,7 +171,7 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
 
 
 def _print(series: list[Series], wish: Wish) -> None:
-    from tui_debugger.session.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
+    from tui_debugger.session.diagnosis.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
     from tui_debugger.words.clean import clean
 
     ranks = [each.key.rank for each in series]
@@ -198,7 +198,7 @@ def _print(series: list[Series], wish: Wish) -> None:
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
     from tui_debugger.analysis.health import Health
-    from tui_debugger.session.trend_text import TITLES
+    from tui_debugger.session.diagnosis.trend_text import TITLES
     from tui_debugger.words.health import GLYPHS
 
     mark = "" if row[1] == GLYPHS[Health.UNCHECKED] else row[1]
@@ -208,8 +208,8 @@ def _row(row: tuple[str, ...]) -> tuple[str, ...]:
 
 def _document(arguments: argparse.Namespace, series: list[Series], code: int) -> dict[str, Any]:
     from tui_debugger import __version__
+    from tui_debugger.session.diagnosis.trend_text import rows
     from tui_debugger.session.tables import key_row, meta_row
-    from tui_debugger.session.trend_text import rows
 
     tensors = []
     for each in series:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tui_debugger.analysis.differences import Differences, Entry
-from tui_debugger.analysis.tolerance import Tolerance
+from tui_debugger.analysis.difference.differences import Differences, Entry
+from tui_debugger.analysis.difference.tolerance import Tolerance
 from tui_debugger.model import TensorStats
 from tui_debugger.words.numbers import count, number, percent
 from tui_debugger.words.values import exact_text

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tui_debugger.analysis.distribution import Histogram
+from tui_debugger.analysis.spread.distribution import Histogram
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import number, percent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tui_debugger.analysis.tolerance import EXACT, Tolerance
+from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
 
 _NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
 

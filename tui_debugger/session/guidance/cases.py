@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tui_debugger.analysis import hazards
-from tui_debugger.analysis.headroom import FloatLimits
+from tui_debugger.analysis.spread.headroom import FloatLimits
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.session.guidance.evidence import Given
 from tui_debugger.session.guidance.phrases import limits_of, num

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tui_debugger.analysis import headroom
-from tui_debugger.analysis.headroom import FloatLimits
+from tui_debugger.analysis.spread import headroom
+from tui_debugger.analysis.spread.headroom import FloatLimits
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.words.numbers import number, percent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.tui.values.sheet import Array, Sheet
-from tui_debugger.words.heat_page import Field
+from tui_debugger.words.drawing.heat_page import Field
 
 
 def field_of(sheet: Sheet) -> Field:

@@ -20,10 +20,10 @@ from tui_debugger.analysis.heat import Picture, strongest
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.tui.values.heat_lines import HeatLines, colors_of
 from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.heat_layout import Room, Zoom, zooms
-from tui_debugger.words.heat_page import Field
-from tui_debugger.words.heat_text import Drawer, halves
-from tui_debugger.words.shades import Scale
+from tui_debugger.words.drawing.heat_layout import Room, Zoom, zooms
+from tui_debugger.words.drawing.heat_page import Field
+from tui_debugger.words.drawing.heat_text import Drawer, halves
+from tui_debugger.words.drawing.shades import Scale
 
 QUICK: Final = 1 << 21
 """Up to this many elements a picture is made at once (some ms); above, beside the event loop."""

@@ -11,8 +11,8 @@ from rich.style import Style
 from textual.app import App
 from textual.strip import Strip
 
-from tui_debugger.words.heat_page import HeatPage
-from tui_debugger.words.shades import Colors, colors_named
+from tui_debugger.words.drawing.heat_page import HeatPage
+from tui_debugger.words.drawing.shades import Colors, colors_named
 
 _MARK: Final = Style(color="#000000", bgcolor="#ffffff", bold=True)
 _FADED: Final = Style(bold=True, underline=True)

@@ -12,8 +12,8 @@ from tui_debugger.analysis.heat import Kind, Window, next_bad
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.tui.values.search import Bad, Found, find_bad, not_finite
 from tui_debugger.tui.values.sheet import Sheet
-from tui_debugger.words.heat_layout import Zoom
-from tui_debugger.words.heat_page import Field
+from tui_debugger.words.drawing.heat_layout import Zoom
+from tui_debugger.words.drawing.heat_page import Field
 
 _INF: Final = frozenset({Kind.POS_INF, Kind.NEG_INF})
 

@@ -7,8 +7,8 @@ from textual.content import Content
 from tui_debugger.analysis.heat import Picture
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.heat import HeatMap
-from tui_debugger.words.heat_page import BADS
-from tui_debugger.words.heat_text import Run
+from tui_debugger.words.drawing.heat_page import BADS
+from tui_debugger.words.drawing.heat_text import Run
 from tui_debugger.words.numbers import plural
 
 BAR = 23

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.pairs import Pairs
+from tui_debugger.analysis.difference.pairs import Pairs
+from tui_debugger.analysis.difference.tolerance import Tolerance
 from tui_debugger.analysis.slicing import default_slice, parse_slice
-from tui_debugger.analysis.tolerance import Tolerance
 from tui_debugger.tui.values.field import field_of
 from tui_debugger.tui.views.compare.sheets import MARK, DifferenceSheet, Rule, Shown, TripleSheet, sheet_of
 from tui_debugger.words.values import CellKind, NumberFormat

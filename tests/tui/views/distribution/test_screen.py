@@ -20,7 +20,7 @@ from tests.tui.test_live_demo import demo
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session import distribution as headless
+from tui_debugger.session.diagnosis import distribution as headless
 from tui_debugger.sources.memory import MemorySource
 from tui_debugger.sources.open import open_source
 from tui_debugger.tui.screens.help import HelpScreen

@@ -12,7 +12,7 @@ import numpy as np
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
-from tui_debugger.session.comparing import Comparer, Side
+from tui_debugger.session.diagnosis.comparing import Comparer, Side
 from tui_debugger.session.naming import find_node, split_slot
 from tui_debugger.tui.screens.prompts import ChoiceScreen, TextPrompt
 from tui_debugger.tui.views.compare.path_prompt import PathPrompt

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tui_debugger.analysis.differences import Differences, Entry
+from tui_debugger.analysis.difference.differences import Differences, Entry
 from tui_debugger.errors import TdbgError
 from tui_debugger.tui.values.sheet import Array
 from tui_debugger.tui.views.compare.largest import TITLES, entry_cells, index_text

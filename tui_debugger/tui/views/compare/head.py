@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from textual.content import Content
 
-from tui_debugger.analysis.differences import Differences
-from tui_debugger.analysis.pairs import Fit
+from tui_debugger.analysis.difference.differences import Differences
+from tui_debugger.analysis.difference.pairs import Fit
 from tui_debugger.model import TensorKey, TensorMeta
-from tui_debugger.session.comparing import Couple, Side
+from tui_debugger.session.diagnosis.comparing import Couple, Side
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.words import differences as words
 from tui_debugger.words.clean import clean

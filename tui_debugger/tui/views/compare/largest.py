@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.analysis.differences import Differences, Entry
+from tui_debugger.analysis.difference.differences import Differences, Entry
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.sheet import Index

@@ -13,11 +13,11 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.analysis.differences import Differences
-from tui_debugger.analysis.pairs import Fit
-from tui_debugger.analysis.tolerance import EXACT, Tolerance
+from tui_debugger.analysis.difference.differences import Differences
+from tui_debugger.analysis.difference.pairs import Fit
+from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
 from tui_debugger.errors import CancelledError
-from tui_debugger.session.comparing import Comparer, Couple, DifferentShapesError, Side
+from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.modal import Line, clean_lines
 from tui_debugger.tui.screens.prompts import TextPrompt

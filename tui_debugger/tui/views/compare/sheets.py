@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from tui_debugger.analysis.pairs import Pairs, difference
+from tui_debugger.analysis.difference.pairs import Pairs, difference
+from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, outside_mask
 from tui_debugger.analysis.slicing import Slice
-from tui_debugger.analysis.tolerance import EXACT, Tolerance, outside_mask
 from tui_debugger.tui.values.sheet import Array, Index, Sheet, Texts
 from tui_debugger.words.values import CellKind, NumberFormat, format_window
 

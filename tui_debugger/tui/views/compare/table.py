@@ -11,9 +11,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from tui_debugger.analysis.differences import entry_at
+from tui_debugger.analysis.difference.differences import entry_at
 from tui_debugger.analysis.slicing import Slice
-from tui_debugger.session.comparing import Couple
+from tui_debugger.session.diagnosis.comparing import Couple
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.field import field_of

@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.session.distribution import Bars
+from tui_debugger.session.diagnosis.distribution import Bars
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.distribution.drawing import axis_labels, axis_line, bar_rows, bar_width, height_label
 from tui_debugger.tui.widgets.text import fit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from tui_debugger.analysis.bins import Bin
+from tui_debugger.analysis.spread.bins import Bin
 from tui_debugger.words.numbers import number
 from tui_debugger.words.tensors import BARS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from tui_debugger.session.distribution import Spread
+from tui_debugger.session.diagnosis.distribution import Spread
 from tui_debugger.tui.theme import ORANGE
 from tui_debugger.words.distribution import (
     counts_items,

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session.distribution import Bars, Look, Spread, Wish, look, percentiles
+from tui_debugger.session.diagnosis.distribution import Bars, Look, Spread, Wish, look, percentiles
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.inspector import file_name
 from tui_debugger.tui.screens.modal import Line
@@ -312,7 +312,7 @@ class DistributionView(View):
             self.work("percentiles", lambda progress: percentiles(session, spread, progress=progress), self._have)
 
     def _have(self, found: object) -> None:
-        from tui_debugger.analysis.quantiles import Quantiles
+        from tui_debugger.analysis.spread.quantiles import Quantiles
 
         spread = self._spread
         if spread is not None and self._look is not None and isinstance(found, Quantiles):

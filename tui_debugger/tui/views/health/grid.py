@@ -15,15 +15,15 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui_debugger.analysis.health import Codes, Health
-from tui_debugger.session.health import HealthMap
-from tui_debugger.session.health_text import Columns, entry_name
+from tui_debugger.session.diagnosis.health import HealthMap
+from tui_debugger.session.diagnosis.health_text import Columns, entry_name
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.health.looks import STYLES
 from tui_debugger.tui.widgets.line_window import BLANK, HEADER
 from tui_debugger.tui.widgets.text import Cell, fit, joined, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+from tui_debugger.words.drawing.timeline import header
 from tui_debugger.words.health import GLYPHS
-from tui_debugger.words.timeline import header
 
 Int64 = npt.NDArray[np.int64]
 BLOCK: Final = 64

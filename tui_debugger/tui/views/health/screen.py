@@ -14,8 +14,8 @@ from textual.widget import Widget
 
 from tui_debugger.analysis.health import WORTH_A_LOOK
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.session.health import Cell, HealthChecks, HealthMap, health, rows_of, tensor_of
-from tui_debugger.session.health_text import CellText, cell_text, entry_name, looked_for, map_lines, map_rows
+from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, rows_of, tensor_of
+from tui_debugger.session.diagnosis.health_text import CellText, cell_text, entry_name, looked_for, map_lines, map_rows
 from tui_debugger.session.progress import scaled
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.views.extract import Extract

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tui_debugger.model import TensorKey
-from tui_debugger.session.relations import Related
+from tui_debugger.session.diagnosis.relations import Related
 
 Place = tuple[int, ...]
 """Which one of the side, which one of its own, ..."""

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.content import Content
 
 from tui_debugger.model import Side
-from tui_debugger.session.relations import Related, Tie, tie_words, watch_words
+from tui_debugger.session.diagnosis.relations import Related, Tie, tie_words, watch_words
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.relations.branches import Item

@@ -15,7 +15,15 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.model import ProgressFn, TensorKey
-from tui_debugger.session.relations import Related, Relations, consumers, producers, relations, tie_words, watch_words
+from tui_debugger.session.diagnosis.relations import (
+    Related,
+    Relations,
+    consumers,
+    producers,
+    relations,
+    tie_words,
+    watch_words,
+)
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.views.extract import Extract
@@ -317,7 +325,7 @@ class RelationsView(View):
         if found is None:
             return None
         item = self.item
-        from tui_debugger.session.relations_text import relations_lines
+        from tui_debugger.session.diagnosis.relations_text import relations_lines
         from tui_debugger.tui.inspector import file_name
 
         stem = "relations-" + file_name(found.centre.key).removesuffix(".npy")

@@ -11,8 +11,8 @@ import numpy as np
 
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
+from tui_debugger.session.diagnosis.trend import related
 from tui_debugger.session.naming import place_text
-from tui_debugger.session.trend import related
 
 
 @dataclass(frozen=True, slots=True)

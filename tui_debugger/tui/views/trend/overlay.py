@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.model import TensorKey
-from tui_debugger.session.trend import Series, joined
+from tui_debugger.session.diagnosis.trend import Series, joined
 
 FIRST_PART: Final = 32
 """So many steps are read before there is something to see; then twice as many, and so on."""

@@ -15,13 +15,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.analysis.health import Health
-from tui_debugger.session.trend import Series
-from tui_debugger.session.trend_text import Canvas, Drawing, Group, drawing
+from tui_debugger.session.diagnosis.trend import Series
+from tui_debugger.session.diagnosis.trend_text import Canvas, Drawing, Group, drawing
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.health.looks import STYLES
 from tui_debugger.tui.widgets.text import changed_until, fit, joined
+from tui_debugger.words.drawing.plot import BRAILLE, Dots
 from tui_debugger.words.health import GLYPHS
-from tui_debugger.words.plot import BRAILLE, Dots
 from tui_debugger.words.steps import step_text
 
 LEAST: Final = 11

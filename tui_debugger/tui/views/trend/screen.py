@@ -13,10 +13,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.analysis.health import Health
-from tui_debugger.session.naming import place_text
-from tui_debugger.session.progress import scaled
-from tui_debugger.session.trend import Series, State, trend, unchecked, with_hits
-from tui_debugger.session.trend_text import (
+from tui_debugger.session.diagnosis.trend import Series, State, trend, unchecked, with_hits
+from tui_debugger.session.diagnosis.trend_text import (
     MARKS,
     MOST,
     about,
@@ -27,6 +25,8 @@ from tui_debugger.session.trend_text import (
     step_words,
     worth_marking,
 )
+from tui_debugger.session.naming import place_text
+from tui_debugger.session.progress import scaled
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.screens.prompts import ChoiceScreen
 from tui_debugger.tui.views.extract import Extract
@@ -41,7 +41,7 @@ from tui_debugger.tui.views.view import Host, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 from tui_debugger.words.clean import clean
-from tui_debugger.words.plot import BLOCKS, BRAILLE
+from tui_debugger.words.drawing.plot import BLOCKS, BRAILLE
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn, TensorKey

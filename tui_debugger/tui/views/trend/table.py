@@ -8,8 +8,8 @@ from typing import Final
 from rich.text import Text
 
 from tui_debugger.analysis.health import WORTH_A_LOOK
-from tui_debugger.session.trend import Series
-from tui_debugger.session.trend_text import TITLES, cells, worth_marking_at
+from tui_debugger.session.diagnosis.trend import Series
+from tui_debugger.session.diagnosis.trend_text import TITLES, cells, worth_marking_at
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.health.looks import STYLES
 from tui_debugger.tui.widgets.text import Cell

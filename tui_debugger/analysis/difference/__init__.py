@@ -1,0 +1,1 @@
+"""Two tensors element by element: differences, ULP, tolerance, what stands out."""

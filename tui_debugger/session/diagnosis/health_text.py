@@ -1,0 +1,172 @@
+"""A health map as text: its columns, its lines, its rows, and what one cell says. For the screen and the command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.analysis.health import Codes, Health, even_bounds, worst_of_groups
+from tui_debugger.session.diagnosis.health import Cell, HealthMap
+from tui_debugger.session.naming import place_text
+from tui_debugger.words.clean import clean
+from tui_debugger.words.drawing.timeline import column_width, header, span_text
+from tui_debugger.words.health import GLYPHS, WORDS
+from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.numbers import plural
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.watchpoints import watch_line
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The steps of a map, laid out in columns.
+
+    Attributes:
+        steps: the steps.
+        bounds: column i has steps[bounds[i]:bounds[i + 1]].
+        labels: what may stand above each.
+        width: cells of each.
+    """
+
+    steps: Sequence[int]
+    bounds: Int64
+    labels: tuple[str, ...]
+    width: int
+
+    @classmethod
+    def laid_out(cls, steps: Sequence[int], room: int, *, fit: bool) -> Columns:
+        """Columns for so much room; without ``fit`` there may be more of them than fit."""
+        bounds = even_bounds(len(steps), room if fit else len(steps))
+        groups = [steps[first:stop] for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+        groups = [group for group in groups if group]
+        spans = [span_text(group) for group in groups]
+        # A span is long; where not every column has room for one, its first step says enough.
+        labels = spans if column_width(spans, room) > 2 else [step_text(group[0]) for group in groups]
+        return cls(steps, bounds, tuple(labels), column_width(labels, room))
+
+    def __len__(self) -> int:
+        """Number of columns."""
+        return len(self.labels)
+
+    def of(self, column: int) -> Sequence[int]:
+        """The steps of a column."""
+        return self.steps[int(self.bounds[column]) : int(self.bounds[column + 1])]
+
+    def at(self, step: int) -> int:
+        """The column of a step, or of the nearest one after it."""
+        place = min(int(np.searchsorted(self.steps, step)), max(len(self.steps) - 1, 0))
+        return max(int(np.searchsorted(self.bounds, place, side="right")) - 1, 0)
+
+    @property
+    def most(self) -> int:
+        """Steps in the fullest column."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:
+        """[entry, column] of some of the columns."""
+        low, high = int(self.bounds[first]), int(self.bounds[stop])
+        if high <= low:
+            return np.zeros((len(entries), 0), np.uint8)
+        cells = map_.cells(entries, self.steps[low:high], ranks)
+        return worst_of_groups(cells, self.bounds[first : stop + 1] - low)
+
+
+def map_lines(
+    map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
+) -> list[str]:
+    """The map as lines, cells first: what follows them, the name, is never cut."""
+    columns = Columns.laid_out(map_.steps, room, fit=fit)
+    if not len(columns) or not len(entries):
+        return []
+    across = columns.width * len(columns)
+    note = f" (up to {columns.most:,} in a column, the worst stands)" if columns.most > 1 else ""
+    lines = [f"{header(columns.labels, columns.width, across).ljust(across)}  step{note}"]
+    for entry, row in zip(entries.tolist(), columns.cells(map_, entries, ranks, 0, len(columns)), strict=True):
+        line = "".join(GLYPHS[Health(code)].ljust(columns.width) for code in row.tolist())
+        lines.append(
+            f"{line}  {'' if flat else '  ' * int(map_.tree.depth[entry])}{entry_name(map_, entry, flat=flat)}"
+        )
+    return lines
+
+
+def map_rows(map_: HealthMap, entries: Int64, ranks: Sequence[int]) -> list[tuple[str, bool, list[str]]]:
+    """(path, whether it is a scope, health by step in words) of each entry, for JSON and CSV."""
+    cells = map_.cells(entries, map_.steps, ranks)
+    return [
+        (map_.tree.path(entry), map_.tree.is_scope(entry), [Health(cell).name.lower() for cell in row.tolist()])
+        for entry, row in zip(entries.tolist(), cells, strict=True)
+    ]
+
+
+def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
+    """What a row is called: the last part of its path, with a slash for a scope; the whole id in a flat list."""
+    if flat:
+        return clean(map_.nodes.names[int(map_.tree.row[entry])])
+    return clean(map_.tree.label[entry]) + ("/" if map_.tree.is_scope(entry) else "")
+
+
+def looked_for(map_: HealthMap) -> list[str]:
+    """What judged, a line each."""
+    if map_.by_default:
+        return ["looked for NaN and Inf in every tensor"]
+    return [clean(f"looked for {watch_line(each)}") for each in map_.watchpoints]
+
+
+@dataclass(frozen=True, slots=True)
+class CellText:
+    """What a cell says.
+
+    Attributes:
+        health: how it is, and at which step and rank.
+        path: the scope or node.
+        details: the worst tensor in it, and counts.
+    """
+
+    health: str
+    path: str
+    details: str
+
+    def __str__(self) -> str:
+        """Everything in one line."""
+        return "  ".join(filter(None, (self.health, self.path, self.details)))
+
+
+def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, ranks: int) -> CellText:
+    """What a cell says: how it is and where; and what the worst in it is."""
+    where = f"step {span_text(steps)}" if steps else "no step"
+    if cell.pair is not None and len(steps) > 1:
+        where += f" (worst at {step_text(cell.pair[1])})"
+    if cell.pair is not None and ranks > 1 and cell.hit is not None:
+        where += f" rank {cell.pair[0]}"
+    words = f"{GLYPHS[cell.health]} {WORDS[cell.health]}".strip()
+    details = "; ".join(_details(cell, scope=map_.tree.is_scope(entry)))
+    return CellText(f"{words}  {where}", clean(map_.tree.path(entry)), details)
+
+
+def _details(cell: Cell, *, scope: bool) -> list[str]:
+    details = []
+    if cell.hit is not None:
+        said = " ".join(abbr for abbr, _ in abbreviations(cell.hit))
+        parts = ", ".join(map(str, hit_parts(cell.hit)))
+        worst = (
+            clean(place_text(cell.hit.key).rpartition("/")[2])
+            if scope
+            else clean(f"{cell.hit.key.side.label}:{cell.hit.key.slot}")
+        )
+        details.append(clean(f"{worst} {said} {parts}"))
+    if cell.counts and sum(count for _, count in cell.counts) > 1:
+        counted = ", ".join(f"{WORDS[health]} {count:,}" for health, count in cell.counts)
+        details.append(f"tensors: {counted}")
+    if cell.checked:
+        if scope:
+            details.append(f"{cell.judged:,} of {plural(cell.nodes, 'node')} judged, {cell.dumped:,} dumped")
+        if cell.checked < cell.pairs:
+            details.append(f"{cell.checked:,} of {cell.pairs:,} steps checked")
+    elif cell.pairs:
+        details.append("not checked with these watchpoints: r checks what is missing")
+    return details

@@ -1,0 +1,1 @@
+"""Pictures made of characters: curves, axes, heat maps; for the screen and the commands."""
