@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
+os.environ.pop("NO_COLOR", None)
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -35,20 +38,82 @@ async def hits(screen: Driver) -> None:
 
 async def stack(screen: Driver) -> None:
     """The line that divides zero by zero, with the source around it."""
-    await screen.press("o", "o")
-    await screen.settled()
+    await to_division(screen)
     await screen.press("2", "v")
     await screen.settled()
 
 
+async def to_division(screen: Driver) -> None:
+    """The second origin: the division."""
+    for _ in range(2):
+        await screen.press("O")
+        await screen.settled()
+
+
+async def to_output(screen: Driver) -> None:
+    """The output of the division, in the tensor table."""
+    await to_division(screen)
+    await screen.press("5", "G")
+    await screen.settled()
+
+
+async def opened_by(screen: Driver, *keys: str) -> None:
+    """One key after the other, each when the one before has done its work."""
+    for key in keys:
+        await screen.press(key)
+        await screen.settled()
+
+
 async def values(screen: Driver) -> None:
     """NaN in the values of the division's output."""
-    await screen.press("o", "o")
-    await screen.settled()
-    await screen.press("5", "G", "enter")
-    await screen.settled()
-    await screen.press("n")
-    await screen.settled()
+    await to_output(screen)
+    await opened_by(screen, "enter", "n")
+
+
+async def heat(screen: Driver) -> None:
+    """The first row of every sample as a heat map: sample 2 is NaN."""
+    await to_output(screen)
+    await opened_by(screen, "enter", "s", "end", "ctrl+u")
+    await screen.type("[:, 0, :]")
+    await opened_by(screen, "enter", "t")
+
+
+async def origin(screen: Driver) -> None:
+    """The path from a parameter of step 5 to the logarithm of step 3."""
+    await opened_by(screen, "n", "4", "G", "o")
+
+
+async def explain(screen: Driver) -> None:
+    """What speaks for a logarithm of 0."""
+    await opened_by(screen, "n", "E")
+
+
+async def relations(screen: Driver) -> None:
+    """What made the logarithm, what uses it."""
+    await opened_by(screen, "n", "L")
+
+
+async def trend(screen: Driver) -> None:
+    """The division's output over the steps."""
+    await to_output(screen)
+    await opened_by(screen, "H")
+
+
+async def compare(screen: Driver) -> None:
+    """The division's output against the step before."""
+    await to_output(screen)
+    await opened_by(screen, "C", "n")
+
+
+async def distribution(screen: Driver) -> None:
+    """The division's output by powers of two."""
+    await to_output(screen)
+    await opened_by(screen, "b", "x")
+
+
+async def health(screen: Driver) -> None:
+    """The whole run."""
+    await opened_by(screen, "M")
 
 
 async def watchpoint(screen: Driver) -> None:
@@ -76,6 +141,14 @@ SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
     ("hits", (110, 24), hits),
     ("stack", (110, 30), stack),
     ("values", (110, 30), values),
+    ("heat", (110, 30), heat),
+    ("origin", (150, 34), origin),
+    ("explain", (110, 30), explain),
+    ("relations", (160, 30), relations),
+    ("trend", (150, 40), trend),
+    ("compare", (200, 40), compare),
+    ("distribution", (130, 34), distribution),
+    ("health", (110, 34), health),
     ("watchpoint", SMALL, watchpoint),
     ("help", SMALL, help_),
 )
