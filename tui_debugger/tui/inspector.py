@@ -33,6 +33,7 @@ class Inspector:
         self._desk = desk
         self._timer: Timer | None = None
         self._shown: tuple[int, int] | None = None
+        self._listed: tuple[int, int | None, int] | None = None
         self.wanted: tuple[str, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
@@ -63,6 +64,12 @@ class Inspector:
         """Whether the panes have yet to follow the cursor."""
         return self._timer is not None
 
+    @property
+    def up_to_date(self) -> bool:
+        """Whether the tensor table shows the selected node at the current step."""
+        state = self._desk.state
+        return self._listed == (state.rank, state.step, state.row)
+
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.stop()
@@ -71,7 +78,7 @@ class Inspector:
     def forget(self) -> None:
         """The rank changed: no node is selected."""
         self._stop_timer()
-        self._shown = None
+        self._shown = self._listed = None
         self._desk.tensors_pane.show("", (), measured=True, empty="no node selected")
         self._desk.stack_pane.show_node((), "no node selected")
 
@@ -109,6 +116,7 @@ class Inspector:
         if nodes is None or (message.rank, message.step, message.row) != (state.rank, state.step, state.row):
             return
         self._shown = (message.rank, message.row)
+        self._listed = (message.rank, message.step, message.row)
         empty = f"nothing of this node is {desk.KEPT} at step {step_text(message.step)}"
         pane = desk.tensors_pane
         pane.show(nodes.names[message.row], message.rows, measured=message.measured, empty=empty)

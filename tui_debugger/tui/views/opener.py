@@ -11,7 +11,7 @@ from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.kinds import VIEW_BY_ID, VIEWS, About
 
 if TYPE_CHECKING:
-    from tui_debugger.model import Progress, ProgressFn
+    from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
     from tui_debugger.tui.views.view import View
@@ -41,9 +41,11 @@ class Views:
     def here(self) -> Focus | None:
         """The tensor under the cursor: of the hit, of the tensor table, else the first one of the selected node."""
         desk = self._desk
-        hit = desk.hits_pane.current
         if desk.current_pane == "hits":
+            hit = desk.hits_pane.current
             return Focus.of_hit(hit) if hit is not None else None
+        if not desk.inspector.up_to_date:
+            return self._selected()
         row = desk.tensors_pane.current
         if desk.current_pane == "nodes" and (row is None or row.role != Side.OUTPUT.label):
             row = next((each for each in desk.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
@@ -55,9 +57,23 @@ class Views:
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
         if at < 0:
             return None
-        hits = self._desk.state.result.hits if row.hit and self._desk.state.result is not None else ()
-        hit = next((each for each in hits if each.key == row.key), None)
-        return Focus(row.key, at, hit)
+        return Focus(row.key, at, self._hit(row.key, at) if row.hit else None)
+
+    def _selected(self) -> Focus | None:
+        """The tensor that the tensor table is about to show: a fast typist is ahead of it."""
+        state, nodes = self._desk.state, self._desk.nodes_pane.nodes
+        if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
+            return None
+        label, slot = self._desk.inspector.wanted or (Side.OUTPUT.label, 0)
+        side = Side.OUTPUT if label == Side.OUTPUT.label else Side.INPUT
+        key = TensorKey(state.rank, nodes.graph_of(state.row).name, nodes.names[state.row], side, slot, state.step)
+        return Focus(key, state.row, self._hit(key, state.row))
+
+    def _hit(self, key: TensorKey, row: int) -> Hit | None:
+        """What the hit list says about a tensor."""
+        result = self._desk.state.result
+        found = result.hits.of_nodes([row]) if result is not None else ()
+        return next((hit for hit in found if hit.key == key), None)
 
     def open_here(self, view: str) -> None:
         """Opens a view of what is under the cursor."""

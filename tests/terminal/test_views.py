@@ -1,0 +1,51 @@
+"""From a hit to its cause in a real (pseudo) terminal: the five keys of README, and the way back."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+
+from tests.terminal.terminal import Terminal
+from tests.terminal.test_terminal import restored
+
+pytestmark = pytest.mark.terminal
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
+def test_five_keys_find_the_bug_of_the_demo(columns: int, rows: int) -> None:
+    with Terminal(["demo"], columns=columns, rows=rows) as terminal:
+        terminal.wait_for("fresh")
+        terminal.send("n")
+        terminal.wait_for("hit 1 of")
+        terminal.send("o")
+        terminal.wait_for("in:0 min = 0: the logarithm of 0 is -Inf")
+        terminal.send("E")
+        terminal.wait_for("every Inf of the output")
+        terminal.send("enter")
+        terminal.wait_for(lambda text: "zero 1" in text and "[0] = 96.88262" in text)
+        terminal.send("m")
+        terminal.wait_for("[2] = 0.0")
+        for gone in ("[2] = 0.0", "every Inf of the output", "the logarithm of 0 is -Inf"):
+            terminal.send("esc")
+            terminal.wait_for(lambda text, gone=gone: gone not in text)
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        restored(terminal)
+
+
+def test_what_is_under_the_cursor_goes_to_the_clipboard_of_the_terminal() -> None:
+    with Terminal(["demo"]) as terminal:
+        terminal.wait_for("fresh")
+        terminal.send("n")
+        terminal.wait_for("hit 1 of")
+        terminal.send("Y")
+        terminal.wait_for("copied")
+        sent = re.findall(rb"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", bytes(terminal.output))
+        assert [base64.b64decode(each).decode() for each in sent] == [
+            "Default/network-WithLossCell/_backbone-Net/Log-op381"
+        ]
+        terminal.send("q")
+        assert terminal.wait_exit() == 0
+        restored(terminal)
