@@ -10,8 +10,6 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
-os.environ.pop("NO_COLOR", None)
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -156,6 +154,8 @@ SCENES: tuple[tuple[str, tuple[int, int], Scene], ...] = (
 
 async def main() -> None:
     """Every scene in a fresh program, written beside this file."""
+    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}  # whatever terminal this runs in
+    os.environ.pop("NO_COLOR", None)
     with tempfile.TemporaryDirectory() as scratch:
         dump = unpack(DEMO, Path(scratch))
         for name, size, scene in SCENES:

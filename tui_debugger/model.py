@@ -6,6 +6,7 @@ records of one tensor, watchpoints and hits. Everything is picklable.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, IntFlag
@@ -149,6 +150,15 @@ class TensorStats:
     def bad(self) -> bool:
         """Whether any element is NaN or infinite."""
         return bool(self.nan or self.pos_inf or self.neg_inf)
+
+    @property
+    def norm(self) -> float | None:
+        """Root of ``sum_squares``; None without a finite element, and where a dump recorded everything but that."""
+        if not self.finite or math.isnan(self.sum_squares):
+            return None
+        if not self.sum_squares and not self.minimum == self.maximum == 0:
+            return None
+        return math.sqrt(self.sum_squares)
 
     @property
     def zero_percentage(self) -> float:

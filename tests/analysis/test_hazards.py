@@ -24,12 +24,23 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "Rsqrt": lambda x: 1 / np.sqrt(x),
     "Reciprocal": lambda x: 1 / x,
     "Exp": np.exp,
+    "Exp2": np.exp2,
+    "Sinh": np.sinh,
+    "Cosh": np.cosh,
+    "Square": np.square,
     "Asin": np.arcsin,
     "ACos": np.arccos,
 }
-BINARY: dict[str, Callable[[Array, Array], Array]] = {"Div": np.divide, "RealDiv": np.divide, "aten::div": np.divide}
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "Div": np.divide,
+    "RealDiv": np.divide,
+    "aten::div": np.divide,
+    "FloorMod": np.mod,
+}
 numbers = st.lists(
-    st.sampled_from([-200.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 88.0, 89.0, 700.0]), min_size=1, max_size=5
+    st.sampled_from([-1e20, -200.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 88.0, 89.0, 89.3, 127.0, 129.0, 700.0]),
+    min_size=1,
+    max_size=5,
 )
 
 
@@ -65,11 +76,20 @@ def test_the_sentences() -> None:
         == "in:0 reaches 7e+04: more than 6.55e+04, the greatest float16"
     )
     assert "passes 6.55e+04 (float16)" in hazard("MatMul", [fact(np.array([3e2])), fact(np.array([3e2]))], "float16")
+    assert "remainder of a division by 0 is NaN" in hazard("Mod", [fact(np.ones(3)), zeros])
     assert "fractional power" in hazard("Pow", [fact(np.array([-1.0])), fact(np.array([0.5]))])
     assert "negative power" in hazard("Pow", [zeros, fact(np.array([-1.0]))])
 
 
-@pytest.mark.parametrize("op", ["Log", "Div", "Sqrt", "Exp", "Pow", "Cast", "MatMul", "Nosuch"])
+def test_a_product_is_of_two_factors() -> None:
+    large, small = fact(np.array([3e2], np.float16)), fact(np.array([2.0], np.float16))
+    assert hazard("MatMul", [large, None], "float16") == "", "the other factor is not known"
+    assert hazard("MatMulBiasAddFusion", [large, small, large], "float16") == "", "a bias is no factor"
+
+
+@pytest.mark.parametrize(
+    "op", ["Log", "Div", "Mod", "Sqrt", "Exp", "Cosh", "Pow", "Cast", "MatMul", "Square", "Nosuch"]
+)
 def test_nothing_is_said_of_what_is_not_known(op: str) -> None:
     assert hazard(op, []) == ""
     assert hazard(op, [None, None], "float32") == ""

@@ -102,6 +102,15 @@ def test_a_path_cannot_command_the_terminal(capsys: Capsys, tmp_path: Path, comm
     assert "a␛[31m" in answer.err
 
 
+@pytest.mark.parametrize("words", [("show",), ("diff",), ("relations",), ("explain",), ("origin", "--from")])
+def test_a_slot_that_a_node_does_not_have_names_those_that_it_has(
+    capsys: Capsys, dump: Path, words: tuple[str, ...]
+) -> None:
+    command, *option = words
+    error = run(capsys, command, dump, *option, "ReLU-op2:7", "--json").json["error"]
+    assert error == {"what": "this node has no tensor out 7", "where": RELU, "hint": "it has in:0, out:0"}
+
+
 # -- names go from one command to the next ---------------------------------------------------------
 
 

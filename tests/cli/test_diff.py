@@ -187,8 +187,8 @@ def test_other_shapes_only_when_asked(capsys: Capsys, dump: Path, tmp_path: Path
         (("ReLU-op2", "--with", "no.npy"), "cannot be read: no such file", ""),
         (("ReLU-op2", "--with", "no.npy", "--with", "step=1"), "a file has no steps", "leave the others out"),
         (("ReLU-op2", "--with", "tensor=nosuch"), "no node is called 'nosuch'", "tdbg ls"),
-        (("ReLU-op2:in7",), "this node has no tensor in 7", "it has :in0, :out0"),
-        (("ApplyMomentum-op3:in",), "several tensors may be meant", "it has :in0"),
+        (("ReLU-op2:in7",), "this node has no tensor in 7", "it has in:0, out:0"),
+        (("ApplyMomentum-op3:in",), "several tensors may be meant", "it has in:0"),
         (("ReLU-op2", "--step", "0-2"), "one step can be compared at a time", "--with step=N"),
         (("ReLU-op2", "--rank", "0,1"), "one rank can be compared at a time", "--with rank=N"),
     ],
@@ -253,3 +253,20 @@ def test_nothing_and_text(capsys: Capsys, dump: Path, tmp_path: Path) -> None:
 def test_a_dump_of_old_names_too(capsys: Capsys, tmp_path: Path) -> None:
     writer = write_dump(tmp_path / "dump")
     assert diff(capsys, writer.root / "rank_0/Net/0/1", "ReLU-op2").lines[1].startswith("there  step 0")
+
+
+def test_without_values_it_says_that_statistics_are_all_there_is(capsys: Capsys, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path)
+    for step in (0, 1):
+        writer.statistics(step, [("ReLU", RELU, "output", 0, np.ones(3, np.float32))])
+    answer = diff(capsys, tmp_path, RELU, "--json")
+    assert answer.code == 2
+    assert answer.json["error"]["what"] == "only statistics of this tensor were dumped at step 1, no values"
+
+
+def test_another_run_without_the_node_is_named(capsys: Capsys, dump: Path, dumps: Dumps) -> None:
+    other = dumps(NAN)
+    answer = diff(capsys, dump, "fc1.weight", "--with", other, "--with", "step=1", "--json")
+    assert answer.code == 2
+    assert answer.json["error"]["what"] == "the other run has no such node"
+    assert str(other) in answer.json["error"]["where"]

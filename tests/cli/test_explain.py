@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.running import run
+from tests.sources.writer import write_dump
 
 Dumps = Callable[[str], Path]
 Capture = pytest.CaptureFixture[str]
@@ -84,3 +86,14 @@ def test_a_mistake_is_named_without_a_traceback(arguments: list[str], what: str,
 def test_no_line_is_wider_than_a_terminal_but_for_names_and_commands(dumps: Dumps, capsys: Capture) -> None:
     answer = run(capsys, "explain", dumps("mindspore-2.0-mlp"), "fc2.weight")
     assert all(len(line) <= 80 or line.strip().startswith(("tdbg ", "Default/")) for line in answer.lines)
+
+
+def test_statistics_alone_that_a_watchpoint_cannot_judge_by_are_not_clean(tmp_path: Path, capsys: Capture) -> None:
+    writer = write_dump(tmp_path, steps=[0])
+    for step in (1, 2):
+        writer.statistics(step, [("Parameter", "fc1.weight", "output", 0, np.ones(3, np.float32))])
+    assert run(capsys, "explain", tmp_path, "fc1.weight", "--step", "2").code == 2
+    assert run(capsys, "explain", tmp_path, "fc1.weight", "--step", "2", "--watch", "TO").code == 0
+    assert run(capsys, "explain", tmp_path, "fc1.weight", "--step", "0").code == 0, (
+        "nothing to compare with is no doubt"
+    )

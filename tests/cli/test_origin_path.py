@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from tests.cli.running import Answer, run
+from tests.cli.running import Answer, file_of, run
 from tests.session.runs import LOG, MOMENTUM, REDUCE, write_run
 
 Capsys = pytest.CaptureFixture[str]
@@ -51,9 +51,23 @@ def test_without_a_step_it_begins_where_the_tensor_is_bad_first(dump: str, dumps
 def test_a_clean_tensor_is_exit_code_0_and_names_the_origin_of_the_run(dumps: Dumps, capsys: Capsys) -> None:
     answer = origin(capsys, dumps("mindspore-2.0-nan"), "--from", "Log-op381:in", "--step", "3")
     assert (answer.code, answer.lines[-1]) == (0, "clean: Log-op381:in:0 of step 3 has no NaN or Inf")
-    assert "the nearest origin is Log-op381:out:0, rank 0, step 3" in answer.lines[0]
+    assert answer.lines[0] == "1 tensor looked at, step 3; rank 0"
+    assert "the nearest origin is Log-op381:out:0, rank 0, step 3" in answer.lines[1]
     healthy = origin(capsys, dumps("mindspore-2.0-mlp"), "--from", "fc1.weight")
-    assert (healthy.code, healthy.lines[0]) == (0, "no origin is known in the steps that were checked")
+    assert healthy.code == 0
+    assert healthy.lines == [
+        "6 tensors looked at, steps 0-5; rank 0",
+        "no origin is known in the steps that were checked",
+        "clean: fc1.weight:out:0 of step 5 has no NaN or Inf",
+    ]
+
+
+def test_one_step_that_cannot_be_read_is_not_clean(dump: Path, capsys: Capsys) -> None:
+    file_of(dump / "rank_0/Net/0/1", "Parameter.fc1_weight.*").write_bytes(b"broken")
+    answer = origin(capsys, dump, "--from", "fc1.weight", "--rank", "0", "--json")
+    assert (answer.code, answer.json["verdict"]) == (2, "cannot_judge")
+    assert answer.json["from"]["step"] == 1
+    assert answer.json["looked_at"] == {"tensors": 2, "ranks": [0], "steps": [0, 2]}
 
 
 def test_a_watchpoint_is_followed_as_well(dumps: Dumps, capsys: Capsys) -> None:

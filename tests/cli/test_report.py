@@ -165,3 +165,12 @@ def test_a_path_without_a_dump_is_an_error_and_json_says_so_too(tmp_path: Path, 
     answer = run(capsys, "report", tmp_path / "none", "--json")
     assert answer.code == 2
     assert answer.json["verdict"] == "cannot_judge"
+
+
+def test_of_several_ranks_the_commands_name_the_one_that_is_meant(dump: Path, capsys: Capture) -> None:
+    path = next(dump.glob("rank_1/Net/0/2/ReLU*output*"))
+    np.save(path, np.array([np.nan, 1], np.float32))
+    answer = run(capsys, "report", dump, "--watch", "TO")
+    (command,) = [line for line in answer.lines if line.startswith("tdbg explain ")]
+    assert "--rank 1" in command
+    assert run(capsys, *shlex.split(command)[1:]).lines[1] == "rank 1, step 2"

@@ -112,3 +112,20 @@ def test_what_does_not_go_together_is_refused(
     answer = run(capsys, "show", dumps(NAN), "Log-op381:0", *arguments)
     assert answer.code == 2
     assert why in answer.err
+
+
+def test_a_norm_that_was_not_recorded_is_not_0(capsys: Capsys, tmp_path: Path) -> None:
+    DumpWriter(tmp_path).statistics(0, [("Add", "Add-op1", "output", 0, np.ones(3, np.float32))])
+    assert "norm –" in run(capsys, "show", tmp_path, "Add-op1", "--distribution").out
+    (tensor,) = run(capsys, "show", tmp_path, "Add-op1", "--stat", "--json").json["tensors"]
+    assert tensor["stats"]["norm"] is None
+
+
+def test_whole_numbers_beyond_what_doubles_tell_apart_are_counted_all_the_same(capsys: Capsys, tmp_path: Path) -> None:
+    writer = DumpWriter(tmp_path)
+    writer.tensor(0, "Parameter", "ids", np.arange(7, dtype=np.int64) + (1 << 60))
+    writer.tensor(0, "Parameter", "wide", (np.arange(7, dtype=np.int64) << 10) + (1 << 60))
+    for name in ("ids", "wide"):
+        answer = run(capsys, "show", tmp_path, name, "--distribution", "--json")
+        (tensor,) = answer.json["tensors"]
+        assert sum(each["count"] for each in tensor["distribution"]["bins"]) == 7, name

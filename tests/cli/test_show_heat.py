@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli.running import run
+from tests.sources.writer import DumpWriter
 from tui_debugger.analysis.heat import shrink, whole
 from tui_debugger.cli import show_heat
 from tui_debugger.cli.show_heat import Canvas, heat_of
@@ -135,3 +136,10 @@ def test_a_real_dump(capsys: Capsys, dumps: Callable[[str], Path]) -> None:
     answer = run(capsys, "show", dumps("mindspore-2.0-nan"), "Log-op381:0", "--step", "3", "--heat")
     assert answer.code == 0
     assert "▼ -Inf 1" in answer.lines[-1]
+
+
+def test_statistics_alone_make_no_heat_map(capsys: Capsys, tmp_path: Path) -> None:
+    DumpWriter(tmp_path).statistics(0, [("Add", "Add-op1", "output", 0, np.ones(3, np.float32))])
+    answer = run(capsys, "show", tmp_path, "Add-op1", "--heat")
+    assert answer.code == 2
+    assert "only statistics were dumped, no values" in answer.out

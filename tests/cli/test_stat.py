@@ -270,10 +270,10 @@ def test_an_interrupt_leaves_what_was_finished_and_says_so(
 
     real = measuring.scan
 
-    def pressed(looks: Looks, *more: Any) -> None:
+    def pressed(looks: Looks, *more: Any, **named: Any) -> None:
         if b"/2/" in looks.specs.paths[0]:
             os.kill(os.getpid(), signal.SIGINT)
-        real(looks, *more)
+        real(looks, *more, **named)
 
     monkeypatch.setattr(measuring, "scan", pressed)
     assert main(["stat", str(dump), form]) == 130

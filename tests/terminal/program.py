@@ -33,8 +33,13 @@ KEYS = {
 }
 
 
-def _own_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+OWN_TERMINAL = """\
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Takes the terminal, without which no resize and no hang-up arrives, and becomes the program. In a process of its own:
+between fork and exec of one with threads in it, Python code can end in an abort."""
 
 
 class Program:
@@ -58,13 +63,12 @@ class Program:
         inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
         variables = {**inherited, "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1", **(env or {})}
         self.process = subprocess.Popen(
-            [sys.executable, *arguments],
+            [sys.executable, "-I", "-S", "-c", OWN_TERMINAL, sys.executable, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             env=variables,
             start_new_session=True,
-            preexec_fn=_own_terminal,  # noqa: PLW1509 - one ioctl; without it no resize and no hang-up arrives
             cwd=Path(__file__).parents[2],
         )
 

@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
+from rich.style import Style
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.strip import Strip
 
@@ -87,12 +89,24 @@ def calls_counted() -> Iterator[Counter[str]]:
         sys.setprofile(None)
 
 
-@asynccontextmanager
-async def metered(nodes: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MeteredDriver]:
-    """The screen of a large run at 200x50, in 256 colours, opened, checked and idle."""
+def in_256_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets programs think that this is a terminal of 256 colours."""
     for name in ("COLORTERM", "NO_COLOR", "TEXTUAL_COLOR_SYSTEM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
+    render = Style.render
+
+    def fresh(style: Style, *given: Any, **named: Any) -> str:
+        style._ansi = None  # styles keep the codes that they were drawn with first, which may be another test's
+        return render(style, *given, **named)
+
+    monkeypatch.setattr(Style, "render", fresh)
+
+
+@asynccontextmanager
+async def metered(nodes: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[MeteredDriver]:
+    """The screen of a large run at 200x50, in 256 colours, opened, checked and idle."""
+    in_256_colours(monkeypatch)
     lines: Counter[str] = Counter()
     for kind in DRAWN_BY_LINES:
         draw = kind.render_line

@@ -278,7 +278,7 @@ class TestHelp:
             await view.press("ctrl+u")
             await view.type("scientific notation")
             assert "Values (Enter on a tensor)" in view.text
-            assert "e              Scientific notation on and off." in view.text
+            assert "f              Scientific notation on and off." in view.text
             assert "One line up." not in view.text
 
     async def test_every_action_is_there(self) -> None:

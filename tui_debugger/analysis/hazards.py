@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from tui_debugger.analysis.spread.headroom import limits_of
 from tui_debugger.model import TensorStats
 
@@ -46,6 +44,8 @@ Facts = Sequence["Fact | None"]
 """By slot; None where nothing is known."""
 Rule = Callable[[Facts, str], str]
 """(inputs, element type of the output): a sentence, or nothing when the inputs do not explain it."""
+BOTH_WAYS: Final = ("sinh", "cosh")
+"""Exponentials that grow on both sides of 0."""
 
 
 def hazard(op_type: str, inputs: Facts, made: str = "") -> str:
@@ -57,9 +57,8 @@ def hazard(op_type: str, inputs: Facts, made: str = "") -> str:
         made: element type of the output, for what is too large for it; empty when unknown.
     """
     name = plain_type(op_type)
-    rule = _RULES.get(name)
-    said = rule(inputs, made) if rule is not None else ""
-    return said or (_too_large(inputs, made) if name in _GROWING or name.startswith(("matmul", "conv")) else "")
+    rule = _RULES.get(name, _product if name.startswith(("matmul", "conv")) else None)
+    return rule(inputs, made) if rule is not None else ""
 
 
 def plain_type(op_type: str) -> str:
@@ -92,12 +91,22 @@ def _log(inputs: Facts, _made: str, shift: float = 0.0) -> str:
     return said + (f"it is -Inf at {_number(-shift)}" if shift else "the logarithm of 0 is -Inf")
 
 
-def _divide(inputs: Facts, _made: str) -> str:
+def _zeros_below(inputs: Facts) -> str:
     by = inputs[1] if len(inputs) > 1 else None
     if by is None or not by.stats.zero:
         return ""
-    over = _first(inputs)
-    zeros = f"in:1 has {by.stats.zero:,} zeros" if by.stats.zero > 1 else "in:1 has a zero"
+    return f"in:1 has {by.stats.zero:,} zeros" if by.stats.zero > 1 else "in:1 has a zero"
+
+
+def _remainder(inputs: Facts, _made: str) -> str:
+    zeros = _zeros_below(inputs)
+    return f"{zeros} to divide by: the remainder of a division by 0 is NaN" if zeros else ""
+
+
+def _divide(inputs: Facts, _made: str) -> str:
+    over, zeros = _first(inputs), _zeros_below(inputs)
+    if not zeros:
+        return ""
     if over is not None and over.stats.zero:
         return f"{zeros} to divide by: 0 / 0 is NaN, anything else / 0 is Inf"
     return f"{zeros} to divide by: a division by 0 is Inf"
@@ -119,12 +128,35 @@ def _inverse_root(inputs: Facts, made: str) -> str:
     return _root(inputs, made) or _inverse(inputs, made)
 
 
-def _exponential(inputs: Facts, made: str) -> str:
-    given, most = _first(inputs), _largest(made or (inputs[0].dtype if inputs and inputs[0] is not None else ""))
-    if given is None or most is None or not given.high > math.log(most):
-        return ""
-    edge = f"{math.log(most):.4g}"
-    return f"in:0 max = {_number(given.high)}: e to the power of more than {edge} is Inf{' in ' + made if made else ''}"
+def exponent_limit(kind: str, largest: float) -> float:
+    """The argument above which an exponential exceeds a type's greatest number.
+
+    Args:
+        kind: ``plain_type`` of the operator: ``exp``, ``expm1``, ``exp2``, ``sinh``, ``cosh``.
+        largest: that number.
+    """
+    if kind == "exp2":
+        return math.log2(largest)
+    # Of those two each is half the sum or difference of e^x and e^-x.
+    return math.log(largest) + (math.log(2) if kind in BOTH_WAYS else 0.0)
+
+
+def _exponential(kind: str) -> Rule:
+    base = "2" if kind == "exp2" else "e"
+
+    def rule(inputs: Facts, made: str) -> str:
+        given, most = _first(inputs), _largest(made or (inputs[0].dtype if inputs and inputs[0] is not None else ""))
+        if given is None or most is None:
+            return ""
+        edge, both = exponent_limit(kind, most), kind in BOTH_WAYS
+        if not (given.size if both else given.high) > edge:
+            return ""
+        where = f" in {made}" if made else ""
+        if both:
+            return f"in:0 reaches {_number(given.size)}: {kind} beyond ±{_number(edge)} is Inf{where}"
+        return f"in:0 max = {_number(given.high)}: {base} to the power of more than {_number(edge)} is Inf{where}"
+
+    return rule
 
 
 def _arc(inputs: Facts, _made: str) -> str:
@@ -152,30 +184,35 @@ def _cast(inputs: Facts, made: str) -> str:
     return f"in:0 reaches {_number(given.size)}: more than {_number(most)}, the greatest {made}"
 
 
-def _too_large(inputs: Facts, made: str) -> str:
-    """Products and sums of which one step away from the type's end."""
-    most = _largest(made)
-    known = [(slot, fact) for slot, fact in enumerate(inputs) if fact is not None and np.isfinite(fact.size)]
-    if most is None or not known:
+def _square(inputs: Facts, made: str) -> str:
+    given, most = _first(inputs), _largest(made)
+    if given is None or most is None or not given.size**2 > most:
         return ""
-    slot, top = max(known, key=lambda each: each[1].size)
-    product = math.prod(max(fact.size, 1.0) for _, fact in known) if len(known) > 1 else top.size**2
-    if product <= most:
+    return f"in:0 reaches {_number(given.size)}: its square passes {_number(most)} ({made})"
+
+
+def _product(inputs: Facts, made: str) -> str:
+    """Whether the greatest factors can make a product that is too large: whether they meet, statistics do not tell."""
+    most, factors = _largest(made), inputs[:2]
+    sizes = [fact.size for fact in factors if fact is not None]
+    if most is None or len(sizes) < 2 or not math.prod(sizes) > most:
         return ""
-    return f"in:{slot} reaches {_number(top.size)}: with such factors a product passes {_number(most)} ({made})"
+    reach = " and ".join(f"in:{slot} {_number(size)}" for slot, size in enumerate(sizes))
+    return f"{reach} at most: a product of such factors passes {_number(most)} ({made})"
 
 
 _RULES: Final[dict[str, Rule]] = {
     **dict.fromkeys(("log", "log2", "log10", "ln"), _log),
     "log1p": lambda inputs, made: _log(inputs, made, 1.0),
-    **dict.fromkeys(("div", "realdiv", "divnonan", "truediv", "divide", "floordiv", "mod", "floormod"), _divide),
+    **dict.fromkeys(("div", "realdiv", "divnonan", "truediv", "divide", "floordiv"), _divide),
+    **dict.fromkeys(("mod", "floormod", "fmod", "remainder"), _remainder),
     **dict.fromkeys(("reciprocal", "inv"), _inverse),
     "sqrt": _root,
     "rsqrt": _inverse_root,
-    **dict.fromkeys(("exp", "expm1", "exp2", "cosh", "sinh"), _exponential),
+    **{kind: _exponential(kind) for kind in ("exp", "expm1", "exp2", *BOTH_WAYS)},
     **dict.fromkeys(("asin", "acos", "atanh"), _arc),
     **dict.fromkeys(("pow", "power"), _power),
     **dict.fromkeys(("cast", "tocopy", "to"), _cast),
+    **dict.fromkeys(("square", "l2loss"), _square),
+    **dict.fromkeys(("mul", "batchmatmul", "bmm", "mm", "linear", "dense"), _product),
 }
-_GROWING: Final = frozenset({"mul", "square", "batchmatmul", "bmm", "mm", "addmm", "linear", "dense", "l2loss", "muls"})
-"""Operators whose results are of the size of products; those whose names begin like these count as well."""

@@ -27,7 +27,6 @@ DESCRIPTION = """\
 Compares a tensor with itself at the previous step, or with what --with names:
 another step, rank, tensor, run or a .npy file. Errors are over the elements that
 are finite on both sides; d is here - there, relative errors are parts of there.
---rank and --step take one number (default: the first rank, the last step).
 """
 EPILOG = """\
 Without a tolerance only equal elements are equal; NaN equals NaN, an infinity
@@ -98,7 +97,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--by", choices=("abs", "rel", "ulp"), default="abs", help="what makes a difference large (default: abs)"
     )
-    add_where(parser)
+    add_where(parser, rank="one rank (default: the first)", step="one step (default: the last with the tensor)")
     parser.set_defaults(run=_run)
 
 
@@ -196,7 +195,7 @@ def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
     Raises:
         TdbgError: the node has no such tensor, or several that may be meant.
     """
-    from tui_debugger.words.clean import clean
+    from tui_debugger.session.naming import no_such_tensor
 
     row = session.nodes(rank).find(found.node, found.graph)
     rows = session.tensor_rows(rank, step, row) if row >= 0 else ()
@@ -204,9 +203,7 @@ def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
     if not found.asked.role:
         meant = [each for each in meant if each.role == "out"] or meant
     if len(meant) != 1:
-        there = ", ".join(f":{each.role}{each.slot}" for each in rows)
-        what = f"this node has no tensor {found.asked}".rstrip() if not meant else "several tensors may be meant"
-        raise TdbgError(what, where=clean(found.node), hint=f"it has {there}" if there else "`tdbg ls` lists the nodes")
+        raise no_such_tensor(found, rows, "several tensors may be meant" if meant else "")
     return meant[0].key
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.guidance.types import Guidance
     from tui_debugger.session.naming import Found
-    from tui_debugger.session.types import Pair
+    from tui_debugger.session.types import Pair, TensorRow
 
 DESCRIPTION = """\
 Says for every finding on a node what usually causes it, what the tensors around
@@ -31,7 +31,8 @@ EPILOG = """\
 exit codes:
   0    no finding on this tensor
   1    a finding, explained
-  2    no dump at the path, no such node, a tensor that cannot be read, a wrong argument
+  2    cannot judge: no dump at the path, no such node, a wrong argument, a tensor that
+       cannot be read, or only statistics where a watchpoint needs values
   130  interrupted
 
 examples:
@@ -70,9 +71,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("explain", arguments):
-        found = _explained(arguments)
+        found, doubtful = _explained(arguments)
     code = 1 if any(each.finding for each in found) else 0
-    if not code and all(each.tensor.stats is None for each in found):
+    if not code and (doubtful or all(each.tensor.stats is None for each in found)):
         code = TdbgError.exit_code
     if arguments.json:
         from tui_debugger.session.guidance.rows import guidance_row
@@ -84,10 +85,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _explained(arguments: argparse.Namespace) -> list[Guidance]:
+def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool]:
+    """The guidance for each tensor, and whether a watchpoint could not be judged on one of them."""
     from tui_debugger.cli.check import add_watchpoints
     from tui_debugger.graph.query import NodeQuery
-    from tui_debugger.session.guidance.explain import explain
+    from tui_debugger.model import Verdict
+    from tui_debugger.session.guidance.explain import explain, known_hit
     from tui_debugger.session.naming import find_node
     from tui_debugger.session.watch_file import watchpoints_from
 
@@ -106,8 +109,13 @@ def _explained(arguments: argparse.Namespace) -> list[Guidance]:
         add_watchpoints(session, given, recommended=not given)
         hits = _hits(session, found, pairs, progress)
         if hits:
-            return [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]]
-        return [explain(session, key, None, progress) for key in _plain(session, found, pairs)]
+            return [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]], False
+        keys = _plain(session, found, pairs)
+        known = [known_hit(session, key)[0] for key in keys]
+        doubtful = any(
+            result.verdict is Verdict.CANNOT_JUDGE for hit in known if hit is not None for result in hit.results
+        )
+        return [explain(session, key, None, progress) for key in keys], doubtful
 
 
 def _hits(session: Session, found: Found, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:
@@ -142,19 +150,17 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
     Raises:
         TdbgError: nothing of that kind was dumped.
     """
+    from tui_debugger.session.naming import no_such_tensor
+
+    there: list[TensorRow] = []
     for rank, step in reversed([pair for pair in pairs if pair[0] in found.rows]):
-        progress_row = found.rows[rank]
-        rows = [row for row in session.tensor_rows(rank, step, progress_row) if row.index >= 0]
-        rows = [row for row in rows if found.asked.covers(row)]
+        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank]) if row.index >= 0]
+        there += dumped
+        rows = [row for row in dumped if found.asked.covers(row)]
         chosen = [row for row in rows if row.role == "out"] or rows
         if chosen:
             return [row.key for row in (chosen if found.asked.role else chosen[:1])][:_MOST]
-    what = f"{found.asked} of this node" if str(found.asked) else "nothing of this node"
-    raise TdbgError(
-        f"{what} was dumped at the chosen steps" if not str(found.asked) else f"{what} was not dumped",
-        where=found.node,
-        hint="`tdbg ls --files` lists what was",
-    )
+    raise no_such_tensor(found, there, "" if there else "nothing of this node was dumped at the chosen steps")
 
 
 def text_lines(guidance: Guidance, path: Path) -> list[str]:

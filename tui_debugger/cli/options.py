@@ -23,11 +23,15 @@ Span = tuple[int, int]
 """First and last number, both included."""
 
 
-def add_where(parser: argparse.ArgumentParser) -> None:
-    """The options of every headless command: rank, step, nodes, graph, JSON."""
+def add_where(
+    parser: argparse.ArgumentParser,
+    rank: str = "ranks, for example 0,4-6 (default: all)",
+    step: str = "steps, for example 0,4-6 (default: all)",
+) -> None:
+    """The options of every headless command: rank, step, nodes, graph, JSON; with help where a command takes fewer."""
     where = parser.add_argument_group("which part of the dump")
-    where.add_argument("--rank", type=spans, metavar="N", help="ranks, for example 0,4-6 (default: all)")
-    where.add_argument("--step", type=spans, metavar="N", help="steps, for example 0,4-6 (default: all)")
+    where.add_argument("--rank", type=spans, metavar="N", help=rank)
+    where.add_argument("--step", type=spans, metavar="N", help=step)
     where.add_argument("--filter", metavar="REGEX", help="only nodes whose name matches")
     where.add_argument("--graph", metavar="NAME", help="only nodes of this graph, by name or number")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout instead of a table")

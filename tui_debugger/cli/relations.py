@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_watches, add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
-from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.diagnosis.relations import Related, Relations
     from tui_debugger.session.diagnosis.relations_text import Around
+    from tui_debugger.session.types import TensorRow
 
 MOST_HOPS = 20
 DESCRIPTION = """\
@@ -25,6 +25,16 @@ Shows what a tensor was made from and what uses it, with statistics. Who reads a
 parameter in a step gets its value of the step before, and an optimizer's node makes
 the new value; both are said. With --watch, what the watchpoints find on each.
 Without --step that is the last dumped step.
+"""
+EPILOG = """\
+exit codes:
+  0    shown, whatever was found on the tensors
+  2    no dump at the path, no such node or tensor, a wrong argument
+  130  interrupted
+
+examples:
+  tdbg relations DUMP Log-op381 --step 3
+  tdbg relations DUMP head.weight --hops 2 --watch 'TL max_gt=100'
 """
 
 
@@ -34,6 +44,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "relations",
         help="show what made a tensor and what uses it",
         description=DESCRIPTION,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
@@ -50,7 +61,11 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "mark what this finds, for example 'TL max_gt=100' (may be repeated)",
         "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
-    add_where(parser)
+    add_where(
+        parser,
+        rank="ranks, of which the first one that has the node counts (default: all)",
+        step="steps, of which the last one with the tensor counts (default: all)",
+    )
     add_work(parser)
     parser.set_defaults(run=_run)
 
@@ -99,8 +114,7 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     Raises:
         TdbgError: there is none.
     """
-    from tui_debugger.session.naming import find_node
-    from tui_debugger.words.clean import clean
+    from tui_debugger.session.naming import find_node, no_such_tensor
 
     focus_rank, focus_step = session.source.focus
     ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -112,14 +126,16 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     steps: Sequence[int] = chosen(arguments.step, session.steps(rank), "step")
     if arguments.step is None and focus_step in steps and focus_step is not None:
         steps = [focus_step]
+    there: list[TensorRow] = []
     for step in reversed(steps):
-        rows = [row for row in session.tensor_rows(rank, step, found.rows[rank]) if found.asked.covers(row)]
+        listed = session.tensor_rows(rank, step, found.rows[rank])
+        there += listed
+        rows = [row for row in listed if found.asked.covers(row)]
         outputs = [row for row in rows if row.role == "out"]
         wanted = outputs if outputs and not found.asked.role else rows
         if any(row.index >= 0 for row in wanted) or (wanted and step == steps[0]):
             return next((row for row in wanted if row.index >= 0), wanted[0]).key
-    where = clean(f"{found.node} {found.asked}".strip())
-    raise TdbgError("this node has no such tensor here", where=where, hint="`tdbg show` lists its tensors")
+    raise no_such_tensor(found, there)
 
 
 def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> None:

@@ -76,7 +76,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="digits after the point, 0 to 10 (default: 4)",
     )
-    add_where(parser)
+    add_where(parser, step="steps, for example 0,4-6 (default: the last dumped one)")
     add_work(parser)
     parser.set_defaults(run=_run)
     # Subparsers take no class of their own, so the one method is replaced.

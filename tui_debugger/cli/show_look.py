@@ -11,12 +11,11 @@ import numpy.typing as npt
 from tui_debugger.analysis.spread.distribution import Histogram, histogram
 from tui_debugger.cli.show_heat import Canvas, heat_of
 from tui_debugger.cli.show_values import JSON_WHOLE, cut, excerpt_text, nested, window_text
-from tui_debugger.errors import BadSliceError, TdbgError, UnreadableTensorError
+from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.session.naming import Found
+from tui_debugger.session.naming import Found, no_such_tensor
 from tui_debugger.session.types import Pair, TensorRow
-from tui_debugger.words.clean import clean
 
 _ROLES = ("in", "out", "param")
 
@@ -113,16 +112,15 @@ def _measured(
     session: Session, found: Found, pairs: Iterable[Pair], progress: ProgressFn
 ) -> list[tuple[TensorRow, int]]:
     """The wanted tensors with their statistics, and the step they were asked for, by step and rank."""
-    slots: dict[str, None] = {}
+    there: list[TensorRow] = []
     wanted: dict[int, list[tuple[TensorRow, int]]] = {}
     for rank, step in pairs:
         progress(Progress(0, 0, f"rank {rank} step {step}"))
         rows = session.tensor_rows(rank, step, found.rows[rank])
-        slots.update((f"{row.role}:{row.slot}", None) for row in rows)
+        there += rows
         wanted.setdefault(rank, []).extend((row, step) for row in rows if found.asked.covers(row))
     if not any(wanted.values()):
-        there = f"it has {', '.join(slots)}" if slots else "nothing of it was dumped"
-        raise TdbgError(f"this node has no tensor {found.asked}".rstrip(), where=clean(found.node), hint=there)
+        raise no_such_tensor(found, there)
     places = []
     for of_rank in wanted.values():
         rows = session.measure([row for row, _ in of_rank], progress)
@@ -140,7 +138,8 @@ def _look_at(session: Session, row: TensorRow, step: int, wish: Wish) -> Shown:
     if row.index < 0 or row.error:
         return Shown(row, step, error=row.error or "not dumped")
     if not row.has_value:
-        return Shown(row, step, error="" if wish.slice is None else "only statistics were dumped, no values")
+        wanted = wish.slice is not None or wish.heat is not None
+        return Shown(row, step, error="only statistics were dumped, no values" if wanted else "")
     if not (wish.spread or wish.values):
         return Shown(row, step)
     array = session.read(row.key)

@@ -182,7 +182,8 @@ def _print(series: list[Series], wish: Wish) -> None:
     groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
     for group in groups:
         print()
-        print("\n".join(drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines))
+        lines = drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines
+        print("\n".join(line.rstrip() for line in lines))
     for each in series:
         count = len(each.steps)
         first = max(count - wish.limit, 0) if wish.limit else 0

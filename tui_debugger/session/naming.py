@@ -61,6 +61,19 @@ class Found:
     asked: Asked
 
 
+def no_such_tensor(found: Found, there: Iterable[TensorRow], what: str = "") -> TdbgError:
+    """The error when a node has nothing of what was asked for; says what it has.
+
+    Args:
+        found: the node, and what was asked for.
+        there: its tensors at the steps that were looked at.
+        what: what is wrong, where it is something else than that.
+    """
+    slots = dict.fromkeys(f"{row.role}:{row.slot}" for row in there)
+    hint = f"it has {', '.join(slots)}" if slots else "nothing of it was dumped"
+    return TdbgError(what or f"this node has no tensor {found.asked}".rstrip(), where=clean(found.node), hint=hint)
+
+
 def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
     """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0``."""
     graph = f"{key.graph}/" if with_graph else ""

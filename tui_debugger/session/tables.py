@@ -77,7 +77,7 @@ def stats_row(stats: TensorStats | None) -> Row:
         "mean": plain(stats.mean),
         "abs_mean": plain(stats.abs_mean),
         "std": None if stats.variance is None else plain(math.sqrt(stats.variance)),
-        "norm": plain(math.sqrt(stats.sum_squares)) if stats.finite else None,
+        "norm": plain(stats.norm),
     }
 
 

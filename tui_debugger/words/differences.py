@@ -127,7 +127,6 @@ _ALWAYS: Final = 7
 
 def _stats_cells(name: str, stats: TensorStats) -> tuple[str, ...]:
     deviation = None if stats.variance is None else math.sqrt(stats.variance)
-    norm = math.sqrt(stats.sum_squares) if stats.finite else None
-    sizes = (stats.minimum, stats.maximum, stats.mean, stats.abs_mean, deviation, norm)
+    sizes = (stats.minimum, stats.maximum, stats.mean, stats.abs_mean, deviation, stats.norm)
     counts = (stats.zero, stats.nan, stats.pos_inf, stats.neg_inf)
     return ("d" if name == "difference" else name, *map(number, sizes), *map(count, counts))

@@ -30,11 +30,6 @@ def share(part: int, whole: int) -> str:
     return f"{percent(100 * part / whole)} %" if whole else ""
 
 
-def norm_of(stats: TensorStats) -> float:
-    """The Euclidean norm of the finite elements."""
-    return math.sqrt(stats.sum_squares)
-
-
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
     """Of the finite elements."""
     deviation = None if stats.variance is None else math.sqrt(stats.variance)
@@ -44,7 +39,7 @@ def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
         ("mean", stats.mean),
         ("σ", deviation),
         ("|x| mean", stats.abs_mean),
-        ("norm", norm_of(stats) if stats.finite else None),
+        ("norm", stats.norm),
     )
 
 

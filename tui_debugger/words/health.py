@@ -12,14 +12,14 @@ GLYPHS: Final[Mapping[Health, str]] = {
     Health.ABSENT: " ",
     Health.NOT_JUDGED: "-",
     Health.CLEAN: "·",
-    Health.UNCHECKED: "?",
-    Health.UNREADABLE: "!",
+    Health.UNCHECKED: "…",
+    Health.UNREADABLE: "?",
     Health.HIT: "✗",
     Health.INF: "∞",
     Health.NAN: "N",
     Health.ORIGIN: "◆",
 }
-"""One cell each. That of a finding and that of an origin are those of the lists; no two are alike without colour."""
+"""One cell each; no two are alike without colour. Those of findings, origins and doubts are those of the lists."""
 WORDS: Final[Mapping[Health, str]] = {
     Health.ABSENT: "not dumped",
     Health.NOT_JUDGED: "not judged",

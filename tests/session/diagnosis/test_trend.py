@@ -101,7 +101,7 @@ def test_a_broken_file_says_why(tmp_path: Path) -> None:
     assert State(int(series.state[1])) is State.UNREADABLE
     assert series.errors[1]
     assert Health(int(worth_marking(series)[1])) is Health.UNREADABLE
-    assert cells(series, 1)[1] == "!"
+    assert cells(series, 1)[1] == "?"
 
 
 def test_statistics_alone_are_shown_and_nothing_is_made_up(tmp_path: Path) -> None:

@@ -151,6 +151,38 @@ def test_a_matrix_product_in_half_precision_is_judged_by_its_worst_sum() -> None
     assert set(standings(causes(case("MatMul", out, small * 1000, large * 1000))).values()) == {LIKELY}
 
 
+def test_a_convolution_adds_as_many_products_as_a_filter_has_elements() -> None:
+    data, filters = np.full((1, 512, 4, 4), 5.0, np.float16), np.full((8, 512, 3, 3), 5.0, np.float16)
+    (cause,) = causes(case("Conv2D", np.full((1, 8, 2, 2), np.inf, np.float16), data, filters))
+    assert cause.standing is Standing.POSSIBLE, "4608 x 25 is more than 65504"
+    assert "4,608 products" in cause.evidence
+
+
+def test_a_running_sum_adds_up_a_whole_dimension() -> None:
+    ones = np.full((2, 1000), 100.0, np.float16)
+    with np.errstate(all="ignore"):
+        (cause,) = causes(case("CumSum", np.cumsum(ones, axis=1, dtype=np.float16), ones))
+    assert cause.standing is LIKELY
+    assert "1,000 elements are added" in cause.evidence
+
+
+def test_the_remainder_of_a_division_by_0_is_nan_whatever_is_divided() -> None:
+    above, below = np.array([1.0, 2.0], np.float32), np.array([0.0, 2.0], np.float32)
+    with np.errstate(all="ignore"):
+        (cause,) = causes(case("FloorMod", np.mod(above, below), above, below))
+    assert cause.standing is LIKELY
+    assert "the remainder is NaN there" in cause.evidence
+    assert "0 is divided by 0" not in cause.evidence
+
+
+def test_the_ends_of_a_domain_and_what_lies_beyond_are_told_apart() -> None:
+    for value, gives in ((-1.0, "an infinity at -1"), (-2.0, "NaN beyond -1")):
+        array = np.array([value, 1.0], np.float32)
+        with np.errstate(all="ignore"):
+            (cause,) = causes(case("Log1p", np.log1p(array), array))
+        assert gives in cause.evidence
+
+
 def test_a_cast_to_a_narrower_type_overflows() -> None:
     wide = np.array([1e5, 1.0], np.float32)
     with np.errstate(all="ignore"):

@@ -226,6 +226,88 @@ def test_data_that_is_bad_in_every_step_was_fed_in_bad_each_time() -> None:
     }
 
 
+# -- what the dump does not know is not told ------------------------------------------------------
+
+
+def bad_weight(*steps: int) -> Session:
+    """A weight that is bad at these of the dumped steps 0, 1, 4, 5; at 2 and 3 nothing was dumped."""
+    found = {step: values(step) for step in (0, 1, 4, 5)}
+    for step in steps:
+        found[step]["w"] = np.full((4, 4), np.nan, np.float32)
+    return training(found)
+
+
+@pytest.mark.parametrize(
+    ("steps", "words", "where"),
+    [
+        ((1, 4, 5), "it is bad since step 1", "where it turned bad"),
+        ((4, 5), "", "the earliest at which it is known to be bad"),
+        ((0, 1, 4, 5), "it is bad since step 0 or longer: nothing is known from before", "the earliest at which"),
+    ],
+)
+def test_since_when_a_weight_is_bad_is_said_as_far_as_steps_were_dumped(
+    steps: tuple[int, ...], words: str, where: str
+) -> None:
+    (section, *_) = hit_of(bad_weight(*steps), "w", 5, "TO").sections
+    assert section.causes[0].evidence == "at step 4 it had 16 NaN already" + (f"; {words}" if words else "")
+    assert where in section.advice[0].text
+
+
+def test_a_weight_that_turned_bad_between_dumped_steps_turned_bad_there() -> None:
+    found = {step: values(step) for step in (0, 4, 5, 6)}
+    for step in (4, 5, 6):
+        found[step]["w"] = np.full((4, 4), np.nan, np.float32)
+    (section, *_) = hit_of(training(found), "w", 6, "TO").sections
+    assert "it turned bad after step 0, at step 4 at the latest" in section.causes[0].evidence
+
+
+def test_a_finite_weight_some_steps_ago_does_not_rule_out_that_it_was_bad_before() -> None:
+    causes = {cause.title: cause for cause in hit_of(bad_weight(4, 5), "w", 4, "TO").sections[0].causes}
+    assert causes["it was bad before"].standing is Standing.UNKNOWN
+    assert "at step 1 all 16 elements were finite; the steps in between were not dumped" in str(causes)
+    causes = {cause.title: cause for cause in hit_of(bad_weight(1, 4), "w", 1, "TO").sections[0].causes}
+    assert causes["it was bad before"].standing is Standing.RULED_OUT
+
+
+@pytest.mark.parametrize(("before", "told"), [(0, True), (5, False)])
+def test_the_change_over_several_steps_is_not_laid_on_the_last_gradient(before: int, *, told: bool) -> None:
+    steps = {before: values(0), before + (1 if told else 3): values(1)}
+    found = hit_of(training(steps), "w", max(steps), "WCL abs_mean_update_ratio_gt=0.1")
+    assert any("momentum, weight decay" in cause.title for cause in found.sections[0].causes) == told
+
+
+@pytest.mark.parametrize(("step", "blameless"), [(0, True), (7, False)])
+def test_a_dead_layer_in_a_dump_that_begins_late_may_be_the_work_of_an_update(step: int, *, blameless: bool) -> None:
+    dead = values(step)
+    dead[MATMUL], dead[RELU] = np.full((4, 4), -1.0, np.float32), np.zeros((4, 4), np.float32)
+    (section, *_) = hit_of(training({step: dead}), RELU, step, "TZ").sections
+    assert ("no update of this run is to blame" in str(section)) == blameless
+    assert ("how it was at the step before is not known" in str(section)) != blameless
+
+
+def test_a_large_denominator_is_nothing_that_came_in_large() -> None:
+    from tui_debugger.sources.memory import Op
+
+    ops = (Op("x", "Data"), Op("y", "Data"), Op("d", "Div", (("x", 0), ("y", 0))))
+    x, y = np.full(3, 50.0, np.float32), np.full(3, 1e3, np.float32)
+    found = likely(hit_of(training({0: {"x": x, "y": y, "d": x / y}}, ops), "d", 0, "TL max_gt=0"), "tensor_too_large")
+    assert found["it came in large already"].startswith("in:0 from x has mean |x| 50")
+
+
+def test_inf_divided_by_inf_is_no_product() -> None:
+    from tui_debugger.sources.memory import Op
+
+    ops = (Op("x", "Data"), Op("y", "Data"), Op("d", "Div", (("x", 0), ("y", 0))))
+    x = np.array([np.inf, 1.0], np.float32)
+    for y in (np.array([np.inf, 0.0], np.float32), np.array([0.0, 2.0], np.float32)):
+        with np.errstate(all="ignore"):
+            made = x / y
+        made[0] = np.nan
+        found = likely(hit_of(training({0: {"x": x, "y": y, "d": made}}, ops), "d", 0, "TO"), "tensor_overflow")
+        assert "0 × Inf" not in str(found)
+        assert ("Inf / Inf is NaN" in str(found)) == bool(np.isinf(y).any())
+
+
 def test_a_saturated_activation_counts_its_ends() -> None:
     from tui_debugger.model import Category
     from tui_debugger.sources.memory import Op

@@ -47,7 +47,7 @@ def linear_bins(low: float, high: float, room: int, *, whole: bool = False) -> t
         room: greatest number of bins, at least 1.
         whole: the values are whole numbers: every bin holds as many of them, and its lower edge is one.
     """
-    if whole and high - low < 2**53:
+    if whole and max(-low, high) < 2**53:  # above it not every whole number is a double: edges would fall together
         width = max(1, math.ceil((high - low + 1) / room))
         starts = range(int(low), int(high) + 1, width)
         return tuple(Bin(float(start), float(start + width)) for start in starts)

@@ -225,6 +225,10 @@ class Comparer:
             return _of_file(side)
         run = self.run_of(side, progress)
         key = _known_as(run, side.key)
+        if side.path and key.rank in run.ranks() and not _has_node(run, key):
+            raise UnreadableTensorError(
+                "the other run has no such node", where=side.text(), hint="name the tensor that it has instead"
+            )
         if not has_values(run, key):
             raise self._missing(run, key)
         array = run.read(key, progress)
@@ -239,6 +243,8 @@ class Comparer:
             what = f"rank {key.rank} is not in this dump"
         elif key.step not in steps:
             what = f"step {step_text(key.step)} was not dumped"
+        elif _has_node(run, key) and run.row_of(key).recorded:
+            what = f"only statistics of this tensor were dumped at step {step_text(key.step)}, no values"
         hint = self._elsewhere(run, key, "choose another step, rank, tensor or file")
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 

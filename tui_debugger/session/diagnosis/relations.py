@@ -66,6 +66,7 @@ class Related:
         node: the node between the two: the one that takes one of them in and makes the other.
         slots: that node's input slots.
         hit: what the last check of its step found on it.
+        checked: whether its step was checked with the watchpoints as they are.
         watched: abbreviations of the enabled watchpoints that cover its node.
     """
 
@@ -77,6 +78,7 @@ class Related:
     node: str = ""
     slots: tuple[int, ...] = ()
     hit: Hit | None = None
+    checked: bool = False
     watched: tuple[str, ...] = ()
 
 
@@ -87,7 +89,8 @@ class Relations:
     Attributes:
         centre: the tensor.
         siblings: the other outputs of its node.
-        maker: the node that made it: its own, or the one that updates the parameter; empty when nothing makes it.
+        maker: the node that made it: its own, or the one that updates the parameter; of an input what it was taken
+            from; empty when nothing makes it, or no graph tells.
         producers: what it was made from, by input slot.
         consumers: what uses it, by node.
         stack: source lines of the node, innermost first.
@@ -147,7 +150,8 @@ class _Around:
     def relations(self) -> Relations:
         nodes, key = self.flow.nodes, self.key
         updater, _ = updater_of(self.flow, self.row) if self._is_updated(self.row) else (-1, 0)
-        maker = nodes.names[updater] if updater >= 0 else "" if self._is_parameter(self.row) else key.node
+        made = nodes.names[updater] if updater >= 0 else "" if self._is_parameter(self.row) else key.node
+        maker = made if key.side is Side.OUTPUT else self._taken_from()
         stack = next((nodes.stack(row) for row in (self.row, updater) if row >= 0 and nodes.stack(row)), ())
         return Relations(
             centre=self._related(self._at(key.step, self.row, key.side, key.slot), Tie.SELF),
@@ -157,6 +161,11 @@ class _Around:
             consumers=self.consumers(),
             stack=tuple(frame for frame in stack if not frame.context),
         )
+
+    def _taken_from(self) -> str:
+        """What an input was taken from: an operator, a parameter or a constant; empty where no graph tells."""
+        holder = self.flow.holder(self.row, self.key.slot)
+        return self.flow.nodes.names[holder.row] if holder.row >= 0 else ""
 
     # -- upstream ------------------------------------------------------------------------------------
 
@@ -281,6 +290,7 @@ class _Around:
             node=nodes.names[node] if node >= 0 else "",
             slots=slots,
             hit=hit,
+            checked=self._marks.checked(row.key),
             watched=self._marks.watched(made.row),
         )
 
@@ -314,12 +324,19 @@ class _Marks:
 
     def hit(self, key: TensorKey) -> Hit | None:
         """What the check of a tensor's step found on it."""
+        known = self._of(key)
+        at = known.hits.find(key) if known is not None else -1
+        return known.hits[at] if known is not None and at >= 0 else None
+
+    def checked(self, key: TensorKey) -> bool:
+        """Whether a tensor's step was checked with the watchpoints as they are."""
+        return self._of(key) is not None
+
+    def _of(self, key: TensorKey) -> CheckResult | None:
         pair = (key.rank, key.step)
         if pair not in self._known:
             self._known[pair] = self.session.known([pair])
-        known = self._known[pair]
-        at = known.hits.find(key) if known is not None else -1
-        return known.hits[at] if known is not None and at >= 0 else None
+        return self._known[pair]
 
 
 def _is_set(mask: npt.NDArray[np.uint8], row: int) -> bool:

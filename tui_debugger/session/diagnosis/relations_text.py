@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tui_debugger.model import Side
 from tui_debugger.session.diagnosis.relations import Related, Relations, tie_words, watch_words
 from tui_debugger.session.origin.rows import tensor_dict
 from tui_debugger.session.tables import hit_row, key_row
@@ -60,7 +61,8 @@ def relations_lines(
 
     maker = clean(found.maker.rpartition("/")[2])
     yield _line(_TITLES, widths)
-    yield f"made{f' by {maker}' if maker else ''} from:" + ("" if ups else " nothing that the graph knows")
+    made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
+    yield f"{made} from:" + ("" if ups else " nothing that the graph knows")
     yield from block(ups)
     yield "tensor:"
     yield from block(middle)

@@ -267,13 +267,12 @@ def _values(stats: TensorStats, *, whole: bool) -> list[float]:
         whole: they were taken from all values; else what reads 0 may just not have been recorded.
     """
     counted = whole or stats.finite == stats.negative + stats.positive + stats.zero
-    normed = whole or bool(stats.sum_squares) or not (stats.minimum or stats.maximum)
     zero = stats.zero_percentage if counted or stats.zero else math.nan
     return [
         _real(stats.minimum),
         _real(stats.mean),
         _real(stats.maximum),
-        math.sqrt(stats.sum_squares) if normed and stats.finite and stats.minimum is not None else math.nan,
+        _real(stats.norm),
         _real(stats.abs_mean),
         math.nan if stats.variance is None else math.sqrt(stats.variance),
         float(stats.nan) if counted or stats.nan else math.nan,

@@ -111,7 +111,7 @@ def _saturated(evidence: Evidence, family: str) -> Iterator[Cause]:
 
 
 def _dead(evidence: Evidence, argument: Given | None, stats: TensorStats) -> Iterator[Cause]:
-    title = "the units are dead: their argument is negative for every sample"
+    title = "the units are dead: their argument is above 0 for no sample"
     if argument is not None and argument.stats is not None and argument.stats.maximum is not None:
         top = argument.stats.maximum
         words = f"the argument {argument.label} is {finite_words(argument.stats)}"
@@ -127,10 +127,14 @@ def _dead(evidence: Evidence, argument: Given | None, stats: TensorStats) -> Ite
         if earlier >= _DEAD:
             yield Cause("it was dead before: its initial values or an earlier step did it", words, LIKELY)
         else:
-            yield Cause("the last step of the optimizer pushed it there (learning rate too high)", words, POSSIBLE)
+            title = "the last step of the optimizer" if evidence.adjacent else "the optimizer"
+            yield Cause(f"{title} pushed it there (learning rate too high)", words, POSSIBLE)
+    elif evidence.key.step <= 0:
+        words = "this is the first step, so no update of this run is to blame"
+        yield Cause("its initial values, or the bias, are off", words, LIKELY)
     else:
-        words = "this is the first dumped step, so no update of this run is to blame"
-        yield Cause("its initial values, or the bias, are off", words, LIKELY if evidence.key.step <= 0 else POSSIBLE)
+        words = "how it was at the step before is not known"
+        yield Cause("it was dead before: its initial values or an earlier step did it", words, UNKNOWN)
 
 
 def _flat(family: str, argument: Given | None) -> Iterator[Cause]:
@@ -196,7 +200,8 @@ def _zero_parameter(evidence: Evidence) -> Iterator[Cause]:
         words = f"{of_all(gradient.zero, gradient.count)} of its gradient are 0"
         yield Cause("its gradient is 0", words, LIKELY if zero else RULED_OUT)
     elif optimizer is None and evidence.made_in is None:
-        yield Cause("it is initialised with 0", "this is its value before the first dumped step", LIKELY)
+        title = "it is initialised with 0" if evidence.initial else "it was 0 before the first dumped step"
+        yield Cause(title, "this is its value before the first dumped step", LIKELY)
     else:
         yield Cause("its gradient is 0", "the gradient was not dumped, or no graph tells which it is", UNKNOWN)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tui_debugger.analysis import hazards
 from tui_debugger.analysis.spread.headroom import FloatLimits
@@ -38,6 +39,8 @@ class Case:
         return limits_of(self.meta)
 
 
+QUOTIENTS: Final = frozenset({"div", "realdiv", "truediv", "divide"})
+"""Divisions, by ``plain_type``: in:0 / in:1."""
 Check = Callable[[Case], Iterator[Cause]]
 """What speaks for and against the usual reasons of one kind of operator."""
 

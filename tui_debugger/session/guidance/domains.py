@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tui_debugger.analysis.hazards import BOTH_WAYS, exponent_limit
 from tui_debugger.model import TensorStats
 from tui_debugger.session.guidance.cases import Case, accounts, are, overflow_cause, plain_type
 from tui_debugger.session.guidance.evidence import peak
@@ -71,12 +72,10 @@ class Domain:
             (stats.maximum > self.high, self.high, stats.maximum),
         ):
             if beyond or (self.open_ends and value == end):
-                gives = "an infinity" if value == end else "NaN"
+                gives = "an infinity at" if value == end else "NaN beyond"
                 yield Cause(
                     f"{self.function} outside its domain",
-                    f"in:{self.slot} reaches {num(value)}; {self.function} gives {gives} at and beyond {num(end)}"
-                    if self.open_ends
-                    else f"in:{self.slot} reaches {num(value)}; {self.function} gives {gives} beyond {num(end)}",
+                    f"in:{self.slot} reaches {num(value)}; {self.function} gives {gives} {num(end)}",
                     LIKELY,
                 )
 
@@ -84,6 +83,7 @@ class Domain:
 def divide(case: Case, numerator: int = 0, denominator: int = 1) -> Iterator[Cause]:
     """Division, element by element; what is broadcast counts as often as it is used."""
     below, above = case.stats(denominator), case.stats(numerator)
+    remainder = plain_type(case.type).endswith(("mod", "remainder"))
     title = "division by 0"
     if below is None:
         yield Cause(title, f"the denominator, in:{denominator}, was not dumped", UNKNOWN)
@@ -93,7 +93,7 @@ def divide(case: Case, numerator: int = 0, denominator: int = 1) -> Iterator[Cau
         bad = case.out.nan + case.out.inf
         spread = " (each divides several elements)" if whole > below.zero else ""
         total = f"; {whole:,} elements are divided by 0{spread}: that is every bad one" if whole == bad and bad else ""
-        kind = _quotient(case.out, above, numerator)
+        kind = "; the remainder is NaN there" if remainder else _quotient(case.out, above, numerator)
         yield Cause(
             title,
             f"{of_all(below.zero, below.count)} of the denominator in:{denominator} {are(below.zero)} 0{kind}{total}",
@@ -101,7 +101,8 @@ def divide(case: Case, numerator: int = 0, denominator: int = 1) -> Iterator[Cau
         )
     elif not below.bad:
         yield Cause(title, f"the denominator in:{denominator} has no 0: it is {finite_words(below)}", RULED_OUT)
-    yield from _tiny(case, below, f"in:{denominator}", peak(above))
+    if not remainder:
+        yield from _tiny(case, below, f"in:{denominator}", peak(above))
 
 
 def _tiny(case: Case, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
@@ -149,10 +150,8 @@ def exponential(case: Case) -> Iterator[Cause]:
         yield Cause(title, "its input was not dumped" if stats is None else "the element type is unknown", UNKNOWN)
         return
     kind = plain_type(case.type)
-    both = kind in ("sinh", "cosh")  # half the sum or difference of e^x and e^-x
-    largest = math.log(limits.largest) + (math.log(2) if both else 0.0)
-    largest /= math.log(2) if kind == "exp2" else 1.0
-    top = peak(stats) if both else stats.maximum
+    largest = exponent_limit(kind, limits.largest)
+    top = peak(stats) if kind in BOTH_WAYS else stats.maximum
     if top is None:
         return
     if top > largest:

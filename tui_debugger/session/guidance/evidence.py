@@ -152,6 +152,11 @@ class Evidence:
         earlier = self.flow.previous_step(self.row, self.key.step)
         return None if earlier is None else self.at_step(earlier)
 
+    @property
+    def adjacent(self) -> bool:
+        """Whether the step before is the very one before: else nobody knows what happened in between."""
+        return self.flow.previous_step(self.row, self.key.step) == self.key.step - 1
+
     def at_step(self, step: int) -> TensorRow | None:
         """The same tensor at another step, measured; None where it was not dumped."""
         return self.at(replace(self.key, step=step))
@@ -196,6 +201,11 @@ class Evidence:
             return -1
         row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
         return row if row >= 0 and not self.flow.is_constant(row) else -1
+
+    @property
+    def known_source(self) -> bool:
+        """Whether the graph names what an input was taken from: an operator, a parameter or a constant."""
+        return self.flow.holder(self.row, self.key.slot).row >= 0
 
     @property
     def maker_type(self) -> str:
@@ -262,6 +272,11 @@ class Evidence:
         if self.key.side is Side.OUTPUT or self.updater[0] == self.row:
             return self.key.step
         return self.flow.previous_step(self.parameter, self.key.step)
+
+    @property
+    def initial(self) -> bool:
+        """Whether it is a parameter's value before any step of the training, not only before the first dumped one."""
+        return self.made_in is None and self.key.step <= 0
 
     @cached_property
     def updater(self) -> tuple[int, int]:
@@ -357,8 +372,8 @@ def _only_value(row: TensorRow | None) -> float | None:
 
 
 def norm(stats: TensorStats | None) -> float | None:
-    """Root of the sum of squares of the finite elements; None when there are none."""
-    return math.sqrt(stats.sum_squares) if stats is not None and stats.finite else None
+    """Root of the sum of squares of the finite elements; None when there are none, or nothing is known of them."""
+    return stats.norm if stats is not None else None
 
 
 def peak(stats: TensorStats | None) -> float | None:

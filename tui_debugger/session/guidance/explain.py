@@ -156,6 +156,6 @@ def _missing(evidence: Evidence) -> list[str]:
             found.append(f"inputs that were not dumped or cannot be read: {', '.join(silent[:4])}{more}")
         if len(evidence.inputs) == MOST_INPUTS:
             found.append(f"inputs beyond the first {MOST_INPUTS}")
-    if evidence.key.side is Side.INPUT and evidence.maker < 0 and evidence.parameter < 0:
+    if evidence.key.side is Side.INPUT and not evidence.known_source:
         found.append("the node that made this input: no graph names it")
     return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from tui_debugger.session.guidance.cases import Case, overflow_cause
+from tui_debugger.session.guidance.cases import Case, overflow_cause, plain_type
 from tui_debugger.session.guidance.evidence import peak
 from tui_debugger.session.guidance.phrases import limits_of, num
 from tui_debugger.session.guidance.types import Cause, Standing
@@ -53,6 +54,8 @@ def _inner_length(case: Case) -> int | None:
     shapes = [given.row.meta.shape for given in case.inputs[:2] if given.row.meta is not None]
     if len(shapes) < 2 or not all(shapes):
         return None
+    if plain_type(case.type).startswith("conv"):  # every output channel has a filter of its own
+        return math.prod(shapes[1][1:])
     common = set(shapes[0][-2:]) & set(shapes[1][-2:])
     return max(common) if common else max(shapes[0])
 
@@ -64,6 +67,9 @@ def total(case: Case) -> Iterator[Cause]:
         yield Cause("a sum that is too large", "its input was not dumped", UNKNOWN)
         return
     each = max(stats.count // case.out.count, 1) if case.out.count else stats.count
+    meta = case.inputs[0].row.meta
+    if plain_type(case.type) == "cumsum" and meta is not None:  # its last elements are sums over a whole dimension
+        each = max(meta.shape, default=1)
     top = peak(stats) or 0.0
     title = f"a sum beyond the range of {limits.name}"
     how = f"{each:,} elements are added, of {num(stats.abs_mean)} on average and {num(top)} at most"

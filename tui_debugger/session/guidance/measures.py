@@ -78,10 +78,18 @@ def course(evidence: Evidence, result: WatchResult) -> Iterator[str]:
             continue
         label, limit = _split(result.condition, param)
         percent = " %" if limit.endswith("%") else ""
-        yield f"{label} was {num(earlier)}{percent} at step {before.key.step}: {_course_words(earlier, param.actual)}"
+        words = course_words(earlier, param.actual, share=bool(percent))
+        yield f"{label} was {num(earlier)}{percent} at step {before.key.step}: {words}"
 
 
-def _course_words(earlier: float, now: float) -> str:
+def course_words(earlier: float, now: float, *, share: bool) -> str:
+    """``it grew to 1.7 times that``.
+
+    Args:
+        earlier: the quantity one step before.
+        now: the quantity.
+        share: it is a percentage, which is no magnitude.
+    """
     if earlier == now:
         return "unchanged"
     if earlier * now <= 0 or not earlier:
@@ -89,12 +97,10 @@ def _course_words(earlier: float, now: float) -> str:
     ratio = now / earlier
     if 0.99 <= ratio <= 1.01:
         return f"almost the same ({(ratio - 1) * 100:+.2g} %)"
-    size = "its magnitude grew" if ratio > 1 else "its magnitude shrank"
-    return (
-        f"{size} to {times(ratio)} that"
-        if ratio > 1
-        else f"{size} by a factor of {times(1 / ratio).removesuffix(' times')}"
-    )
+    it = "it" if share or now > 0 else "its magnitude"
+    if ratio > 1:
+        return f"{it} grew to {times(ratio)} that"
+    return f"{it} shrank by a factor of {times(1 / ratio).removesuffix(' times')}"
 
 
 def suddenly(evidence: Evidence, what: str = "it") -> Cause | None:
@@ -105,6 +111,7 @@ def suddenly(evidence: Evidence, what: str = "it") -> Cause | None:
         return None
     ratio = now.abs_mean / earlier
     words = f"mean |x| went from {num(earlier)} at step {before.key.step} to {num(now.abs_mean)}"
+    title = f"{what} changed abruptly " + ("with this step" if evidence.adjacent else f"since step {before.key.step}")
     if ratio >= GROWN or (ratio and ratio <= 1 / GROWN) or not ratio:
-        return Cause(f"{what} changed abruptly with this step", words, Standing.LIKELY)
-    return Cause(f"{what} changed abruptly with this step", words, Standing.RULED_OUT)
+        return Cause(title, words, Standing.LIKELY)
+    return Cause(title, words, Standing.RULED_OUT)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.model import Side, TensorStats
 from tui_debugger.session.guidance.advice import culprit_of
-from tui_debugger.session.guidance.cases import Case, plain_type
+from tui_debugger.session.guidance.cases import QUOTIENTS, Case, plain_type
 from tui_debugger.session.guidance.evidence import Evidence, Given, Optimizer
 from tui_debugger.session.guidance.operators import causes, untold
 from tui_debugger.session.guidance.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
@@ -19,7 +19,7 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 _NAMED = 3
 LOOKED_BACK = 100
 """Steps that a bad parameter is followed back."""
-PRODUCTS = frozenset({"mul", "multiply", "matmul", "batchmatmul", "mm", "bmm", "linear", "div", "realdiv"})
+PRODUCTS = frozenset({"mul", "multiply", "matmul", "batchmatmul", "mm", "bmm", "linear"})
 DIFFERENCES = frozenset({"sub", "subtract", "add", "addn", "biasadd"})
 
 
@@ -91,6 +91,8 @@ def _turned(evidence: Evidence, stats: TensorStats, bad: tuple[Given, ...]) -> I
         are = "is" if zeros.stats.zero == 1 else "are"
         words = f"{zero} of {zeros.label} ({zeros.source}) {are} 0, {infinite.label} has Inf: 0 × Inf is NaN"
         yield Cause("Inf turns into NaN here", words, LIKELY)
+    elif kind in QUOTIENTS and len(bad) > 1:
+        yield Cause("Inf turns into NaN here", "Inf in both inputs: Inf / Inf is NaN", LIKELY)
     elif kind in DIFFERENCES and len(bad) > 1:
         yield Cause("Inf turns into NaN here", "Inf in several inputs: Inf - Inf is NaN", LIKELY)
     else:
@@ -130,17 +132,19 @@ def _of_parameter(evidence: Evidence) -> Iterator[Cause]:
         step = before.key.step
         if earlier.bad:
             since = bad_since(evidence)
-            more = f"; it is bad since step {step_text(since)}" if since is not None and since != step else ""
+            more = f"; {since.text}" if since is not None and since.step != step else ""
             words = f"at step {step_text(step)} it had {bad_counts(earlier)} already{more}"
             yield Cause("it does not start here: it was bad before", words, LIKELY)
             return
+        words = f"at step {step_text(step)} all {earlier.count:,} elements were finite"
+        if evidence.adjacent:
+            yield Cause("it was bad before", words, RULED_OUT)
         else:
-            yield Cause(
-                "it was bad before", f"at step {step_text(step)} all {earlier.count:,} elements were finite", RULED_OUT
-            )
+            yield Cause("it was bad before", f"{words}; the steps in between were not dumped", UNKNOWN)
     if optimizer is None:
         if evidence.made_in is None:
-            yield Cause("bad initial values", "this is its value before the first dumped step", LIKELY)
+            title = "bad initial values" if evidence.initial else "it was bad before the first dumped step"
+            yield Cause(title, "this is its value before the first dumped step", LIKELY)
         elif not evidence.trained and evidence.updater[0] < 0:
             yield Cause(
                 "it was fed in bad", "nothing in the graph writes this parameter: it comes from outside", LIKELY
@@ -157,18 +161,47 @@ def _of_parameter(evidence: Evidence) -> Iterator[Cause]:
             yield Cause("bad optimizer state", f"{name} had {bad_counts(earlier_state)} before", LIKELY)
 
 
-def bad_since(evidence: Evidence) -> int | None:
-    """The first of the steps before this one in which a parameter was bad without a break; None when it was not."""
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Since when a parameter is bad, as far as the dump knows.
+
+    Attributes:
+        step: the earliest of the dumped steps at which it is bad without a break.
+        clean: the dumped step before that, at which it was not bad; None when there is none that is known.
+    """
+
+    step: int
+    clean: int | None
+
+    @property
+    def exact(self) -> bool:
+        """Whether it turned bad in that very step."""
+        return self.clean == self.step - 1
+
+    @property
+    def text(self) -> str:
+        """``it is bad since step 3``, with what is not known about that."""
+        if self.exact:
+            return f"it is bad since step {step_text(self.step)}"
+        if self.clean is None:
+            return f"it is bad since step {step_text(self.step)} or longer: nothing is known from before"
+        return f"it turned bad after step {step_text(self.clean)}, at step {step_text(self.step)} at the latest"
+
+
+def bad_since(evidence: Evidence) -> Since | None:
+    """Follows a bad parameter back through the dumped steps before this one; None when it was not bad before."""
     found, step = None, evidence.key.step
     if not evidence.carried:
         return None
     for _ in range(LOOKED_BACK):
         earlier = evidence.flow.previous_step(evidence.row, step)
         row = evidence.at_step(earlier) if earlier is not None else None
-        if earlier is None or row is None or row.stats is None or not row.stats.bad:
+        if earlier is None or row is None or row.stats is None:
             break
+        if not row.stats.bad:
+            return None if found is None else Since(found, earlier)
         found = step = earlier
-    return found
+    return None if found is None else Since(found, None)
 
 
 def _of_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
@@ -204,8 +237,9 @@ def _advice(evidence: Evidence, weighed: tuple[Cause, ...]) -> Iterator[Advice]:
     if evidence.parameter >= 0:
         since = bad_since(evidence)
         if since is not None:
-            about = replace(evidence.key, step=since)
-            yield Advice(f"Explain it at step {step_text(since)}, where it turned bad.", "explain", about)
+            where = "where it turned bad" if since.exact else "the earliest at which it is known to be bad"
+            about = replace(evidence.key, step=since.step)
+            yield Advice(f"Explain it at step {step_text(since.step)}, {where}.", "explain", about)
         optimizer = evidence.optimizer
         gradient = optimizer.gradient if optimizer is not None else None
         if since is None and optimizer is not None and gradient is not None and gradient.stats and gradient.stats.bad:

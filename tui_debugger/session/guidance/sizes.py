@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from tui_debugger.analysis.condition_table import BOUND_NAMES, CONDITIONS
 from tui_debugger.model import WatchResult
 from tui_debugger.session.guidance.advice import culprit_of
+from tui_debugger.session.guidance.cases import QUOTIENTS, plain_type
 from tui_debugger.session.guidance.evidence import Evidence, peak
 from tui_debugger.session.guidance.measures import GROWN, course, found_words, suddenly
 from tui_debugger.session.guidance.phrases import finite_words, limits_of, num, range_words, share, times
@@ -92,7 +93,8 @@ def _tensor(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
 
 def amplified(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
     """Whether the size came in with an input, or was made here."""
-    known = [given for given in evidence.dumped if not given.constant and given.stats is not None]
+    quotient = plain_type(evidence.maker_type) in QUOTIENTS  # what is divided by does not come out again
+    known = [given for given in evidence.dumped if not given.constant and not (quotient and given.slot == 1)]
     now = evidence.stats.abs_mean if evidence.stats is not None else None
     word = "large" if large else "small"
     came = f"it came in {word} already"
@@ -131,11 +133,13 @@ def _weight(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
         yield Cause(
             f"it was as {word} before this step: initial values, or many steps", words, LIKELY if same else RULED_OUT
         )
-        yield Cause("this step's update made it so", words, RULED_OUT if same else LIKELY)
+        update = "this step's update" if evidence.adjacent else "an update since then"
+        yield Cause(f"{update} made it so", words, RULED_OUT if same else LIKELY)
     elif evidence.made_in is None:
-        yield Cause(f"its initial values are as {word}", "this is its value before the first dumped step", LIKELY)
+        title = f"its initial values are as {word}" if evidence.initial else f"it was as {word} before the dump began"
+        yield Cause(title, "this is its value before the first dumped step", LIKELY)
     else:
-        words = "no step before this one was dumped"
+        words = "its values at the step before are not known"
         yield Cause(f"it was as {word} before this step", words, UNKNOWN)
     if optimizer is None:
         unmoved = evidence.has_graph and evidence.updater[0] < 0

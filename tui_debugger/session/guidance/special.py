@@ -138,7 +138,7 @@ def _reasons(evidence: Evidence, error: ErrorBits) -> Iterator[Cause]:
     if error & ErrorBits.NO_PREVIOUS:
         earlier = evidence.flow.previous_step(evidence.row, evidence.key.step)
         words = (
-            "this is the first dumped step of its graph: nothing came before"
+            "this is the first dumped step of its graph"
             if earlier is None
             else f"the tensor was not dumped at step {earlier}, the one before"
         )

@@ -110,7 +110,8 @@ def _gradient_too_large(evidence: Evidence, optimizer: Optimizer, before: Tensor
     earlier = gradient_before(evidence, optimizer)
     if earlier is not None and norm(earlier):
         ratio = size / (norm(earlier) or 1.0)
-        words = f"its norm went from {num(norm(earlier))} to {num(size)} within a step"
+        since = "within a step" if evidence.adjacent else "since the dumped step before"
+        words = f"its norm went from {num(norm(earlier))} to {num(size)} {since}"
         yield Cause("the gradient jumped", words, LIKELY if ratio >= GROWN else RULED_OUT)
     if weight:
         words = f"its norm, {num(size)}, is {times(size / weight)} that of the weight, {num(weight)}"
@@ -121,10 +122,13 @@ def _gradient_too_large(evidence: Evidence, optimizer: Optimizer, before: Tensor
 
 
 def _more_than_the_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
-    """Whether learning rate times gradient explains the change; the rest is momentum, decay and the like."""
+    """Whether learning rate times gradient explains the change; the rest is momentum, decay and the like.
+
+    Nothing is said where steps in between were not dumped: the change is then the work of several updates.
+    """
     change = evidence.change
     plain = plain_step(optimizer)
-    if change is None or plain is None or not change.moved or optimizer.normalised:
+    if not evidence.adjacent or change is None or plain is None or not change.moved or optimizer.normalised:
         return
     words = f"learning rate × mean |gradient| = {num(plain)}, the weight moved by {num(change.moved)} on average"
     title = "momentum, weight decay or another term of the optimizer adds to the gradient"

@@ -304,11 +304,8 @@ def _commands(material: Material) -> Iterable[str]:
     yield _shell(["check", *watches[: 2 * _NAMED], *both, *where], material.path)
     if material.overflow:
         yield _shell(["origin", *where], material.path)
-    yield from (
-        _shell(
-            ["explain", place_text(each.tensor.key), "--step", str(each.tensor.key.step), *watches[: 2 * _NAMED]],
-            material.path,
-        )
-        for each in material.explained[:2]
-        if each.tensor.key.step >= 0
-    )
+    for key in [each.tensor.key for each in material.explained[:2]]:
+        if key.step >= 0:
+            place = place_text(key, with_graph=material.graphs)
+            at = ["--step", str(key.step), *(["--rank", str(key.rank)] if len(material.ranks) > 1 else [])]
+            yield _shell(["explain", place, *at, *watches[: 2 * _NAMED]], material.path)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from rich.text import Text
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -17,6 +18,10 @@ from textual.widgets import Input, Static
 from tui_debugger.words.clean import clean
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_FRAME = 4
+"""Cells of a full screen's line that hints cannot have: its two ends, and blanks beside them."""
+_KEPT = frozenset({"?", "Esc", "Esc q"})
+"""Keys that are named however little room there is: they lead to all others, and out."""
 ResultT = TypeVar("ResultT")
 T = TypeVar("T")
 
@@ -145,8 +150,15 @@ class Modal(ModalScreen[ResultT]):
         return Content(f" {clean(text)} " if self.FULL else clean(text))
 
     def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
-        line = hint_line(hints)
-        return Content.assemble(" ", line, " ") if self.FULL else line
+        if not self.FULL:
+            return hint_line(hints)
+        return Content.assemble(" ", hint_line(fitting(hints, self.app.size.width - _FRAME)), " ")
+
+    @on(events.Resize)
+    def _fit_hints(self) -> None:
+        # There may be room for more of them, or for fewer.
+        if self.FULL and self.is_mounted:
+            self.set_hints(self.hints)
 
     def set_heading(self, text: str) -> None:
         """Replaces the title."""
@@ -166,6 +178,17 @@ class Modal(ModalScreen[ResultT]):
 def clean_lines(text: str) -> str:
     """Text whose line breaks are meant, otherwise made safe."""
     return "\n".join(clean(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:
+    """The first hints that fit into ``room`` cells, and the keys that lead to the others and out."""
+    shown = list(hints)
+    while hint_line(shown).cell_length > room:
+        spare = [hint for hint in shown if hint[0] not in _KEPT]
+        if not spare:
+            break
+        shown.remove(spare[-1])
+    return shown
 
 
 def hint_line(hints: Iterable[tuple[str, str]]) -> Content:

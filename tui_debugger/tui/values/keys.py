@@ -48,8 +48,6 @@ VALUE_ACTIONS: tuple[Action, ...] = (
     _action("previous", "Previous step", "p", "The same place at the previous step, and back."),
 )
 TABLE_HINTS: tuple[tuple[str, str], ...] = (
-    ("Esc", "back"),
-    ("?", "keys"),
     ("t", "map"),
     ("s", "slice"),
     ("[ ]", "index"),
@@ -57,13 +55,15 @@ TABLE_HINTS: tuple[tuple[str, str], ...] = (
     ("x", "max"),
     ("m", "min"),
     ("p", "prev"),
+    ("?", "keys"),
+    ("Esc", "back"),
 )
 MAP_HINTS: tuple[tuple[str, str], ...] = (
-    ("Esc", "back"),
-    ("?", "keys"),
     ("t", "table"),
     ("+ -", "zoom"),
     ("Enter", "element"),
     ("d", "fine"),
     ("n", "NaN/Inf"),
+    ("?", "keys"),
+    ("Esc", "back"),
 )

@@ -44,6 +44,8 @@ class Views:
         if desk.current_pane == "hits":
             hit = desk.hits_pane.current
             return Focus.of_hit(hit) if hit is not None else None
+        if desk.current_pane == "nodes" and desk.nodes_pane.current_row < 0:
+            return None  # a scope: what the tensor table still shows is another node's
         if not desk.inspector.up_to_date:
             return self._selected()
         row = desk.tensors_pane.current

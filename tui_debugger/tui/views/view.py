@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.binding import BindingType
@@ -146,7 +147,8 @@ class View(Modal[None]):
         from tui_debugger.tui.screens.help import HelpScreen
         from tui_debugger.tui.views.keys import opening_actions
 
-        shown = (*self.OWN_ACTIONS, *opening_actions(), *VIEW_ACTIONS)
+        common = (replace(action, group="Every view") for action in (*opening_actions(), *VIEW_ACTIONS))
+        shown = (*self.OWN_ACTIONS, *common)
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:

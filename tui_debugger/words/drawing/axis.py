@@ -133,8 +133,13 @@ def axis_of(values: Reals, *, log: bool) -> Axis:
 
 
 def labels(values: list[float]) -> list[str]:
-    """Ticks as text; zero is 0."""
-    return [number(value + 0.0) for value in values]
+    """Ticks as text, with as many digits as it takes to tell them apart; zero is 0."""
+    said = [number(value + 0.0) for value in values]
+    for digits in range(6, 18):
+        if len(set(said)) == len(set(values)):
+            break
+        said = [f"{value + 0.0:.{digits}g}" for value in values]
+    return said
 
 
 def _widened(low: float, high: float) -> tuple[float, float]:

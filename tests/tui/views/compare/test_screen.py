@@ -234,6 +234,7 @@ async def test_other_shapes_are_asked_about(small: Session, tmp_path: Path) -> N
 async def test_nothing_before_the_first_step(small: Session) -> None:
     async with comparing(small, RELU, 0) as view:
         assert "there is no step before 0" in view.text
+        assert "there  –" in view.text, "nothing is on its way any more"
         assert "rank 0 has it at steps 1,2" in view.text
         assert "w chooses another" in view.text
         await view.press("n", "t", "down", "s", "T", "escape", "u", "Y")

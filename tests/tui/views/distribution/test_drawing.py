@@ -52,6 +52,11 @@ def test_labels_fit_and_stand_at_their_bins(low: float, span: float, room: int, 
         assert tick == 0 or labels[tick - 1] == " "
 
 
+def test_labels_have_enough_digits_to_differ() -> None:
+    labels, _ = axis_labels(linear_bins(1000.0001, 1000.0009, 40), 1, 40)
+    assert len(set(labels.split())) == len(labels.split()) > 1
+
+
 def test_zero_is_always_labelled() -> None:
     labels, ticks = axis_labels(log_bins(-1e9, 1e9, 1e-9, 60), 1, 60)
     assert "  0  " in labels

@@ -14,7 +14,7 @@ import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tests.tui.conftest import OpenScreen
-from tests.tui.meter import Terminal
+from tests.tui.meter import Terminal, in_256_colours
 from tests.tui.screens_host import Host, Opened, opened
 from tests.tui.test_live_demo import demo
 from tests.tui.views.host import PlainHost
@@ -237,6 +237,13 @@ async def test_every_kind_of_tensor_can_be_shown(values: npt.NDArray[Any]) -> No
             assert "No finite value" in screen.text
 
 
+async def test_in_what_way_the_numbers_are_not_the_elements_is_said_in_full() -> None:
+    session = in_memory(np.array([2**62 + 1, -5], np.int64))
+    async with opened(view_of(session, "a", 0), (60, 24)) as screen:
+        assert "as float64: whole numbers above 2^53 are rounded" in screen.text
+        screen.check_clean()
+
+
 async def test_a_smaller_screen_gets_fewer_bins(session: Session) -> None:
     view = view_of(session, DIV, 3)
     async with opened(view, (200, 50)) as screen:
@@ -290,9 +297,7 @@ async def test_help_lists_every_key_and_every_action_is_there(session: Session) 
 
 
 async def test_a_cursor_key_sends_less_than_a_kilobyte(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COLORTERM", "NO_COLOR", "TEXTUAL_COLOR_SYSTEM"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
+    in_256_colours(monkeypatch)
     app = Host(view_of(session, DIV, 3))
     app.driver_class = Terminal
     async with app.run_test(headless=False, size=(200, 50)) as pilot:

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.session.opened import opened as session_on
+from tests.sources.writer import DumpWriter, Generation, Graph, Node
 from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.views.host import PlainHost
-from tui_debugger.model import Hit, Verdict
+from tui_debugger.model import Hit, Side, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.tui.views.explain.screen import ExplainView
 from tui_debugger.tui.views.focus import Focus
@@ -78,11 +80,27 @@ async def test_a_key_of_another_view_is_about_the_tensor_of_the_advice_under_the
         assert focus.key.node.endswith("MatMul-op445")
 
 
-async def test_enter_where_there_is_nothing_to_follow_says_so(session: Session) -> None:
+async def test_enter_above_the_advice_follows_the_first_and_below_it_says_that_there_is_none(session: Session) -> None:
     async with explained(session, hit_on(session, "Log-op381", 3)) as (screen, host, _):
         await screen.press("enter")
-        assert not host.opened
-        assert "n goes to a line of advice" in screen.text
+        ((view, focus),) = host.opened
+        assert (view, focus.key.side.label, focus.key.slot) == ("values", "in", 0)
+        await screen.press("end", "enter")
+        assert len(host.opened) == 1
+        assert "no advice from here on" in screen.text
+
+
+async def test_no_character_of_a_long_name_is_lost(tmp_path: Path) -> None:
+    name = f"Default/{'long' * 30}/{'x/' * 10}Mul-op1"
+    writer = DumpWriter(tmp_path, Generation.V2_3)
+    writer.graph(Graph(nodes=(Node(name, "Mul"),)))
+    writer.tensor(0, "Mul", name, np.ones((2, 3), np.float32))
+    session = session_on(tmp_path)
+    row = session.nodes(0).find(name)
+    key = TensorKey(0, session.nodes(0).graph_of(row).name, name, Side.OUTPUT, 0, 0)
+    async with opened(ExplainView(PlainHost(session), Focus(key, row)), NARROW) as screen:
+        shown = "".join(line.strip(" ▌") for line in screen.lines[1:])
+        assert f"{name}:out:0" in shown
 
 
 async def test_lines_are_broken_anew_when_the_screen_gets_another_size(session: Session) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -71,6 +72,24 @@ async def test_producers_tensor_and_consumers_stand_beside_or_above_each_other(
         assert "✗TO: -Inf 1 of 4" in screen.text
         assert "train_nan.py:53  e = self.log(" in screen.text
         screen.check_clean()
+
+
+async def test_an_input_is_taken_from_what_feeds_it(session: Callable[[], Session]) -> None:
+    out = focus_on(session(), "ReduceSum-op380", 3)
+    for slot, source in ((0, "Abs-op379"), (1, "cst14")):
+        focus = replace(out, key=replace(out.key, side=Side.INPUT, slot=slot))
+        async with opened(RelationsView(PlainHost(session()), focus), NARROW) as screen:
+            assert f"the tensor in the middle, taken from {source}" in screen.text
+
+
+async def test_whether_nothing_was_found_or_nobody_looked(dumps: Callable[[str], Path]) -> None:
+    fresh = opened_session(dumps("mindspore-2.0-nan"))
+    fresh.add_recommended()
+    async with opened(RelationsView(PlainHost(fresh), focus_on(fresh, "ReduceSum-op380", 3)), NARROW) as screen:
+        assert "watched by TO: not checked" in screen.text
+    fresh.check(fresh.pairs(steps=[3]))
+    async with opened(RelationsView(PlainHost(fresh), focus_on(fresh, "ReduceSum-op380", 3)), NARROW) as screen:
+        assert "watched by TO: nothing found" in screen.text
 
 
 async def test_left_and_right_change_the_list_and_the_detail_follows(session: Callable[[], Session]) -> None:

@@ -179,7 +179,7 @@ async def test_gaps_and_broken_files_are_told(tmp_path: Path) -> None:
         assert host.opened == []
         await screen.press("n")
         assert view.step == 3
-        assert axis_of(screen).count("!") == 1
+        assert axis_of(screen).count("?") == 1
 
 
 async def test_statistics_without_values(tmp_path: Path) -> None:

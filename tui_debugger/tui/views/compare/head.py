@@ -13,6 +13,7 @@ from tui_debugger.session.diagnosis.comparing import Couple, Side
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.words import differences as words
 from tui_debugger.words.clean import clean
+from tui_debugger.words.numbers import NONE
 from tui_debugger.words.steps import BEFORE_FIRST, step_text
 from tui_debugger.words.tensors import shape_text
 
@@ -20,11 +21,11 @@ EQUAL_GLYPH = "="
 _GAP = "   "
 
 
-def sides(key: TensorKey, other: Side | None, couple: Couple | None) -> Content:
-    """Two lines: this tensor, and the other one by what tells it apart."""
+def sides(key: TensorKey, other: Side | None, couple: Couple | None, *, working: bool = False) -> Content:
+    """Two lines: this tensor, and the other one by what tells it apart; while that is looked for, dots."""
     step = step_text(key.step)
     here = [step if step == BEFORE_FIRST else f"step {step}", f"rank {key.rank}", clean(key.graph)]
-    there = [other.text(key) if other is not None else "…"]
+    there = [other.text(key) if other is not None else "…" if working else NONE]
     if couple is not None:
         here.append(_type(couple.here.meta))
         there.append(_type(couple.there.meta))

@@ -57,22 +57,22 @@ COMPARE_ACTIONS: tuple[Action, ...] = (
     _action("values", "Element, values", "enter", "From list or heat map to the element, from there to the values."),
 )
 MAP_HINTS: tuple[tuple[str, str], ...] = (
-    ("Esc", "back"),
-    ("?", "keys"),
     ("w , .", "with"),
     ("2-4", "show"),
     ("t", "table"),
     ("+ -", "zoom"),
     ("Enter", "element"),
     ("d", "fine"),
+    ("?", "keys"),
+    ("Esc", "back"),
 )
 HINTS: tuple[tuple[str, str], ...] = (
-    ("Esc", "back"),
-    ("?", "keys"),
     ("w , .", "with"),
     ("1-4", "show"),
     ("t", "heat"),
     ("T", "allow"),
     ("n", "next"),
     ("Tab", "list"),
+    ("?", "keys"),
+    ("Esc", "back"),
 )

@@ -98,8 +98,8 @@ class CompareView(View):
         """Against the previous step."""
         self.table.take_focus()
         self.largest.show(None)
-        self._draw_head()
         self.work("looking", lambda _: self.comparer.previous(self.about.key), self._against)
+        self._draw_head()
 
     def on_unmount(self) -> None:
         """Closes other runs."""
@@ -219,7 +219,7 @@ class CompareView(View):
     # -- the head ----------------------------------------------------------------------------------
 
     def _draw_head(self) -> None:
-        self.query_one("#sides", Line).show(sides(self.about.key, self.other, self.couple))
+        self.query_one("#sides", Line).show(sides(self.about.key, self.other, self.couple, working=self.working))
         line = self.query_one("#answer", Line)
         if self.found is not None:
             line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))

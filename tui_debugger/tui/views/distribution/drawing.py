@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tui_debugger.analysis.spread.bins import Bin
+from tui_debugger.words.drawing.axis import labels
 from tui_debugger.words.numbers import number
 from tui_debugger.words.tensors import BARS
 
@@ -76,9 +77,10 @@ def axis_line(bins: int, cells: int, cursor: int, ticks: Sequence[int]) -> str:
 def axis_labels(bins: Sequence[Bin], cells: int, room: int) -> tuple[str, list[int]]:
     """The labels below the axis, and where their ticks are: lower edges, as many as fit, and 0 before all others."""
     taken: list[tuple[int, int, str]] = []
+    texts = labels([each.low for each in bins])
     for index in _by_worth(bins):
         start = index * cells
-        text = number(bins[index].low)
+        text = texts[index]
         end = start + len(text)
         if end <= room and all(end + _GAP <= other or start >= stop + _GAP for other, stop, _ in taken):
             taken.append((start, end, text))

@@ -32,7 +32,7 @@ from tui_debugger.tui.views.keys import bindings
 from tui_debugger.tui.views.view import Host, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
-from tui_debugger.words.distribution import bin_text, bins_text, share, taken_text
+from tui_debugger.words.distribution import bin_text, bins_text, packed, share, taken_text
 from tui_debugger.words.numbers import number, plural
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import shape_text
@@ -67,7 +67,8 @@ class DistributionView(View):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(DISTRIBUTION_ACTIONS))
     DEFAULT_CSS = """
     DistributionView {
-        #facts, #mode { color: $text-muted; height: 1; }
+        #facts, #mode { color: $text-muted; }
+        #mode { height: 1; }
         #bin { height: 1; text-style: bold; }
         .-empty { display: none; }
     }
@@ -205,8 +206,8 @@ class DistributionView(View):
         words = [f"{clean(spread.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""]
         words += [f"step {step_text(key.step)}", f"rank {key.rank}", clean(key.graph)]
         greatest = spread.headroom.greatest if spread.headroom is not None else None
-        words.append("statistics as recorded" if spread.classes is None else taken_text(spread.dtype, greatest))
-        return "  ".join(filter(None, words))
+        how = "statistics as recorded" if spread.classes is None else taken_text(spread.dtype, greatest)
+        return "\n".join(packed("", [*filter(None, [*words, how])], self.app.size.width - 2, "  "))
 
     def _show_mode(self) -> None:
         shown, found = self._shown, self._look

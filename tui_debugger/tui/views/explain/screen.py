@@ -90,7 +90,7 @@ class ExplainView(View):
     def _lay_out(self) -> None:
         """Breaks the lines to the width that there is; the cursor stays on its line."""
         table = self.query_one(VirtualTable)
-        width = min(table.line_width, WIDEST)
+        width = min(table.line_width - 1, WIDEST)  # beside the cursor bar
         if width == self._width or not self._lines or not table.line_width:
             return
         self._width = width

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.content import Content
 
-from tui_debugger.model import Side
+from tui_debugger.model import Side, Verdict
 from tui_debugger.session.diagnosis.relations import Related, Tie, tie_words, watch_words
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
@@ -15,7 +15,7 @@ from tui_debugger.tui.views.relations.branches import Item
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import hit_parts
+from tui_debugger.words.hits import abbreviations, hit_parts
 from tui_debugger.words.numbers import count
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import tensor_line
@@ -102,9 +102,15 @@ def detail(related: Related, row: TensorRow, name: str, *, upstream: bool, maker
     lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
     tie = tie_words(related, upstream=upstream)
     if related.tie is Tie.SELF:
-        tie += f", made by {clean(maker.rpartition('/')[2])}" if maker else ", made by nothing in the run"
+        tie += _made(key.side, clean(maker.rpartition("/")[2]))
     lines += [tie, "\n", _values(row), "\n", _found(related)]
     return Content.assemble(*lines)
+
+
+def _made(side: Side, maker: str) -> str:
+    if side is Side.INPUT:
+        return f", taken from {maker}" if maker else ", taken from a node that no graph names"
+    return f", made by {maker}" if maker else ", made by nothing in the run"
 
 
 def _values(row: TensorRow) -> str:
@@ -123,7 +129,12 @@ def _values(row: TensorRow) -> str:
 
 def _found(related: Related) -> str:
     if related.hit is not None:
-        parts = ", ".join(map(str, hit_parts(related.hit)))
-        return clean(f"{watch_words(related)}: {parts}")
+        found = abbreviations(related.hit)
+        said = [f"{theme.HIT_GLYPH}{abbr}" if verdict is Verdict.FINDING else f"{abbr}?" for abbr, verdict in found]
+        return clean(f"{' '.join(said)}: {', '.join(map(str, hit_parts(related.hit)))}")
     watched = watch_words(related)
-    return f"watched by {watched}: nothing found, or not checked" if watched else "no watchpoint covers it"
+    if not watched:
+        return "no watchpoint covers it"
+    if related.tensor.index < 0:
+        return f"watched by {watched}: not dumped"
+    return f"watched by {watched}: {'nothing found' if related.checked else 'not checked'}"
