@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
+from rich.color import ColorSystem
 from rich.style import Style
 from textual.drivers.headless_driver import HeadlessDriver
 from textual.strip import Strip
@@ -94,13 +94,13 @@ def in_256_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COLORTERM", "NO_COLOR", "TEXTUAL_COLOR_SYSTEM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    render = Style.render
+    render = Strip.render_style
 
-    def fresh(style: Style, *given: Any, **named: Any) -> str:
+    def fresh(style: Style, text: str, color_system: ColorSystem) -> str:
         style._ansi = None  # styles keep the codes that they were drawn with first, which may be another test's
-        return render(style, *given, **named)
+        return render(style, text, color_system)
 
-    monkeypatch.setattr(Style, "render", fresh)
+    monkeypatch.setattr(Strip, "render_style", staticmethod(fresh))
 
 
 @asynccontextmanager

@@ -492,3 +492,25 @@ async def test_a_growing_dump_grows_on_screen_and_nothing_jumps(
         await screen.press("c")
         await screen.settled()
         assert screen.desk.state.step == 3
+
+
+@pytest.mark.parametrize("keys", [("down", "down", "down"), ("n",), ("right_square_bracket",)])
+async def test_a_pane_that_was_away_shows_what_came_meanwhile(open_screen: OpenScreen, keys: tuple[str, ...]) -> None:
+    """One pane at a time: the tensor table follows the node list while it is not on the screen."""
+    async with open_screen(NAN, size=(80, 24)) as screen:
+        await screen.press("n", "5")
+        await screen.settled()
+        await screen.press("1")
+        await screen.settled()
+        await screen.press(*keys)
+        await screen.settled()
+        await screen.press("1", "5")
+        await screen.settled()
+        pane = screen.desk.tensors_pane
+        drawn = "\n".join(strip.text for strip in pane.table.render_lines(pane.table.size.region))
+        pane.table.redraw()
+        pane.table._set_dirty()
+        anew = "\n".join(strip.text for strip in pane.table.render_lines(pane.table.size.region))
+        assert drawn == anew
+        first = anew.splitlines()[1]
+        assert first.rstrip() in screen.text

@@ -114,8 +114,11 @@ class LineWindow(Kept, Widget):
     def refresh_row(self, row: int) -> None:
         """Draws one row in another state."""
         line = row - self._top + self._header
-        if self._header <= line < self.size.height:
-            self.refresh(Region(0, line, self.size.width, 1))
+        width, height = self.size
+        if not height:
+            self._set_dirty()  # see ``_compare``
+        elif self._header <= line < height:
+            self.refresh(Region(0, line, width, 1))
 
     def refresh_changed(self) -> None:
         """Draws the lines that are not what they were, once, however much is being changed now."""
@@ -126,6 +129,11 @@ class LineWindow(Kept, Widget):
     def _compare(self) -> None:
         self._comparing = False
         self._look()
+        if not self._height:
+            # Not on the screen, and so without lines to compare: when it comes back, in the same size, Textual would
+            # show what it drew before.
+            self._set_dirty()
+            return
         regions = []
         first, until = 0, 0
         for y in range(self._height + 1):
