@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,12 @@ import pytest
 from tui_debugger.demo import DEMO, unpack
 
 DATA = Path(__file__).with_name("data")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell without job control lets what it starts in the background ignore Ctrl-C, and programs hand that on: the
+    # tests of Ctrl-C, and the programs that they start, are to be as they are in front.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def archive(name: str) -> Path:
