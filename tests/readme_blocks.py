@@ -32,7 +32,7 @@ def keys() -> str:
             group = action.group
             lines.append(f"| | **{group}** | |")
         shown = " ".join(f"`{key}`".replace("|", "\\|") for key in action.label.split(" ") if key)
-        lines.append(f"| {shown} | {action.title} | {action.help} |")
+        lines.append(f"| {shown} | {sentence(action.title)} | {sentence(action.help)} |")
     return "\n".join(lines)
 
 

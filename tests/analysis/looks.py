@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tui_debugger.analysis.conditions import by_abbr, evaluate, needs, validate
 from tui_debugger.analysis.look import look_all
 from tui_debugger.analysis.looks import ONLY_COMPARED, Looks, Specs
 from tui_debugger.analysis.record import Need, Record
+from tui_debugger.errors import CancelledError
 from tui_debugger.model import ReadSpec, Watchpoint, WatchResult
 
 Array = npt.NDArray[Any]
@@ -41,16 +41,10 @@ def looks_of(
         default: the element type that the names of files declare.
     """
     specs = [file if isinstance(file, ReadSpec) else ReadSpec(str(file), dtype=default) for file in files]
-    kinds = [dataclasses.replace(spec, path="") for spec in specs]
-    distinct = tuple(dict.fromkeys(kinds))
     wanted = [need] * len(specs) if isinstance(need, Need) else list(need)
     needs = tuple(dict.fromkeys(each for each in wanted if each is not None))
     return Looks(
-        Specs(
-            [os.fsencode(spec.path) for spec in specs],
-            distinct,
-            np.array([distinct.index(kind) for kind in kinds], np.int32),
-        ),
+        Specs.of(specs),
         np.fromiter(previous, np.int32),
         needs,
         np.array([ONLY_COMPARED if each is None else needs.index(each) for each in wanted], np.int16),
@@ -88,3 +82,14 @@ def judge(
     watchpoint = watch(condition, params)
     record = look_at(current, previous, needs(watchpoint))
     return evaluate(watchpoint, record, first_step=first_step, initial=initial)
+
+
+def stopping(at: int = 5) -> Callable[..., None]:
+    """A receiver of progress that cancels when it is called for the fifth time."""
+    calls = count(1)
+
+    def tell(*_: object) -> None:
+        if next(calls) == at:
+            raise CancelledError("stopped")
+
+    return tell

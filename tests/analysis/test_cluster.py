@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.looks import looks_of
+from tests.analysis.looks import looks_of, stopping
 from tests.analysis.test_look import EVERYTHING, assert_equal_bits, chains
 from tests.analysis.test_pool import alive, until
-from tests.analysis.test_scan import every, huge_file, taken
+from tests.analysis.test_scan import every, taken
+from tests.sources.writer import huge_file
 from tui_debugger.analysis import cluster as module
 from tui_debugger.analysis import cut
 from tui_debugger.analysis import workers as workers_module
@@ -125,16 +126,8 @@ def test_a_file_that_changed_is_read_again(tmp_path: Path, workers: Workers) -> 
 
 def test_a_scan_is_cancelled_at_once(tmp_path: Path, workers: Workers) -> None:
     looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], Need())
-    calls = 0
-
-    def progress(_: Progress) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
-            raise CancelledError("stopped")
-
     with pytest.raises(CancelledError):
-        taken(looks, workers, progress)
+        taken(looks, workers, stopping())
 
 
 def scan_with_workers_stopped(

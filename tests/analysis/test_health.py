@@ -50,11 +50,12 @@ def test_merged_steps_show_the_worst_of_them(rows: list[list[int]], room: int) -
 def test_a_tensor_is_as_bad_as_the_worst_that_was_found_on_it() -> None:
     finding, doubt, nothing = int(Verdict.FINDING), int(Verdict.CANNOT_JUDGE), int(Verdict.NOT_COMPARABLE)
     codes = codes_of(
-        np.array([finding, finding, finding, finding, doubt, nothing], np.int8),
-        np.array([True, False, False, False, False, False]),
-        np.array([1, 2, 0, 0, 3, 3]),
-        np.array([0, 1, 1, 0, 0, 0]),
+        np.array([finding, finding, finding, finding, finding, doubt, nothing], np.int8),
+        np.array([True, False, False, False, False, False, False]),
+        np.array([1, 2, 0, 0, 0, 3, 3]),
+        np.array([0, 1, 1, 0, 0, 0, 0]),
+        np.array([True, True, True, True, False, True, True]),
     )
     assert [Health(code) for code in codes.tolist()] == [
-        *(Health.ORIGIN, Health.NAN, Health.INF, Health.HIT, Health.UNREADABLE, Health.ABSENT),
+        *(Health.ORIGIN, Health.NAN, Health.INF, Health.NOT_FINITE, Health.HIT, Health.UNREADABLE, Health.ABSENT),
     ]

@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.analysis.looks import looks_of
+from tests.analysis.looks import looks_of, stopping
 from tests.analysis.test_look import EVERYTHING, assert_equal_bits, chains
 from tests.analysis.test_pool import pids, until
+from tests.sources.writer import huge_file
 from tui_debugger.analysis import cut, huge, spans
 from tui_debugger.analysis import scan as module
 from tui_debugger.analysis import workers as workers_module
@@ -30,17 +31,6 @@ from tui_debugger.analysis.scan import scan
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, no_progress
-
-HUGE = 1 << 38
-"""Elements of a tensor that takes minutes to read. Its file has a hole where the values would be."""
-
-
-def huge_file(path: Path) -> Path:
-    """A tensor that nobody waits for."""
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (HUGE,)})
-        file.truncate(file.tell() + 4 * HUGE)
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -257,16 +247,8 @@ def test_what_was_done_before_cancelling_stands(looks: Looks, alone: Records, wo
 
 def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, workers: Workers) -> None:
     looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], Need())
-    calls = 0
-
-    def progress(_: Progress) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
-            raise CancelledError("stopped")
-
     with pytest.raises(CancelledError):
-        taken(looks, workers, progress)
+        taken(looks, workers, stopping())
     small = tmp_path / "small.npy"
     np.save(small, np.ones(3))
     assert taken(looks_of([small], [-1], Need()), workers).rows["count"].tolist() == [3]

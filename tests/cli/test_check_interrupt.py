@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +12,8 @@ import numpy as np
 import pytest
 
 from tests.cli.checking import check
-from tests.sources.writer import MLP, write_dump
+from tests.cli.terminals import Terminal
+from tests.sources.writer import MLP, huge_file, write_dump
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import checks
@@ -24,58 +22,22 @@ from tui_debugger.session.session import Session
 Capsys = pytest.CaptureFixture[str]
 
 RELU = MLP.nodes[1].name
-HUGE = 1 << 38
-"""Elements of a tensor that takes minutes to read. Its file has a hole where the values would be."""
 
 
 def with_huge_step(root: Path, step: int) -> Path:
     """A dump whose step cannot be finished by anybody who waits for it."""
     write_dump(root, steps=range(step + 3))
     np.save(next(root.glob("rank_0/Net/0/0/ReLU*output*")), np.array([np.nan, 1], np.float32))
-    path = next(root.glob(f"rank_0/Net/0/{step}/ReLU*output*"))
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (HUGE,)})
-        file.truncate(file.tell() + 4 * HUGE)
+    huge_file(next(root.glob(f"rank_0/Net/0/{step}/ReLU*output*")))
     return root
 
 
-class Shell:
-    """A real process whose stderr is a terminal."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tui_debugger", "check", *arguments], stdout=subprocess.PIPE, stderr=slave
-        )
-        os.close(slave)
-        self.err = ""
-
-    def until(self, text: str) -> None:
-        """Reads the terminal until it shows a text."""
-        while text not in self.err:
-            data = os.read(self.master, 4096)
-            assert data, self.err
-            self.err += data.decode()
-
-    def interrupt(self) -> tuple[int, str]:
-        """Ctrl-C; exit code and stdout. Nobody waits for a step that takes minutes."""
-        self.process.send_signal(signal.SIGINT)
-        out, _ = self.process.communicate(timeout=20)
-        try:
-            while data := os.read(self.master, 4096):
-                self.err += data.decode()
-        except OSError:  # the other end is closed: Linux says EIO
-            pass
-        os.close(self.master)
-        return self.process.returncode, out.decode()
-
-
 def test_ctrl_c_in_the_middle_of_a_tensor(tmp_path: Path) -> None:
-    shell = Shell(str(with_huge_step(tmp_path, 2)), "--watch", "TO")
+    shell = Terminal(200, "check", str(with_huge_step(tmp_path, 2)), "--watch", "TO")
     shell.until("rank 0 step 2")
-    code, out = shell.interrupt()
+    code = shell.interrupt()
     assert code == 130
-    lines = out.splitlines()
+    lines = shell.out.splitlines()
     assert lines[1].endswith(f"NaN 1 of 2  {RELU}:out:0")
     assert "12 tensors checked, 0 unreadable, 10 skipped, 0 not comparable; steps 0,1; rank 0" in lines
     assert lines[-1] == "interrupted: 2 of 5 steps checked; 1 tensor at step 0, 1 origin ◆"
@@ -86,10 +48,10 @@ def test_ctrl_c_in_the_middle_of_a_tensor(tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_one_json_document(tmp_path: Path) -> None:
 
-    shell = Shell(str(with_huge_step(tmp_path, 1)), "--json", "--watch", "TO")
+    shell = Terminal(200, "check", str(with_huge_step(tmp_path, 1)), "--json", "--watch", "TO")
     shell.until("rank 0 step 1")
-    code, out = shell.interrupt()
-    found = json.loads(out)
+    code = shell.interrupt()
+    found = json.loads(shell.out)
     assert (code, found["exit_code"], found["verdict"], found["cancelled"]) == (130, 130, "interrupted", True)
     assert found["coverage"]["pairs"] == [{"rank": 0, "step": 0}]
     assert found["coverage"]["pairs_asked"] == 4

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.cli.every import COMMANDS, words
 from tests.cli.running import run
-from tests.sources.writer import MLP
+from tests.cli.terminals import Terminal
+from tests.sources.writer import MLP, huge_file
 from tui_debugger.errors import CancelledError
 
 Capsys = pytest.CaptureFixture[str]
@@ -29,33 +24,6 @@ Dumps = Callable[[str], Path]
 
 NAN = "mindspore-2.0-nan"
 RELU = MLP.nodes[1].name
-
-
-class Terminal:
-    """A command whose stderr is a terminal of some width, and whose stdout is a pipe or a file."""
-
-    def __init__(self, columns: int, *arguments: object, stdout: Any = subprocess.PIPE) -> None:
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        command = [sys.executable, "-m", "tui_debugger", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=stdout, stderr=slave)
-        os.close(slave)
-        self.err = ""
-
-    def until(self, text: str) -> None:
-        while text not in self.err:
-            self.err += os.read(self.master, 4096).decode()
-
-    def end(self) -> int:
-        """Waits for the end; everything the terminal got is in ``err``."""
-        self.process.communicate(timeout=30)
-        try:
-            while data := os.read(self.master, 4096):
-                self.err += data.decode()
-        except OSError:  # the other end is closed: Linux says EIO
-            pass
-        os.close(self.master)
-        return self.process.returncode
 
 
 def test_output_that_cannot_be_written_is_no_internal_error(dump: Path) -> None:
@@ -124,11 +92,8 @@ def test_ctrl_c_while_numpy_is_being_read(dump: Path, command: str, module: str)
 
 
 def huge(dump: Path) -> Path:
-    """Makes one tensor so big that nobody waits for it; its file has a hole where the values would be."""
-    path = next(dump.glob("rank_0/Net/0/1/ReLU*output*"))
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (1 << 38,)})
-        file.truncate(file.tell() + (4 << 38))
+    """With one tensor so big that nobody waits for it."""
+    huge_file(next(dump.glob("rank_0/Net/0/1/ReLU*output*")))
     return dump
 
 
@@ -137,8 +102,7 @@ def test_ctrl_c_leaves_nothing_of_the_bar(dump: Path, arguments: tuple[str, ...]
     named = {"PATH": str(huge(dump)), "OUT": str(dump.with_name("out.csv"))}
     terminal = Terminal(80, *(named.get(word, word) for word in arguments))
     terminal.until("█")
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 130
+    assert terminal.interrupt() == 130
     last = terminal.err.rpartition("\r\x1b[K")[2]
     assert re.fullmatch(r"tdbg: interrupted(: nothing is written)?\r\n", last)
 
@@ -146,8 +110,7 @@ def test_ctrl_c_leaves_nothing_of_the_bar(dump: Path, arguments: tuple[str, ...]
 def test_the_bar_never_breaks_over_two_lines(dump: Path) -> None:
     terminal = Terminal(32, "check", huge(dump), "--watch", "TO")
     terminal.until("█")
-    terminal.process.send_signal(signal.SIGINT)
-    assert terminal.end() == 130
+    assert terminal.interrupt() == 130
     drawn = [part.partition("\r")[0] for part in terminal.err.split("\x1b[K") if "░" in part]
     assert drawn
     assert max(map(len, drawn)) == 31

@@ -90,6 +90,7 @@ def test_it_is_written_to_a_file_and_never_over_another_one(dumps: Dumps, tmp_pa
     again = run(capsys, "report", root, "-o", target)
     assert again.code == 2
     assert "the file exists already" in again.err
+    assert "--force to replace it" in again.err
     assert target.read_text("utf-8") == written
     assert run(capsys, "report", root, "-o", target, "--force", "--step", "0").code == 0
     assert target.read_text("utf-8") != written

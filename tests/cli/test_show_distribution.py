@@ -33,7 +33,7 @@ def test_people_get_numbers_headroom_and_bars(capsys: Capsys, dumps: Dumps) -> N
         "",
         "step 3  out:0  float32 4",
         "  4 elements: NaN 0 · -Inf 1 (25.0 %) · negative 0 · zero 0 · positive 3 (75.0 %) · +Inf 0",
-        "  min 4.476 · max 4.6006 · mean 4.55 · σ 0.053513 · |x| mean 4.55 · norm 7.8815",
+        "  min 4.476 · max 4.6006 · mean 4.55 · σ 0.053513 · mean |x| 4.55 · norm 7.8815",
         f"  exact percentiles: {PERCENTILES}",
         f"  max |x| 4.601 is 7e37× below float32's greatest, 3.403e38 · {LEAST}",
         "  in float16, bfloat16, float8_e4m3fn, float8_e5m2: all in normal range or 0",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,19 @@ import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.extend import FileNode, extend_table
-from tui_debugger.graph.order import graph_number, reorder, reorder_rows
+from tui_debugger.graph.extend import FileNode, append_nodes
+from tui_debugger.graph.order import graph_number, reorder_rows
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
 from tui_debugger.sources.mindspore.graphs import read_order
 
 Dumps = Callable[[str], Path]
 Golden = Callable[[str], dict[str, Any]]
+
+
+def reordered(table: NodeTable, stamps: Mapping[int, int]) -> NodeTable:
+    """With the timestamps by row."""
+    return reorder_rows(table, np.array([*stamps], np.int64), np.array([*stamps.values()], np.int64))
 
 
 def in_order(table: NodeTable) -> list[str]:
@@ -147,9 +152,9 @@ def test_the_header_of_a_listing_is_no_node(tmp_path: Path) -> None:
 def test_rows_keep_their_meaning_when_a_table_grows_but_not_when_it_is_built_anew() -> None:
     parsed = [graph([op(1, "A-op1")])]
     table = build_table(parsed)
-    longer = extend_table(table, [FileNode(table.graphs[0].name, 0, "B-op2", "B-op2", "B")])
+    longer = append_nodes(table, [FileNode(table.graphs[0].name, 0, "B-op2", "B-op2", "B")])[0]
     assert longer.lineage is table.lineage
-    assert reorder(longer, {0: 2, 1: 1}).lineage is table.lineage
+    assert reordered(longer, {0: 2, 1: 1}).lineage is table.lineage
     assert build_table(parsed).lineage is not table.lineage
 
 
@@ -159,7 +164,7 @@ def test_timestamps_place_what_no_listing_places() -> None:
     )
     assert in_order(table) == ["A-op1", "B-op2", "C-op3", "D-op4", "p", "q"]
     stamps = {"A-op1": 10, "C-op3": 40, "B-op2": 50, "D-op4": 20, "q": 90, "p": 95}
-    moved = reorder(table, {table.find(name): stamp for name, stamp in stamps.items()})
+    moved = reordered(table, {table.find(name): stamp for name, stamp in stamps.items()})
     assert in_order(moved) == ["A-op1", "D-op4", "C-op3", "B-op2", "q", "p"]
     assert moved.names is table.names
 
@@ -173,12 +178,12 @@ def test_of_several_timestamps_of_one_node_the_first_counts() -> None:
 
 def test_timestamps_do_not_move_what_is_listed() -> None:
     table = build_table([graph([op(1, "A-op1"), op(2, "B-op2")])], {0: ["B-op2", "A-op1"]})
-    assert in_order(reorder(table, {0: 1, 1: 2})) == ["B-op2", "A-op1"]
+    assert in_order(reordered(table, {0: 1, 1: 2})) == ["B-op2", "A-op1"]
 
 
 def test_a_node_without_timestamp_stays_behind_the_node_it_followed() -> None:
     table = build_table([graph([op(1, "A-op1"), op(2, "Load-op2", ["1"]), op(3, "B-op3")])])
-    assert in_order(reorder(table, {0: 30, 2: 20})) == ["B-op3", "A-op1", "Load-op2"]
+    assert in_order(reordered(table, {0: 30, 2: 20})) == ["B-op3", "A-op1", "Load-op2"]
 
 
 # Names and display paths
@@ -293,7 +298,7 @@ def test_without_a_graph_the_table_is_empty_and_can_grow() -> None:
         FileNode("kernel_graph_2", 2, "fc1_weight", "Parameter/fc1_weight", "Parameter", 2),
         FileNode("kernel_graph_2", 2, "Default/a/Mul-op1", "x", "Mul"),
     ]
-    table = extend_table(empty, extra)
+    table = append_nodes(empty, extra)[0]
     assert list(table.names) == ["Default/a/Mul-op1", "accum_fc1_weight", "fc1_weight"]
     assert table.graphs == (GraphInfo("kernel_graph_2", 2),)
     assert [Category(each) for each in table.category] == [Category.OTHER, Category.OPTIMIZER_STATE, Category.WEIGHT]
@@ -304,7 +309,7 @@ def test_without_a_graph_the_table_is_empty_and_can_grow() -> None:
 
 def test_appended_nodes_leave_every_row_where_it_was(dumps: Dumps) -> None:
     table = real_table(dumps, "mindspore-2.0-mlp")
-    longer = extend_table(table, [FileNode("kernel_graph_0", 0, "x/New-op1", "x/New-op1", "New")])
+    longer = append_nodes(table, [FileNode("kernel_graph_0", 0, "x/New-op1", "x/New-op1", "New")])[0]
     assert list(longer.names[: len(table)]) == list(table.names)
     assert longer.inputs(5) == table.inputs(5)
     new = longer.find("x/New-op1")
@@ -315,13 +320,13 @@ def test_appended_nodes_leave_every_row_where_it_was(dumps: Dumps) -> None:
 
 def test_an_appended_node_goes_where_its_timestamp_belongs() -> None:
     table = build_table([graph([op(1, "A-op1"), op(2, "B-op2")])], {0: ["A-op1", "B-op2"]})
-    longer = extend_table(table, [FileNode("kernel_graph_0", 0, "C-op3", "C-op3", "C")])
+    longer = append_nodes(table, [FileNode("kernel_graph_0", 0, "C-op3", "C-op3", "C")])[0]
     assert in_order(longer) == ["A-op1", "B-op2", "C-op3"]
-    assert in_order(reorder(longer, {0: 1, 1: 5, 2: 3})) == ["A-op1", "C-op3", "B-op2"]
+    assert in_order(reordered(longer, {0: 1, 1: 5, 2: 3})) == ["A-op1", "C-op3", "B-op2"]
 
 
 def test_nothing_to_append_changes_nothing() -> None:
     table = build_table([graph([op(1, "A-op1")], constants=[number("cst1", 3)])])
-    assert extend_table(table, [FileNode("kernel_graph_0", 0, "A-op1", "A-op1", "A")]) is table
-    assert reorder(table, {}) is table
+    assert append_nodes(table, [FileNode("kernel_graph_0", 0, "A-op1", "A-op1", "A")])[0] is table
+    assert reordered(table, {}) is table
     assert table.constants == {1: "3"}

@@ -1,4 +1,4 @@
-"""What a node is, by the old tool's rule and by ours."""
+"""What a node is."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tui_debugger.graph.categories import (
     is_activation,
     is_gradient,
     is_optimizer_state,
-    old_rule,
     parameter_by_name,
     update_of,
 )
-from tui_debugger.graph.extend import FileNode, extend_table
+from tui_debugger.graph.extend import FileNode, append_nodes
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 
@@ -31,42 +30,6 @@ def of_category(table: NodeTable, category: Category) -> list[str]:
 
 def category(table: NodeTable, name: str) -> Category:
     return table.category_of(table.find(name))
-
-
-# The old rule
-
-
-@pytest.mark.parametrize(
-    ("name", "op_type", "asked", "expected"),
-    [
-        ("Default/mock/node_name.bias", "Parameter", "weight", True),
-        ("Default/mock/node_name.weight", "Parameter", "weight", True),
-        ("Gradients/mock/node_name.bias", "Parameter", "weight", False),
-        ("Default/optimizer-mock/node_name.bias", "Parameter", "weight", False),
-        ("Default/mock/node_name.bias", "Parameter", "gradient", False),
-        ("Gradients/mock/node_name.bias", "Parameter", "gradient", False),
-        ("Gradients/mock-mock/node_name.bias", "ReluGrad", "gradient", True),
-        ("Default/mock/relu_ReLU-op11", "ReLU", "activation", True),
-        ("Gradients/mock/relu_ReLU-op11", "ReLU", "activation", False),
-        ("Default/mock/relu_ReLU-op11", "Parameter", "activation", False),
-        ("Default/mock/bn.gamma", "Parameter", "weight", False),
-        ("Gradients", "Scope", "gradient", True),
-        ("Gradients/mock/cst1", "Const", "gradient", False),
-        ("x", "Parameter", "parameter", True),
-        ("x", "Mul", "parameter", False),
-        ("x", "Mul", "tensor", True),
-        ("x", "Mul", "nonsense", False),
-    ],
-)
-def test_old_rule(name: str, op_type: str, asked: str, expected: bool) -> None:
-    assert old_rule(name, op_type, asked) is expected
-    assert old_rule(name.upper(), op_type.lower(), asked) is expected
-
-
-def test_old_rule_for_some_activations_only() -> None:
-    name = "Default/mock/relu_ReLU-op11"
-    assert not old_rule(name, "ReLU", "activation", ["Softmax"])
-    assert old_rule(name, "Softmax", "activation", ["ReLU", "Softmax"])
 
 
 # The real dumps
@@ -242,7 +205,7 @@ def test_file_nodes_without_a_graph_are_told_by_name() -> None:
         FileNode("g0", 0, "ReLU-op2", "ReLU-op2", "ReLU"),
         FileNode("g0", 0, "data-1", "Constant/data-1", "Constant"),
     ]
-    table = extend_table(build_table([]), nodes)
+    table = append_nodes(build_table([]), nodes)[0]
     assert [Category(each).name for each in table.category] == [
         "WEIGHT",
         "OPTIMIZER_STATE",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.graph.graphs import OLD_DUMPS, graph, number, op, real_table
 from tui_debugger.errors import BadQueryError
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.extend import FileNode, extend_table
+from tui_debugger.graph.extend import FileNode, append_nodes
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match, select
 from tui_debugger.graph.table import NodeTable
@@ -191,7 +191,7 @@ def test_text_finds_at_least_what_the_old_tool_finds(dumps: Dumps, golden: Golde
 def test_a_hundred_thousand_nodes() -> None:
     scope = "Default/network-WithLossCell/_backbone-Net/{}-Block/attn-Attention/"
     names = [f"{scope.format(i // 200)}MatMul-op{i}" for i in range(100_000)]
-    table = extend_table(build_table([]), [FileNode("g", 0, name, name, "MatMul") for name in names])
+    table = append_nodes(build_table([]), [FileNode("g", 0, name, name, "MatMul") for name in names])[0]
     tree = build_tree(table)
     found = match(table, NodeQuery(text="499-block/attn-attention/matmul-op999"))
     shown = tree.visible(np.ones(len(tree), np.bool_), tree.keep_mask(found))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, graph, number, op, real_table, row
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.extend import FileNode, extend_table
+from tui_debugger.graph.extend import FileNode, append_nodes
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
 
@@ -21,7 +21,7 @@ Dumps = Callable[[str], Path]
 
 def table_of(*paths: str, types: dict[str, str] | None = None) -> NodeTable:
     nodes = [FileNode("g", 0, path, path, (types or {}).get(path, "Mul")) for path in paths]
-    return extend_table(build_table([]), nodes)
+    return append_nodes(build_table([]), nodes)[0]
 
 
 def outline(tree: Tree, shown: np.ndarray | None = None) -> list[str]:

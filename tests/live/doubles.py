@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.live.controlled import Server, need_stopped, send
 from tui_debugger.analysis.record import Need
-from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
+from tui_debugger.errors import UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.client.judging import watched
 from tui_debugger.live.client.measure import measure, meta_of
-from tui_debugger.live.control import Event, Listener, Training
+from tui_debugger.live.control import Event, Training
 from tui_debugger.live.types import (
     START,
     Phase,
@@ -113,8 +114,7 @@ class FakeTraining:
         self.watched = tuple(watchpoints)
 
     def _go(self, order: str) -> None:
-        if self.phase is not Phase.STOPPED:
-            raise NotStoppedError("it is not waiting")
+        need_stopped(self.phase)
         self.orders.append(order)
         self.become(Phase.RUNNING, Event.RUNNING)
 
@@ -137,10 +137,7 @@ class FakeTraining:
         self.orders.append("release")
 
     def _ask(self, progress: ProgressFn) -> None:
-        if self.phase is Phase.LOST:
-            raise LostError("the training went away")
-        if self.phase is not Phase.STOPPED:
-            raise NotStoppedError("it is not waiting")
+        need_stopped(self.phase)
         while not self.open.wait(0.01):
             progress(Progress(1, 4, "slow"))
 
@@ -175,41 +172,15 @@ class FakeTraining:
         self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
     ) -> Sequence[bool]:
         self._ask(progress)
-        came = []
-        for number, tensor in enumerate(tensors):
-            value = self._value(tensor)
-            if value is None:
-                sink.end(number, complete=False)
-            elif sink.begin(number, str(value.dtype), value.shape):
-                sink.write(number, value.tobytes())
-                sink.end(number, complete=True)
-            came.append(value is not None)
-        return came
+        return [send(sink, number, self._value(tensor)) for number, tensor in enumerate(tensors)]
 
 
-class FakeTrainings:
-    """A server that is none."""
+class FakeTrainings(Server[FakeTraining]):
+    """Their server."""
 
     def __init__(self) -> None:
-        self.trainings: list[FakeTraining] = []
-        self.refused: list[str] = []
+        super().__init__()
         self.closed: list[bool] = []
-        self._listeners: list[Listener] = []
-
-    @property
-    def address(self) -> str:
-        return "127.0.0.1:50051"
-
-    @property
-    def refusals(self) -> Sequence[str]:
-        return tuple(self.refused)
-
-    def all(self) -> Sequence[Training]:
-        return tuple(self.trainings)
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     def close(self, *, terminate: bool = False) -> None:
         self.closed.append(terminate)
@@ -228,9 +199,9 @@ class FakeTrainings:
         """A training comes; its graph and first stop are up to the test."""
         number = len(self.trainings) + 1
         info = TrainingInfo(number, rank, ranks, f"10.0.0.{number}:4711", str(rank), "GPU", program, features)
-        training = FakeTraining(info, self._tell, shape=shape)
+        training = FakeTraining(info, self.tell, shape=shape)
         self.trainings.append(training)
-        self._tell(training, Event.CONNECTED)
+        self.tell(training, Event.CONNECTED)
         return training
 
     def begin(self, rank: int = 0, **more: Any) -> FakeTraining:
@@ -239,11 +210,3 @@ class FakeTrainings:
         training.send_graph()
         training.arrive(START)
         return training
-
-    def refuse(self, reason: str) -> None:
-        self.refused.append(reason)
-        self._tell(None, Event.REFUSED)
-
-    def _tell(self, training: Training | None, event: Event) -> None:
-        for listener in tuple(self._listeners):
-            listener(training, event)

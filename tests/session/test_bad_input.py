@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import checked, found, only, opened, snapshot, watch, writable_copy
-from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
+from tests.sources.writer import MLP, DumpWriter, Generation, overwrite, write_dump, write_step
 from tui_debugger.errors import NotADumpError, TdbgError, UnreadableTensorError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import ErrorBits, NodeKind, NodeSelection, NodeSelector, Verdict
@@ -243,12 +243,7 @@ JUNK = {
 @pytest.mark.parametrize("name", TABLES)
 def test_a_broken_table_leaves_the_tensors(dump: Path, name: str, content: bytes | None) -> None:
     np.save(relu(dump), np.full((2, 3), np.nan, np.float32))
-    path = dump / "rank_0" / name
-    path.unlink(missing_ok=True)
-    if content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(content)
+    overwrite(dump / "rank_0" / name, content)
     session = use_everything(dump)
     nodes = {node for node, step in found(checked(session, 1)) if "ReLU" in node}
     assert nodes in ({RELU}, {RELU.replace("/", "_")})

@@ -12,6 +12,7 @@ import pytest
 from tests.session.opened import checked, found, opened
 from tests.sources.writer import MLP, DumpWriter, write_dump, write_step
 from tui_debugger.errors import CancelledError, RenumberedError
+from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress
 from tui_debugger.session import Session
 from tui_debugger.session.flow import Flow
@@ -58,7 +59,7 @@ def test_threads_that_check_refresh_and_edit_never_meet_an_error(tmp_path: Path)
         nodes = session.nodes(0)
         for row in range(len(nodes)):
             session.measure(session.tensor_rows(0, 1, row))
-        session.hit_rows(0)
+        session.select(0, NodeQuery(hit=True))
         session.watch_state(0)
         session.known(session.pairs())
         session.cost(session.pairs())

@@ -127,10 +127,12 @@ def test_the_end_says_what_the_inputs_have_to_do_with_it(
     dump: str, checked: Callable[[str], tuple[Session, list[Hit]]]
 ) -> None:
     session, _ = checked(dump)
-    assert explanation(path_from(session, "Log", 3)) == ["in:0 min = 0: the logarithm of 0 is -Inf"]
+    (said,) = explanation(path_from(session, "Log", 3))
+    assert said.startswith("the logarithm of 0: 1 of 4 elements of in:0 is 0, where the logarithm gives -Inf")
     division = key_of(session, next(h for h in session.nodes(0).names if "RowNorm/Div-op" in h), 3)
     (said,) = explanation(trace(session, division))
-    assert said == "in:1 has 8 zeros to divide by: 0 / 0 is NaN, anything else / 0 is Inf"
+    assert said.startswith("division by 0: 8 of ")
+    assert "the denominator in:1 are 0; NaN without Inf means that 0 is divided by 0 there" in said
 
 
 @pytest.mark.parametrize("dump", DUMPS)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import checked, file_of, found, only, opened
-from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
+from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_bare_rank, write_dump, write_step
+from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import ErrorBits, Side, Verdict
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
@@ -50,12 +51,7 @@ def test_ranks_are_checked_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_rank_without_metadata_and_history_is_judged_like_the_others(tmp_path: Path) -> None:
-    """As a real run of two processes with MindSpore 2.10 leaves it; rank 0's history then has both ranks' rows."""
-    writer = write_dump(tmp_path, ranks=(0,))
-    writer.history((0, 1, 2))
-    writer.graph(MLP, rank=1)
-    for step in (0, 2):
-        write_step(writer, step, rank=1)
+    writer = write_bare_rank(tmp_path)
     held = np.load(one(writer.step(0, rank=1), "Parameter.fc1_weight.*"))
     np.save(one(writer.step(2, rank=1), "Parameter.fc1_weight.*"), held)
     session = opened(tmp_path, "WNC @ category=weight")
@@ -346,7 +342,7 @@ def test_a_graph_that_arrives_late_gives_the_results_their_names(tmp_path: Path)
     assert session.refresh().new_nodes
     assert session.known(((0, 0),)) is None
     assert found(checked(session)) == [(RELU, 0)]
-    assert session.hit_rows(0).nonzero()[0].tolist() == [session.nodes(0).find(RELU)]
+    assert session.select(0, NodeQuery(hit=True)).nonzero()[0].tolist() == [session.nodes(0).find(RELU)]
 
 
 def test_files_that_vanish_are_no_longer_judged(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
+from tests.sources.writer import MLP, DumpWriter, Generation, overwrite, write_dump, write_step
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag
@@ -95,12 +95,7 @@ def test_one_broken_graph_of_two_leaves_the_other(tmp_path: Path) -> None:
 def test_broken_tables_are_ignored(tmp_path: Path, name: str, content: bytes | None) -> None:
     writer = write_dump(tmp_path, steps=(0, 1))
     np.save(writer.step(0) / "12345.npy", np.zeros(1))
-    path = tmp_path / "rank_0" / name
-    path.unlink(missing_ok=True)
-    if content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(content)
+    overwrite(tmp_path / "rank_0" / name, content)
     assert everything(open_source(tmp_path)) == 22
 
 

@@ -12,14 +12,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
+from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_bare_rank, write_dump, write_step
 from tui_debugger.analysis.npy import open_array, read_meta
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import Side
+from tui_debugger.model import Side, no_progress
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.sources.mindspore.layout import GraphDirectory
-from tui_debugger.sources.mindspore.listing import list_directories
+from tui_debugger.sources.mindspore.listing import Lexicon, Listing, Place, list_directory
 
 RELU = "Default/network-Net/act-ReLU/ReLU-op2"
 
@@ -210,12 +210,7 @@ def test_a_rank_without_a_graph_borrows_that_of_another_rank(tmp_path: Path) -> 
 
 
 def test_a_rank_without_metadata_and_history_but_with_its_own_graph(tmp_path: Path) -> None:
-    """As a real run of two processes with MindSpore 2.10 leaves it; rank 0's history has both ranks' rows."""
-    writer = write_dump(tmp_path, ranks=(0,))
-    writer.history((0, 1, 2))
-    writer.graph(MLP, rank=1)
-    for step in (0, 2):
-        write_step(writer, step, rank=1)
+    write_bare_rank(tmp_path)
     source = open_source(tmp_path)
     assert source.ranks() == [0, 1]
     assert list(source.steps(1)) == [0, 2]
@@ -271,6 +266,11 @@ def test_real_dumps_hold_every_file(dumps: Callable[[str], Path]) -> None:
             assert listed == on_disk | constants
 
 
+def listed(place: Place) -> Listing:
+    lexicon = Lexicon()
+    return Listing(lexicon, [list_directory(lexicon, place, no_progress)])
+
+
 def test_no_object_per_file_is_kept(tmp_path: Path) -> None:
     """A hundred nodes with fifty files each: what stays is columns and the ends of names."""
     step = DumpWriter(tmp_path).step(0)
@@ -278,9 +278,9 @@ def test_no_object_per_file_is_kept(tmp_path: Path) -> None:
         name = f"Add.Default_network-Net_{'block_' * 15}Add-op{number % 100}"
         (step / f"{name}.0.0.{10**15 + number}.output.{number // 100}.DefaultFormat.Float32.npy").touch()
     place = (GraphDirectory("Net", 0, step.parent, {0: step}), step, False)
-    list_directories([place])
+    listed(place)
     tracemalloc.start()
-    listing = list_directories([place])
+    listing = listed(place)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(listing) == 5000
@@ -300,4 +300,4 @@ def test_listing_costs_little_more_than_reading_the_directory(tmp_path: Path) ->
         with os.scandir(step) as entries:
             return sum(1 for _ in entries)
 
-    assert seconds(lambda: list_directories([place])) < 20 * seconds(scan)
+    assert seconds(lambda: listed(place)) < 20 * seconds(scan)

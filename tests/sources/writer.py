@@ -297,3 +297,34 @@ def age(root: Path) -> None:
     for path in sorted((*root.rglob("*"), root), reverse=True):
         then = path.lstat().st_mtime_ns - 3600 * 10**9
         os.utime(path, ns=(then, then))
+
+
+def write_bare_rank(root: Path) -> DumpWriter:
+    """A dump of steps 0 and 2 whose rank 1 has a graph but neither metadata nor history.
+
+    As a real run of two processes with MindSpore 2.10 leaves it; rank 0's history then has both ranks' rows.
+    """
+    writer = write_dump(root, ranks=(0,))
+    writer.history((0, 1, 2))
+    writer.graph(MLP, rank=1)
+    for step in (0, 2):
+        write_step(writer, step, rank=1)
+    return writer
+
+
+def overwrite(path: Path, content: bytes | None) -> None:
+    """Puts something else in a file's place; None: a directory."""
+    path.unlink(missing_ok=True)
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+
+
+def huge_file(path: Path) -> Path:
+    """A tensor that takes minutes to read: nobody waits for it. Its file has a hole where the values would be."""
+    elements = 1 << 38
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (elements,)})
+        file.truncate(file.tell() + 4 * elements)
+    return path

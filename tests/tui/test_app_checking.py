@@ -12,6 +12,7 @@ import pytest
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
+from tests.tui.screens_host import HOSTILE
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
 from tui_debugger.session import Session
 from tui_debugger.sources.memory import MemorySource, Op
@@ -19,13 +20,6 @@ from tui_debugger.tui import checker
 from tui_debugger.tui.app import TdbgApp
 
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
-HOSTILE = (
-    "[red]x[/]",
-    "\x1b[2J\x1b]0;owned\x07",
-    "n" * 300,
-    b"bad-\xff".decode("utf-8", "surrogateescape"),
-    "宽/层" * 9,
-)
 
 
 async def test_a_large_step_is_not_read_before_it_is_asked_for(

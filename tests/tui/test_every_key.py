@@ -211,6 +211,7 @@ VALUES: dict[str, tuple[str, Callable[[Cell, Cell], bool]]] = {
     "scientific": ("", lambda _, b: b.scientific and ("e-" in b.text or "e+" in b.text)),
     "bits": ("", lambda a, b: "mantissa" in b.text and "mantissa" not in a.text),
     "previous": ("", lambda a, b: b.previous and not a.previous and a.text != b.text),
+    "look_again": ("down right", lambda a, b: a == b),  # nothing was written over
 }
 """The same for the values of a tensor of shape (4, 2, 8, 8) with 128 NaN: keys before, and the change."""
 

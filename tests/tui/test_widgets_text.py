@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 
-from tui_debugger.tui.widgets.text import fit, shift, shorten, width_of
+from tui_debugger.tui.widgets.text import Place, fit, shift, shorten, width_of
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import count, number, percent, size
 
@@ -84,3 +85,35 @@ def test_counts_take_at_most_six_cells(value: int) -> None:
 
 def test_sizes() -> None:
     assert [size(v) for v in (0, 999, 1500, 8_827_286, 5 * 10**12)] == ["0 B", "999 B", "1.5 kB", "8.827 MB", "5 TB"]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "short"),
+    [
+        (
+            "Default/network-Net/_backbone-Net/norm-RowNorm/Div-op385",
+            48,
+            "Default/…/_backbone-Net/norm-RowNorm/Div-op385",
+        ),
+        ("Default/network-Net/_backbone-Net/norm-RowNorm/Div-op385", 30, "Default/…/Div-op385"),
+        ("Default/network-Net/Div-op385", 12, "…/Div-op385"),
+        ("MatMulBiasAddFusion-op389", 16, "MatMu…sion-op389"),
+    ],
+)
+def test_shorten_leaves_out_whole_parts_of_a_path(text: str, width: int, short: str) -> None:
+    assert shorten(text, width) == short
+
+
+def test_a_scope_ends_with_whole_words_where_only_those_are_wanted() -> None:
+    def cell(width: int, *, words_only: bool) -> str:
+        return Place(Text("Add-op1"), "Default/attn-Attention", words_only=words_only).within(width).plain
+
+    assert cell(40, words_only=True) == "Add-op1  Default/attn-Attention"
+    assert cell(26, words_only=True) == "Add-op1  …/attn-Attention"
+    assert cell(19, words_only=True) == "Add-op1  …Attention"
+    assert cell(17, words_only=True) == "Add-op1"
+    assert cell(17, words_only=False) == "Add-op1  …tention"
+
+
+def test_a_long_name_keeps_its_number() -> None:
+    assert Place(Text("MatMulBiasAddFusion-op389"), "x").within(18).plain == "MatMul…usion-op389"

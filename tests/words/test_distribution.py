@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
+from tui_debugger.analysis.spread.classes import count_classes
 from tui_debugger.analysis.spread.headroom import headroom
-from tui_debugger.analysis.spread.keys import count_classes
 from tui_debugger.model import TensorStats
 from tui_debugger.words.distribution import (
     bin_text,
@@ -33,12 +33,12 @@ def test_every_element_is_counted_once() -> None:
 
 
 def test_moments() -> None:
-    assert moments_items(STATS) == ["min -3", "max 4.5", "mean 0.25", "σ 2", "|x| mean 1.5", "norm 5"]
+    assert moments_items(STATS) == ["min -3", "max 4.5", "mean 0.25", "σ 2", "mean |x| 1.5", "norm 5"]
 
 
 def test_moments_of_a_tensor_without_a_finite_element() -> None:
     stats = TensorStats(3, 3, 0, 0, 0, 0, 0, None, None, None, None, None, 0.0)
-    assert moments_items(stats) == [f"{name} –" for name in ("min", "max", "mean", "σ", "|x| mean", "norm")]
+    assert moments_items(stats) == [f"{name} –" for name in ("min", "max", "mean", "σ", "mean |x|", "norm")]
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,6 @@ BLOCK: Final = 1 << 16
 calls take whatever they are given weigh little."""
 SINGLE: Final = np.dtype(np.float32)
 DOUBLE: Final = np.dtype(np.float64)
-_LOOKED_UP: Final = 16
-"""Bits up to which a table of all values is the fastest conversion; numpy's own takes up to 10 ns for subnormals."""
 
 
 class Scratch(threading.local):

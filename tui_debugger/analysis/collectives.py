@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from tui_debugger.analysis.op_types import plain_type
 
 _COLLECTIVE: Final = frozenset(
     {
@@ -26,9 +27,7 @@ _RECEIVING: Final = frozenset({"receive", "recv", "irecv", "p2precv"})
 
 def _plain(op_type: str) -> str:
     """``allreduce`` of ``AllReduce``, ``HcomAllReduce``, ``c10d::allreduce_``, ``_c10d_functional.all_reduce``."""
-    name = op_type.rpartition("::")[2].lower()
-    name = name.partition(".")[2].partition(".")[0] if name.startswith(("_c10d_functional.", "c10d.")) else name
-    return re.sub(r"[^a-z0-9]", "", name).removeprefix("hcom").removeprefix("inner")
+    return plain_type(op_type).removeprefix("hcom").removeprefix("inner")
 
 
 def is_collective(op_type: str) -> bool:

@@ -30,9 +30,11 @@ class Health(IntEnum):
     """A watchpoint covers it, but could not judge it."""
     HIT = 5
     """A finding on finite values."""
-    INF = 6
-    NAN = 7
-    ORIGIN = 8
+    NOT_FINITE = 6
+    """NaN or Inf: a training that runs says no more before somebody looks at the values."""
+    INF = 7
+    NAN = 8
+    ORIGIN = 9
     """NaN or Inf in an output whose inputs are clean."""
 
 
@@ -40,14 +42,23 @@ WORTH_A_LOOK: Final = Health.UNREADABLE
 """From here on somebody should look."""
 
 
-def codes_of(verdict: npt.NDArray[np.int8], origin: Mask, nan: npt.NDArray[Any], inf: npt.NDArray[Any]) -> Codes:
+def codes_of(
+    verdict: npt.NDArray[np.int8],
+    origin: Mask,
+    nan: npt.NDArray[Any],
+    inf: npt.NDArray[Any],
+    bad: npt.NDArray[Any],
+) -> Codes:
     """The health of tensors by their strongest verdict, whether they are origins, and their NaN and Inf counts.
+
+    ``bad`` says where there is NaN or Inf of which no counts are known.
 
     Tensors that could only not be compared are ABSENT: they say nothing of their own.
     """
     finding = verdict == Verdict.FINDING
     codes = np.where(verdict == Verdict.CANNOT_JUDGE, Health.UNREADABLE, Health.ABSENT).astype(np.uint8)
     codes[finding] = Health.HIT
+    codes[finding & bad] = Health.NOT_FINITE
     codes[finding & (inf > 0)] = Health.INF
     codes[finding & (nan > 0)] = Health.NAN
     codes[finding & origin] = Health.ORIGIN

@@ -5,7 +5,9 @@ A batch is what one task of an executor gets; it is small, picklable and names o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +35,15 @@ class Specs:
     paths: Sequence[bytes]
     kinds: tuple[ReadSpec, ...]
     kind: Int32
+
+    @classmethod
+    def of(cls, specs: Iterable[ReadSpec]) -> Specs:
+        """Of specs one by one: not for many."""
+        paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
+        for spec in specs:
+            paths.append(os.fsencode(spec.path))
+            kind.append(kinds.setdefault(dataclasses.replace(spec, path=""), len(kinds)))
+        return cls(paths, tuple(kinds), np.array(kind, np.int32))
 
     def __len__(self) -> int:
         """Number of tensors."""

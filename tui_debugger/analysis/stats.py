@@ -75,6 +75,17 @@ class Accumulator:
                 for start in range(0, n, BLOCK):
                     self._add_block(exact(elements[start : start + BLOCK]))
 
+    def add_wide(self, x: Singles | Doubles, wide: Doubles, room: Doubles) -> None:
+        """Adds a block of at most ``BLOCK`` elements whose float64 copy is at hand.
+
+        Args:
+            x: contiguous; the block as it is.
+            wide: the same as float64, not overwritten.
+            room: takes the magnitudes when the elements are finite and of either sign.
+        """
+        with np.errstate(all="ignore"):
+            self._add_block(x, wide, room)
+
     def merge(self, other: Accumulator) -> None:
         """Adds what another accumulator has seen."""
         self.count += other.count
@@ -88,6 +99,31 @@ class Accumulator:
         if other.finite:
             self._extend(other._minimum, other._maximum)
             self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._spread)
+
+    @property
+    def zero(self) -> int:
+        """Elements that are 0."""
+        return self.finite - self.negative - self.positive
+
+    @property
+    def mixed(self) -> bool:
+        """Whether there are finite elements on either side of 0."""
+        return self._minimum < 0 < self._maximum
+
+    @property
+    def greatest(self) -> float:
+        """The greatest finite magnitude; 0 without one."""
+        return max(-self._minimum, self._maximum, 0.0)
+
+    @property
+    def abs_sum(self) -> float:
+        """Sum of the finite magnitudes."""
+        return self._abs_mean * self.finite
+
+    @property
+    def squares(self) -> float:
+        """Sum of the squares of the finite elements."""
+        return self._squares
 
     def values(self) -> Values:
         """The result so far in the order of ``records.COUNTS`` and ``records.REALS``; NaN stands for None."""
@@ -104,13 +140,13 @@ class Accumulator:
         values = self.values()
         return TensorStats(*values) if self.finite else TensorStats(*values[:7], None, None, None, None, None, 0.0)
 
-    def _add_block(self, x: Singles | Doubles) -> None:
+    def _add_block(self, x: Singles | Doubles, wide: Doubles | None = None, room: Doubles | None = None) -> None:
         self.count += len(x)
         low, high = _extremes(x)
         if self.ranges:
             self._count_inside(x, low, high)
         if not (math.isfinite(low) and math.isfinite(high)):
-            x = self._count_not_finite(x)
+            x, wide = self._count_not_finite(x), None
             if not len(x):
                 return
             low, high = _extremes(x)
@@ -119,12 +155,13 @@ class Accumulator:
         if low == high:
             self._merge(len(x), low, abs(low), len(x) * low * low, 0.0)
             return
-        wide = doubles(x)
+        wide = doubles(x) if wide is None else wide
         sum_x, squares = total(wide), sum_of_squares(wide)
         mean, spread = mean_and_spread(wide, sum_x, squares)
         abs_mean = abs(mean)
         if low < 0 < high:
-            magnitudes = np.abs(wide, out=scratch.doubles[0][: len(x)])  # in place: less to keep in the cache
+            room = scratch.doubles[0] if room is None else room  # in place: less to keep in the cache
+            magnitudes = np.abs(wide, out=room[: len(x)])
             abs_mean = mean_of(magnitudes, total(magnitudes))
         self._merge(len(x), mean, abs_mean, squares, spread)
 
@@ -210,6 +247,13 @@ def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorSt
     for (piece,) in pieces(array):
         accumulator.add(piece)
     return accumulator.stats(), accumulator.ranges
+
+
+def peak(stats: TensorStats | None) -> float | None:
+    """The greatest magnitude among the finite elements; None when there are none."""
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    return max(abs(stats.minimum), abs(stats.maximum))
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+from tui_debugger.api.directories import made
 from tui_debugger.errors import TdbgError
 from tui_debugger.session import Session
 from tui_debugger.session.exporting.graph import has_openpyxl, write_sheets_csv, write_workbook
@@ -30,13 +31,7 @@ def export_graphs(session: Session, output_dir: str | os.PathLike[str] | None = 
     dump = Path(session.info.path)
     if dump.resolve() in (directory, *directory.parents):
         raise TdbgError("a dump is never written to", where=str(directory), hint="give an output_dir outside the dump")
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TdbgError(
-            f"the directory could not be made: {reason}", where=str(directory), hint="choose another output_dir"
-        ) from None
+    made(directory, "output_dir")
     graphs = rank_graphs(session, session.ranks())
     stem = _unused(directory / time.strftime("dump_%Y%m%d_%H%M%S"))
     if not has_openpyxl():

@@ -11,7 +11,7 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tui_debugger.errors import TdbgError
+from tui_debugger.api.directories import made
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.session import Session
@@ -154,13 +154,7 @@ def summary_statistics(
     directory = Path(out_path).expanduser()
     nowhere = directory / SUMMARY_FILE / "dump"  # nothing can be inside it
     checked_target(directory / SUMMARY_FILE, dump or nowhere, force=True)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise TdbgError(
-            f"the directory could not be made: {reason}", where=str(directory), hint="choose another out_path"
-        ) from None
+    made(directory, "out_path")
     with fresh_text(directory / SUMMARY_FILE, dump or nowhere, force=True) as file:
         writer = csv.writer(file)
         writer.writerow([field.name for field in fields(SummaryStatistic)])

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, several_graphs, whole
+from tui_debugger.cli.options import (
+    add_command,
+    add_limit,
+    add_where,
+    add_work,
+    open_session,
+    pairs_of,
+    several_graphs,
+)
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
-from tui_debugger.errors import BadWatchpointError, CancelledError, TdbgError
+from tui_debugger.cli.watching import (
+    add_judging,
+    add_recommended,
+    add_watches,
+    add_watchpoints,
+    conditions_of,
+    given_watchpoints,
+)
+from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -43,44 +58,17 @@ examples:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "check",
-        help="check a dump with watchpoints",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "check a dump with watchpoints",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    add_watches(
-        parser,
-        "a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
-        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
-    )
-    parser.add_argument("--recommended", action="store_true", help="add the recommended watchpoints to the given ones")
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="TO,TZ",
-        help="only findings of these conditions give exit code 1; the others are listed all the same",
-    )
-    parser.add_argument(
-        "--allow-unreadable",
-        action="store_true",
-        help="exit code 0 although some tensors could not be read or compared",
-    )
-    parser.add_argument(
-        "--allow-unmatched",
-        action="store_true",
-        help="exit code 0 although a watchpoint of --watch or --watch-file looked at no tensor",
-    )
-    parser.add_argument(
-        "--limit",
-        type=whole("a number of rows such as 20, or 0 for all"),
-        default=20,
-        metavar="N",
-        help="rows of the table (default: 20; 0: all of them)",
-    )
+    add_watches(parser)
+    add_recommended(parser)
+    add_judging(parser)
+    add_limit(parser, "rows of the table")
     add_where(parser)
     add_work(parser)
     parser.set_defaults(run=_run)
@@ -98,15 +86,14 @@ def _check(arguments: argparse.Namespace) -> Report:
     from tui_debugger.analysis.condition_table import CONDITIONS
     from tui_debugger.cli.check_report import Report
     from tui_debugger.session.verdicts import judge
-    from tui_debugger.session.watch_file import watchpoints_from
 
-    given = watchpoints_from(arguments.watch, arguments.watch_file)
-    asked = bool(arguments.watch or arguments.watch_file)
+    given = given_watchpoints(arguments)
+    recommended = arguments.recommended or not given
     fail_on = conditions_of(arguments.fail_on)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
-        rules = add_watchpoints(session, given, recommended=arguments.recommended or not asked)
+        rules = add_watchpoints(session, given, recommended=recommended)
         _check_fail_on(fail_on, session.watchpoints.enabled(), arguments.fail_on)
         result = _results(session, pairs, progress)
     judgement = judge(
@@ -121,52 +108,13 @@ def _check(arguments: argparse.Namespace) -> Report:
         result=result,
         judgement=judgement,
         pairs=len(pairs),
-        recommended=arguments.recommended or not asked,
-        asked=asked or arguments.recommended,
+        recommended=recommended,
+        asked=bool(given) or arguments.recommended,
         fail_on=tuple(sorted(fail_on, key=lambda condition: CONDITIONS[condition].abbr)),
         disabled=sum(not watchpoint.enabled for watchpoint in given),
         notices=session.info.notices,
         graphs=several_graphs(session),
     )
-
-
-def conditions_of(texts: Sequence[str]) -> frozenset[str]:
-    """The ids of conditions in texts like ``TO,TZ``.
-
-    Raises:
-        BadWatchpointError: no condition is called so.
-    """
-    from tui_debugger.analysis.condition_table import by_abbr
-
-    words = [word for text in texts for word in text.split(",")]
-    try:
-        return frozenset(by_abbr(word).id for word in words)
-    except BadWatchpointError as error:
-        raise BadWatchpointError(error.what, where=f"--fail-on {','.join(texts)}", hint=error.hint) from None
-
-
-def add_watchpoints(session: Session, given: Sequence[Watchpoint], *, recommended: bool) -> frozenset[int]:
-    """Fills the list of a session; returns the ids of the given ones.
-
-    Raises:
-        TdbgError: no enabled watchpoint is left.
-    """
-    # A disabled one must not keep the same rule, enabled elsewhere, from being added.
-    session.watchpoints.add_missing(watchpoint for watchpoint in given if watchpoint.enabled)
-    rules = frozenset(watchpoint.id for watchpoint in session.watchpoints.items())
-    if recommended:
-        session.add_recommended()
-    if not len(session.watchpoints):
-        if recommended:
-            raise TdbgError(
-                "no watchpoint is recommended for this dump: it has no tensors to watch",
-                where=session.info.path,
-                hint="`tdbg ls` lists the nodes",
-            )
-        raise TdbgError(
-            "every given watchpoint is disabled", where="--watch-file", hint="enable one, or give one with --watch"
-        )
-    return rules
 
 
 def _check_fail_on(fail_on: frozenset[str], watchpoints: Sequence[Watchpoint], texts: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_where, chosen, open_session, whole
+from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar, undecided
 from tui_debugger.errors import TdbgError
 
@@ -53,17 +53,14 @@ TOP = 20
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "diff",
-        help="compare a tensor with another one",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "compare a tensor with another one",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument(
-        "node", metavar="NODE[:slot]", help="the tensor, as for tdbg show; without a slot the node's only output"
-    )
+    add_node(parser, "the node's only output")
     parser.add_argument(
         "--with",
         dest="other",
@@ -98,6 +95,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--by", choices=("abs", "rel", "ulp"), default="abs", help="what makes a difference large (default: abs)"
     )
     add_where(parser, rank="one rank (default: the first)", step="one step (default: the last with the tensor)")
+    add_work(parser)
     parser.set_defaults(run=_run)
 
 

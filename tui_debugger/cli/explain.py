@@ -8,8 +8,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of
+from tui_debugger.cli.options import add_command, add_node, add_where, add_work, open_session, pairs_of
 from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar
+from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -46,19 +47,14 @@ _MOST = 8
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "explain",
-        help="say what causes a finding, and what to look at next",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "say what causes a finding, and what to look at next",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument(
-        "node",
-        metavar="NODE[:slot]",
-        help="id of a node, the end of it, or any part that only one node has; :0 is output 0, :in1 input 1",
-    )
+    add_node(parser)
     add_watches(
         parser,
         "explain what this watchpoint finds (may be repeated); without any the recommended ones are used",
@@ -87,14 +83,12 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool]:
     """The guidance for each tensor, and whether a watchpoint could not be judged on one of them."""
-    from tui_debugger.cli.check import add_watchpoints
     from tui_debugger.graph.query import NodeQuery
     from tui_debugger.model import Verdict
     from tui_debugger.session.guidance.explain import explain, known_hit
     from tui_debugger.session.naming import find_node
-    from tui_debugger.session.watch_file import watchpoints_from
 
-    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)

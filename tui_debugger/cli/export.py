@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_watches, add_where, add_work, chosen, open_session, pairs_of, several_graphs
+from tui_debugger.cli.options import add_command, add_where, add_work, chosen, open_session, pairs_of, several_graphs
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
+from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -61,14 +62,13 @@ examples:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "export",
-        help="write tensors, hits or graphs to files",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "write tensors, hits or graphs to files",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     parser.add_argument("what", choices=tuple(FORMATS), metavar="{tensors,hits,graph}", help="what to write")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file or directory to write")
     parser.add_argument("--force", action="store_true", help="replace what is there already")
@@ -224,15 +224,13 @@ def _tensor_report(written: Written) -> dict[str, Any]:
 
 def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
     from tui_debugger.analysis.watch_text import format_watch
-    from tui_debugger.cli.check import add_watchpoints
     from tui_debugger.session.tables import coverage_row
     from tui_debugger.session.verdict_text import coverage_line
-    from tui_debugger.session.watch_file import watchpoints_from
     from tui_debugger.words.numbers import plural
 
-    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)
-    add_watchpoints(session, given, recommended=not (arguments.watch or arguments.watch_file))
+    add_watchpoints(session, given, recommended=not given)
     result = session.check(pairs, progress)
     if result.cancelled:
         raise CancelledError("interrupted: nothing is written")

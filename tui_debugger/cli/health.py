@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.cli.watching import add_recommended, add_watches, add_watchpoints, given_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -48,14 +48,13 @@ class Report:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "health",
-        help="a map of all steps and scopes: where it is bad",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "a map of all steps and scopes: where it is bad",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     rows = parser.add_mutually_exclusive_group()
     rows.add_argument(
         "--depth",
@@ -74,9 +73,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_watches(
         parser,
         "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
-        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
-    parser.add_argument("--recommended", action="store_true", help="look for what the recommended watchpoints find")
+    add_recommended(parser, "look for what the recommended watchpoints find")
     add_where(parser)
     add_work(parser)
     parser.set_defaults(run=_run)
@@ -99,17 +97,15 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _made(arguments: argparse.Namespace) -> Report:
-    from tui_debugger.cli.check import add_watchpoints
     from tui_debugger.session.diagnosis.health import HealthChecks, health
     from tui_debugger.session.verdicts import judge
-    from tui_debugger.session.watch_file import watchpoints_from
 
-    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
         rules: frozenset[int] = frozenset()
-        if arguments.watch or arguments.watch_file or arguments.recommended:
+        if given or arguments.recommended:
             rules = add_watchpoints(session, given, recommended=arguments.recommended)
         checks = HealthChecks(session)
         result = checks.check(pairs, progress)
@@ -119,7 +115,7 @@ def _made(arguments: argparse.Namespace) -> Report:
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """Tree indices of the rows."""
-    from tui_debugger.session.diagnosis.health import rows_of
+    from tui_debugger.session.diagnosis.health_text import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
     return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=ROWS)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import whole
 from tui_debugger.cli.screen import add_common
+from tui_debugger.cli.watching import add_judging
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -119,19 +120,7 @@ def _add_batch(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="begin when so many processes are there (default: 1); those that come later are watched as well",
     )
-    batch.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="TO,TZ",
-        help="only findings of these conditions give exit code 1; the others are listed all the same",
-    )
-    batch.add_argument(
-        "--allow-unreadable", action="store_true", help="exit code 0 although some tensors could not be compared"
-    )
-    batch.add_argument(
-        "--allow-unmatched", action="store_true", help="exit code 0 although a given watchpoint looked at no tensor"
-    )
+    add_judging(batch)
 
 
 def size(text: str) -> int:

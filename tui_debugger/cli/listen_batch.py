@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.cli.output import interruptible, note
+from tui_debugger.cli.watching import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 
 if TYPE_CHECKING:
@@ -43,11 +44,9 @@ def run_batch(arguments: argparse.Namespace) -> int:
 
 
 def _listen(arguments: argparse.Namespace, log: Log) -> int:
-    from tui_debugger.cli.check import conditions_of
     from tui_debugger.cli.listen_common import exposed, open_live
-    from tui_debugger.session.watch_file import watchpoints_from
 
-    given = watchpoints_from(arguments.watch, arguments.watch_file)
+    given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
     save = arguments.save
     if save is not None and save.exists() and (not save.is_dir() or any(save.iterdir())):
@@ -212,8 +211,6 @@ class Batch:
             self._begin(self.session.state(rank))
 
     def _fill_list(self) -> None:
-        from tui_debugger.cli.check import add_watchpoints
-
         self._rules = add_watchpoints(self.session, self.given, recommended=self._recommended)
 
     @property

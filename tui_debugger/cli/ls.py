@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import categories_of
-from tui_debugger.cli.options import add_where, chosen, open_session
+from tui_debugger.cli.options import add_command, add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
@@ -33,13 +32,13 @@ Line = tuple[str, int]
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "ls",
-        help="list the nodes",
-        description="Lists nodes in execution order. in and out are the tensors dumped of a node's inputs and "
+        "list the nodes",
+        "Lists nodes in execution order. in and out are the tensors dumped of a node's inputs and "
         "outputs at the last step that was dumped (with --step: at the last one of those).",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     which = parser.add_argument_group("which nodes")
     which.add_argument(
         "--category",

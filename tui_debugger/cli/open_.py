@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli import screen
+from tui_debugger.cli.options import add_command
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "open",
-        help="open a dump directory in the terminal",
-        description="Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
+        "open a dump directory in the terminal",
+        "Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
         "or any directory inside it (rank, net, graph, step).",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     screen.add_options(parser)
     parser.set_defaults(run=_run)
 

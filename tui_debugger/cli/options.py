@@ -6,13 +6,15 @@ import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.output import note
 from tui_debugger.errors import TdbgError
 from tui_debugger.words.numbers import brief
 
 if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
     from tui_debugger.analysis.workers import Workers
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
@@ -21,6 +23,59 @@ if TYPE_CHECKING:
 _PART = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 Span = tuple[int, int]
 """First and last number, both included."""
+
+
+def add_command(
+    commands: _SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    summary: str,
+    description: str,
+    epilog: str | None = None,
+    **more: Any,
+) -> argparse.ArgumentParser:
+    """A command on a dump; texts of several lines are laid out already.
+
+    Args:
+        commands: where to.
+        name: what people type.
+        summary: a line for the list of commands.
+        description: for its own help.
+        epilog: what stands below the options there.
+        more: what argparse takes else.
+    """
+    laid_out = epilog is not None or "\n" in description
+    parser = commands.add_parser(
+        name,
+        help=summary,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter if laid_out else argparse.HelpFormatter,
+        **more,
+    )
+    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
+    return parser
+
+
+def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | None = None) -> None:
+    """The argument that names a node, or one of its tensors; with what it means ``without`` a slot all is said."""
+    says = (
+        f"as for tdbg show; without a slot {without}"
+        if without
+        else "id of a node, the end of it, or any part that only one node has; :0 is output 0, :in1 input 1, :in all "
+        "inputs; also :out, :param"
+    )
+    parser.add_argument("node", nargs=nargs, metavar="NODE[:slot]", help=says)
+
+
+def add_limit(parser: argparse.ArgumentParser, what: str) -> None:
+    """``--limit``: rows of tables on stdout."""
+    parser.add_argument(
+        "--limit",
+        type=whole("a number of rows such as 20, or 0 for all"),
+        default=20,
+        metavar="N",
+        help=f"{what} (default: 20; 0: all of them)",
+    )
 
 
 def add_where(
@@ -57,12 +112,6 @@ def add_work(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--executor", metavar="WHERE", help="measure on the dask cluster whose scheduler this is: dask:tcp://HOST:PORT"
     )
-
-
-def add_watches(parser: argparse.ArgumentParser, watch: str, watch_file: str) -> None:
-    """``--watch`` and ``--watch-file``, with the help that says what this command does with them."""
-    parser.add_argument("--watch", action="append", default=[], metavar="TEXT", help=watch)
-    parser.add_argument("--watch-file", action="append", default=[], type=Path, metavar="FILE", help=watch_file)
 
 
 def whole(what: str, least: int = 0, most: int = 10**9 - 1) -> Callable[[str], int]:

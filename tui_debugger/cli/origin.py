@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
-from tui_debugger.errors import TdbgError
+from tui_debugger.cli.watching import add_watches, enabled_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.cli.origin_report import Answer
-    from tui_debugger.model import Watchpoint
 
 DESCRIPTION = """\
 Finds the first node, in step and execution order, whose inputs are clean and
@@ -46,24 +44,22 @@ examples:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "origin",
-        help="find where a NaN or Inf starts",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "find where a NaN or Inf starts",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     add_watches(
         parser,
         "look for this instead of NaN and Inf, for example 'TL max_gt=100 @ category=gradient' (may be repeated)",
-        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
     parser.add_argument(
         "--from",
         dest="start",
         metavar="NODE[:slot]",
-        help="go upstream from this tensor, at the first step and rank where it is bad; written as for tdbg show",
+        help="go upstream from this tensor, at the first step and rank where it is bad; as for tdbg show",
     )
     parser.add_argument(
         "--spread",
@@ -82,34 +78,18 @@ def _run(arguments: argparse.Namespace) -> int:
         if arguments.start is not None:
             from tui_debugger.cli.origin_path import run
 
-            return run(arguments, _watchpoints(arguments))
+            return run(arguments, enabled_watchpoints(arguments))
         answer = _search(arguments)
     from tui_debugger.cli.origin_report import print_answer
 
     return print_answer(answer, as_json=arguments.json)
 
 
-def _watchpoints(arguments: argparse.Namespace) -> list[Watchpoint]:
-    """What --watch and --watch-file say, numbered from 1.
-
-    Raises:
-        TdbgError: a watchpoint that cannot be understood, or a file that enables none.
-    """
-    import dataclasses
-
-    from tui_debugger.session.watch_file import watchpoints_from
-
-    given = [watch for watch in watchpoints_from(arguments.watch, arguments.watch_file) if watch.enabled]
-    if not given and arguments.watch_file:
-        raise TdbgError("the watchpoint file has no enabled watchpoint", where="--watch-file", hint="enable one")
-    return [dataclasses.replace(watch, id=number) for number, watch in enumerate(dict.fromkeys(given), 1)]
-
-
 def _search(arguments: argparse.Namespace) -> Answer:
     from tui_debugger.cli.origin_report import Answer
     from tui_debugger.session.verdicts import judge
 
-    watchpoints = _watchpoints(arguments)
+    watchpoints = enabled_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)

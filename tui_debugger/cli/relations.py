@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_watches, add_where, add_work, chosen, open_session, whole
+from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
+from tui_debugger.cli.watching import add_watches, enabled_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -40,15 +40,14 @@ examples:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "relations",
-        help="show what made a tensor and what uses it",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "show what made a tensor and what uses it",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument("node", metavar="NODE[:slot]", help="written as for tdbg show; without a slot output 0")
+    add_node(parser, "output 0")
     parser.add_argument(
         "--hops",
         type=whole(f"a number of hops from 1 to {MOST_HOPS}", 1, MOST_HOPS),
@@ -59,7 +58,6 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_watches(
         parser,
         "mark what this finds, for example 'TL max_gt=100' (may be repeated)",
-        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
     )
     add_where(
         parser,
@@ -140,11 +138,8 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
 
 def _watch(session: Session, key: TensorKey, arguments: argparse.Namespace, progress: ProgressFn) -> None:
     """Checks the step, its neighbours included, when watchpoints are given."""
-    from tui_debugger.session.watch_file import watchpoints_from
-
-    given = [watch for watch in watchpoints_from(arguments.watch, arguments.watch_file) if watch.enabled]
-    for watch in dict.fromkeys(given):
-        session.watchpoints.add(watch.condition, watch.params, watch.selection)
+    given = enabled_watchpoints(arguments)
+    session.watchpoints.add_missing(given)
     if given:
         steps = session.steps(key.rank)
         at = steps.index(key.step) if key.step in steps else 0

@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_watches, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.cli.watching import add_recommended, add_watches, add_watchpoints, given_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -35,22 +36,17 @@ _HITS = 50
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "report",
-        help="a Markdown report of a check, for a bug report",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "a Markdown report of a check, for a bug report",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to this file instead of stdout")
     parser.add_argument("--force", action="store_true", help="replace the file if it is there already")
-    add_watches(
-        parser,
-        "a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
-        "a TOML file of watchpoints, as the screen saves them (may be repeated)",
-    )
-    parser.add_argument("--recommended", action="store_true", help="add the recommended watchpoints to the given ones")
+    add_watches(parser)
+    add_recommended(parser)
     parser.add_argument(
         "--max-hits",
         type=whole("a number of rows"),
@@ -71,20 +67,18 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _gathered(arguments: argparse.Namespace) -> Material:
-    from tui_debugger.cli.check import add_watchpoints
     from tui_debugger.session.exporting.files import checked_target
     from tui_debugger.session.reporting.material import gather
     from tui_debugger.session.verdicts import judge
-    from tui_debugger.session.watch_file import watchpoints_from
 
-    given = watchpoints_from(arguments.watch, arguments.watch_file)
-    asked = bool(arguments.watch or arguments.watch_file)
+    given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         if arguments.output is not None:  # before the work, not after it
-            checked_target(arguments.output, Path(session.info.path), force=arguments.force)
+            hint = "choose another name, or --force to replace it"
+            checked_target(arguments.output, Path(session.info.path), force=arguments.force, hint=hint)
         pairs = pairs_of(session, arguments)
-        rules = add_watchpoints(session, given, recommended=arguments.recommended or not asked)
+        rules = add_watchpoints(session, given, recommended=arguments.recommended or not given)
         result = session.check(pairs, progress)
         given_scope = (("--filter", arguments.filter), ("--graph", arguments.graph))
         scope = [word for pair in given_scope if pair[1] is not None for word in pair]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_memory, add_watches, add_work, workers_of
+from tui_debugger.cli.options import add_memory, add_work, workers_of
+from tui_debugger.cli.watching import add_watches, given_watchpoints
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -91,19 +92,6 @@ def require_terminal() -> None:
     """Raises TdbgError when there is none."""
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
         raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
-
-
-def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
-    """Reads --watch and --watch-file now, so that a mistake is answered in the shell.
-
-    Raises:
-        BadWatchpointError: naming the text, or the file and the entry.
-    """
-    if not (arguments.watch or arguments.watch_file):
-        return ()
-    from tui_debugger.session.watch_file import watchpoints_from
-
-    return watchpoints_from(arguments.watch, arguments.watch_file)
 
 
 def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoint]) -> Callable[[ProgressFn], Session]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_where, add_work, chosen, open_session, whole
+from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
 from tui_debugger.errors import TdbgError
 
@@ -27,21 +26,16 @@ Parse = Callable[..., tuple[argparse.Namespace, list[str]]]
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "show",
-        help="show the values of a node",
-        usage="tdbg show PATH NODE[:slot] [SLICE] [options]",
-        description="Shows the inputs, outputs and parameters of a node: type, shape, how the values are spread "
+        "show the values of a node",
+        "Shows the inputs, outputs and parameters of a node: type, shape, how the values are spread "
         "between the smallest and the greatest one, mean μ and deviation σ of the finite ones, zeros, NaN and Inf; "
         "then the values. Without --step that is the last dumped step; several steps give one line each.",
+        usage="tdbg show PATH NODE[:slot] [SLICE] [options]",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument(
-        "node",
-        metavar="NODE[:slot]",
-        help="id of a node, the end of it, or any part that only one node has; :0 is output 0, :in1 input 1, :in all "
-        "inputs; also :out, :param",
-    )
+    add_node(parser)
     parser.add_argument(
         "slice",
         nargs="?",

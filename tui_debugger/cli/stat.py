@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_where, add_work, open_session, pairs_of, several_graphs, whole
+from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, several_graphs, whole
 from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
 from tui_debugger.errors import CancelledError, TdbgError
 
@@ -55,14 +55,13 @@ exit codes:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "stat",
-        help="statistics of tensors",
-        description="Statistics of every tensor in the chosen steps, ranks and nodes, one row each.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "statistics of tensors",
+        "Statistics of every tensor in the chosen steps, ranks and nodes, one row each.",
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     add_where(parser)
     add_work(parser)
     add_choice(parser)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_where, chosen, open_session
+from tui_debugger.cli.options import add_command, add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 from tui_debugger.words.numbers import brief
@@ -25,12 +24,12 @@ COUNTED = 100
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "steps",
-        help="list steps and run history",
-        description="Lists which root graph ran at which step, whether its tensors were dumped, and how many.",
+        "list steps and run history",
+        "Lists which root graph ran at which step, whether its tensors were dumped, and how many.",
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
         "--count",

@@ -5,10 +5,19 @@ from __future__ import annotations
 import argparse
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_where, add_work, chosen, open_session, pairs_of, whole
+from tui_debugger.cli.options import (
+    add_command,
+    add_limit,
+    add_node,
+    add_where,
+    add_work,
+    chosen,
+    open_session,
+    pairs_of,
+    whole,
+)
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
 from tui_debugger.errors import TdbgError
 
@@ -53,20 +62,14 @@ class Wish:
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     """Adds the command."""
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "trend",
-        help="tensors over the steps: a plot and a table",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "tensors over the steps: a plot and a table",
+        DESCRIPTION,
+        EPILOG,
     )
-    parser.add_argument("path", type=Path, metavar="PATH", help="where the dump is")
-    parser.add_argument(
-        "node",
-        nargs="+",
-        metavar="NODE[:slot]",
-        help="as tdbg show takes it; without a slot every output (several tensors share a plot, up to nine)",
-    )
+    add_node(parser, "every output (several tensors share a plot, up to nine)", nargs="+")
     parser.add_argument(
         "--metric",
         type=_metrics,
@@ -80,13 +83,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--height", type=whole("a number of lines from 4 to 200", 4, 200), default=14, metavar="N", help="of a plot"
     )
-    parser.add_argument(
-        "--limit",
-        type=whole("a number of rows such as 20, or 0 for all"),
-        default=20,
-        metavar="N",
-        help="rows of each table, the last steps (default: 20; 0: all of them)",
-    )
+    add_limit(parser, "rows of each table, the last steps")
     add_where(parser)
     add_work(parser)
     parser.set_defaults(run=_run)

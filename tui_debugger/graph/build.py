@@ -1,6 +1,6 @@
 """Builds node tables from graph files.
 
-Row numbers never change afterwards: ``extend_table`` appends, ``reorder`` changes positions only.
+Row numbers never change afterwards: ``append_nodes`` appends, ``reorder_rows`` changes positions only.
 """
 
 from __future__ import annotations

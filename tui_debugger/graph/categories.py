@@ -1,13 +1,13 @@
 """What a node is: weight, optimizer state, gradient, activation ...
 
-Rules: MindInsight 2.0's category table (``old_rule``), and around it our own: what an optimizer's update
-operator updates is a weight whatever its name, and fused operators that hold an activation are activations.
+Rules: MindInsight 2.0's category table, and around it our own: what an optimizer's update operator updates is a
+weight whatever its name, and fused operators that hold an activation are activations.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container
+from collections.abc import Container
 from dataclasses import dataclass
 
 import numpy as np
@@ -262,24 +262,3 @@ def _by_scope(table: NodeTable, categories: npt.NDArray[np.uint8]) -> list[int]:
             if best is None or table.order[row] >= table.order[best]:
                 last[key] = row
     return [row for key, row in last.items() if key not in settled]
-
-
-def old_rule(full_name: str, op_type: str, category: str, activations: Collection[str] = ACTIVATIONS) -> bool:
-    """MindInsight's rule: by name and type alone, everything compared in lower case.
-
-    Args:
-        full_name: for a parameter the scope of a consumer and its name.
-        op_type: operator type, ``Parameter`` or ``Const``.
-        category: ``tensor``, ``parameter``, ``weight``, ``gradient`` or ``activation``.
-        activations: the types that count as activations.
-    """
-    name, kind = full_name.lower(), op_type.lower()
-    backward = name.startswith("gradients/") or name == "gradients"
-    if category == "weight":
-        named = name.endswith((".weight", ".bias")) and "optimizer-" not in name
-        return kind == _PARAMETER and named and not backward
-    if category == "gradient":
-        return backward and kind != _PARAMETER and kind not in _CONSTANTS
-    if category == "activation":
-        return not backward and kind in {each.lower() for each in activations}
-    return category == "tensor" or (category == "parameter" and kind == _PARAMETER)

@@ -37,16 +37,11 @@ class FileNode(NamedTuple):
     outputs: int = 1
 
 
-def extend_table(table: NodeTable, extra: Iterable[FileNode]) -> NodeTable:
-    """The table of ``append_nodes``."""
-    return append_nodes(table, extra)[0]
-
-
 def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable, npt.NDArray[np.int64]]:
     """Appends nodes that only file names know; a name the table has already is left out.
 
     They come after the operators of the graph files (parameters and constants after all operators) in the
-    order given; ``reorder`` puts them where their timestamps belong.
+    order given; ``order.reorder_rows`` puts them where their timestamps belong.
 
     Returns:
         The longer table, and the row of each of ``extra`` in it.

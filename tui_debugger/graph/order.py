@@ -44,21 +44,16 @@ def execution_order(
     return ranks(table, place, minor), flags
 
 
-def reorder(table: NodeTable, timestamps: Mapping[int, int]) -> NodeTable:
+def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: npt.NDArray[np.int64]) -> NodeTable:
     """Puts nodes whose position no execution-order file tells where their timestamps belong.
 
     Args:
         table: the table.
-        timestamps: by row, in any unit; all of one step. Such a node comes right after the listed one
-            with the greatest timestamp up to its own. Nodes without a timestamp follow the node they
-            followed before. Parameters stay after all operators, constants last.
+        rows: the nodes.
+        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one with the greatest
+            timestamp up to its own. Of several for one row the first in time counts. Nodes without a timestamp follow
+            the node they followed before. Parameters stay after all operators, constants last.
     """
-    rows = np.fromiter(timestamps, np.int64, len(timestamps))
-    return reorder_rows(table, rows, np.fromiter(timestamps.values(), np.int64, len(timestamps)))
-
-
-def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: npt.NDArray[np.int64]) -> NodeTable:
-    """``reorder`` with the timestamps as two columns; of several for one row the first in time counts."""
     if not len(rows):
         return table
     never = np.iinfo(np.int64).max

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntFlag
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Category, Frame
+from tui_debugger.model import PARAMETERS, Category, Frame, Side, TensorKey
 
 Int32 = npt.NDArray[np.int32]
 Bool = npt.NDArray[np.bool_]
@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 PARAMETER, CONSTANT = "Parameter", "Constant"
 """The types of rows that are no operators."""
+_IS_PARAMETER: Final = np.isin(np.arange(256), [int(category) for category in PARAMETERS])
+"""By category."""
 
 
 class NodeFlag(IntFlag):
@@ -118,6 +120,10 @@ class NodeTable:
         """The graph a row belongs to."""
         return self.graphs[int(self.graph[row])]
 
+    def key(self, rank: int, step: int, row: int, side: Side = Side.OUTPUT, slot: int = 0) -> TensorKey:
+        """The handle of a tensor of a node."""
+        return TensorKey(rank, self.graph_of(row).name, self.names[row], side, slot, step)
+
     def op_type(self, row: int) -> str:
         """Operator type name of a row."""
         return self.types[int(self.type_id[row])]
@@ -125,6 +131,11 @@ class NodeTable:
     def category_of(self, row: int) -> Category:
         """Category of a row."""
         return Category(int(self.category[row]))
+
+    def are_parameters(self, rows: npt.NDArray[np.integer[Any]]) -> Bool:
+        """Which rows are weights or other parameters."""
+        found: Bool = _IS_PARAMETER[self.category[rows]]
+        return found
 
     def inputs(self, row: int) -> list[tuple[int, int]]:
         """Direct (producer row, producer slot) pairs in input order; producer -1 = unknown."""

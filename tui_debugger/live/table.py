@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -93,10 +92,7 @@ class LiveTable(Columns):
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
-        specs = [self.spec(index) for index in indices.tolist()]
-        kinds: dict[ReadSpec, int] = {}
-        kind = [kinds.setdefault(replace(spec, path=""), len(kinds)) for spec in specs]
-        return Specs([os.fsencode(spec.path) for spec in specs], tuple(kinds), np.array(kind, np.int32))
+        return Specs.of(map(self.spec, indices.tolist()))
 
     @property
     def digest(self) -> bytes:

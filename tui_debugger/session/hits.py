@@ -10,11 +10,12 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import evaluate
 from tui_debugger.analysis.records import Records
 from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
 
 Mask = npt.NDArray[np.bool_]
 Int8 = npt.NDArray[np.int8]
@@ -65,14 +66,7 @@ class StepHits:
         """A hit made anew."""
         record = self.records.get(index)
         row = int(self.node[index])
-        key = TensorKey(
-            self.rank,
-            self.nodes.graph_of(row).name,
-            self.nodes.names[row],
-            Side(int(self.side[index])),
-            int(self.slot[index]),
-            self.step,
-        )
+        key = self.nodes.key(self.rank, self.step, row, Side(int(self.side[index])), int(self.slot[index]))
         return Hit(
             key=key,
             row=row,
@@ -92,6 +86,17 @@ class StepHits:
             if result is not None:
                 results.append(result)
         return tuple(sorted(results, key=lambda result: result.watchpoint))
+
+
+def is_overflow(hit: Hit) -> bool:
+    """Whether a hit is about NaN or Inf; of a training that runs the statistics may not be here."""
+    if hit.stats is not None:
+        return hit.stats.bad
+    return any(
+        each.verdict is Verdict.FINDING
+        and (CONDITIONS[each.condition].wire == WIRE_OVERFLOW or each.error & (ErrorBits.NAN | ErrorBits.INF))
+        for each in hit.results
+    )
 
 
 class HitList(Sequence[Hit]):

@@ -212,8 +212,8 @@ class OutputTensors:
 
     def key(self, step: int, output: Output) -> TensorKey:
         """The handle of an output."""
-        nodes, (row, slot) = self.flow.nodes, output
-        return TensorKey(self.flow.rank, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, slot, step)
+        row, slot = output
+        return self.flow.nodes.key(self.flow.rank, step, row, slot=slot)
 
     def _starts(self, step: int, row: int) -> bool:
         """Whether a node is a parameter and this its first dumped step: then its first reader saw its initial value."""

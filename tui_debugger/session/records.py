@@ -119,6 +119,17 @@ class Shelf:
                     kept.records.forget(np.array([index]))
             return {step for step, _ in healed}
 
+    def forget(self, step: int, place: tuple[int, Side, int] | None = None) -> None:
+        """Drops what is known about a tensor (node row, side, slot) of a step, or about all of them."""
+        with self.lock:
+            if place is None:
+                self._steps.pop(step, None)
+                return
+            kept = self._steps.get(step)
+            index = kept.table.find(*place) if kept is not None else -1
+            if kept is not None and index >= 0:
+                kept.records.forget(np.array([index]))
+
     def without_changes(self) -> Shelf:
         """A new shelf with all records but the comparisons with a previous step."""
         other = Shelf()
@@ -160,6 +171,13 @@ class RecordCache:
         with self._lock:
             shelves = {rank: shelf for rank, (_, shelf) in self._shelves.items()}
         return {(rank, step) for rank, shelf in shelves.items() for step in shelf.heal()}
+
+    def forget(self, rank: int, step: int, place: tuple[int, Side, int] | None = None) -> None:
+        """See ``Shelf.forget``."""
+        with self._lock:
+            kept = self._shelves.get(rank)
+        if kept is not None:
+            kept[1].forget(step, place)
 
     def forget_changes(self, rank: int) -> None:
         """Drops comparisons with a previous step of one rank: a step in between may have appeared."""

@@ -29,10 +29,15 @@ class Ticket:
 
 
 class ResultBook:
-    """What every (rank, step) was last found to be, with the watchpoint version it was judged by."""
+    """What every (rank, step) was last found to be, with the watchpoint version it was judged by.
+
+    Attributes:
+        edition: another number whenever something in it is different.
+    """
 
     def __init__(self) -> None:
         """Starts empty."""
+        self.edition = 0
         self._lock = threading.Lock()
         self._results: dict[Pair, tuple[int, PairResult]] = {}
         self._tickets: set[Ticket] = set()
@@ -54,6 +59,7 @@ class ResultBook:
         with self._lock:
             if not ticket.outdated:
                 self._results[ticket.pair] = (version, result)
+                self.edition += 1
             return not ticket.outdated
 
     def fresh(self, pair: Pair, version: int) -> PairResult | None:
@@ -73,13 +79,14 @@ class ResultBook:
         with self._lock:
             for pair in [pair for pair in self._results if pair[0] == rank and pair[1] >= step]:
                 del self._results[pair]
+                self.edition += 1
             for ticket in self._tickets:
                 ticket.outdated = ticket.outdated or (ticket.pair[0] == rank and ticket.pair[1] >= step)
 
     def forget(self, pair: Pair) -> None:
         """Forgets the result of one pair."""
         with self._lock:
-            self._results.pop(pair, None)
+            self.edition += self._results.pop(pair, None) is not None
 
     def rows_with_finding(self, rank: int, step: int | None, count: int) -> Mask:
         """Marks the node rows (of ``count``) that have a finding in a step (None: in any)."""

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.cache.store import Store
-from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
 from tui_debugger.graph.stacks import StackIndex, stack_index
@@ -29,23 +28,24 @@ from tui_debugger.model import (
     ReadSpec,
     RunInfo,
     TensorKey,
-    Verdict,
     Watchpoint,
     no_progress,
 )
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.checks import Checks
 from tui_debugger.session.excerpt import read_excerpt
-from tui_debugger.session.flow import Flow, Located
+from tui_debugger.session.flow import Flow
+from tui_debugger.session.following import Follower
 from tui_debugger.session.judging import OutputTensors
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.look import look_at
 from tui_debugger.session.origin.search import OriginReport, search
 from tui_debugger.session.records import RecordCache
 from tui_debugger.session.remembering import Memory
+from tui_debugger.session.seen import FileState
 from tui_debugger.session.selections import Mask, Selections
 from tui_debugger.session.sweep import Sweep, TensorChoice
-from tui_debugger.session.tensors import measured, tensor_row, tensor_rows
+from tui_debugger.session.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
@@ -85,8 +85,14 @@ class Session:
         self._memory = Memory(index)
         self._lock = threading.Lock()
         self._cache = RecordCache()
+        self._follower = Follower(source, self._cache)
         self._checks = Checks(self.watchpoints, self._checker, self._workers, self._look_ahead)
         self._selections = Selections()
+
+    @property
+    def workers(self) -> Workers:
+        """Who does long work on tensors."""
+        return self._workers
 
     # -- the run -----------------------------------------------------------------------------------
 
@@ -197,35 +203,20 @@ class Session:
         return self._watched(rank, self.nodes(rank), watchpoint_id).astype(np.uint8)
 
     def _watched(self, rank: int, nodes: NodeTable, watchpoint_id: int | None) -> Mask:
-        chosen = (
-            self.watchpoints.enabled()
-            if watchpoint_id is None
-            else tuple(w for w in (self.watchpoints.get(watchpoint_id),) if w is not None)
-        )
-        return self._selections.watched(rank, nodes, chosen)
+        one = self.watchpoints.get(watchpoint_id) if watchpoint_id is not None else None
+        chosen = self.watchpoints.enabled() if watchpoint_id is None else filter(None, (one,))
+        return self._selections.watched(rank, nodes, tuple(chosen))
 
     def watched_count(self, selection: NodeSelection) -> int:
         """Nodes of the first rank that a selection names; the ranks of a run have the same graph or parts of one."""
         ranks = self.ranks()
         return int(self.selection_mask(ranks[0], selection).sum()) if ranks else 0
 
-    def hit_rows(self, rank: int, step: int | None = None) -> Mask:
-        """Node rows with a finding in the known results of a step (None: of every step)."""
-        return self._checks.book.rows_with_finding(rank, step, len(self.nodes(rank)))
-
     # -- tensors -----------------------------------------------------------------------------------
 
     def tensor_rows(self, rank: int, step: int, row: int) -> tuple[TensorRow, ...]:
         """Inputs, outputs and parameters of a node at a step; lists, reads nothing."""
-        known = self._checks.book.latest((rank, step))
-
-        def listed() -> tuple[TensorRow, ...]:
-            flow = self.flow(rank)
-            shown = [row, *(holder.row for holder in flow.holders(row))]
-            found = known.hits.of_nodes(shown).with_verdict(Verdict.FINDING) if known else ()
-            return tensor_rows(flow, step, row, {hit.key for hit in found}.__contains__)
-
-        return undisturbed(listed)
+        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, self._hits_at((rank, step))))
 
     def row_of(self, key: TensorKey) -> TensorRow:
         """The row of one tensor as an output (or input) of its own node; not measured yet.
@@ -233,21 +224,10 @@ class Session:
         Raises:
             UnreadableTensorError: the run has no such node.
         """
-        known = self._checks.book.latest((key.rank, key.step))
+        return undisturbed(lambda: row_of(self.flow(key.rank), key, self._hits_at((key.rank, key.step))))
 
-        def listed() -> TensorRow:
-            flow = self.flow(key.rank)
-            row = flow.nodes.find(key.node, key.graph)
-            if row < 0:
-                raise UnreadableTensorError(
-                    "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
-                )
-            found = known.hits.of_nodes([row]).with_verdict(Verdict.FINDING) if known else ()
-            index = flow.table(key.step).find(row, key.side, key.slot)
-            at = Located(key.step, index, row, key.side, key.slot)
-            return tensor_row(flow, at, (key.side.label, key.slot, ""), {hit.key for hit in found}.__contains__)
-
-        return undisturbed(listed)
+    def _hits_at(self, pair: Pair) -> HitsOf:
+        return hits_in(self._checks.book.latest(pair))
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
         """The rows (all of one rank) with dtype, shape, statistics or the reason why not."""
@@ -262,16 +242,15 @@ class Session:
         Raises:
             UnreadableTensorError: it was not dumped, or its file is broken.
         """
-        from tui_debugger.analysis.npy import open_array
+        return opened(key, undisturbed(lambda: self.spec(key)))
 
+    def file_state(self, key: TensorKey) -> FileState | None:
+        """What is different once a tensor has other values; None while it has none here. For who shows values.
+
+        From now on ``refresh`` also tells when its file is written over, which leaves no trace in a directory.
+        """
         spec = undisturbed(lambda: self.spec(key))
-        if spec is None:
-            raise UnreadableTensorError(
-                "this tensor was not dumped",
-                where=f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
-                hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
-            )
-        return open_array(spec)
+        return None if spec is None else self._follower.file_state(key, spec)
 
     def spec(self, key: TensorKey) -> ReadSpec | None:
         """How to read a tensor; None when its values were not dumped."""
@@ -279,6 +258,10 @@ class Session:
         table = flow.table(key.step)
         index = table.find(flow.nodes.find(key.node, key.graph), key.side, key.slot)
         return table.spec(index) if index >= 0 and flow.has_values(table, index) else None
+
+    def forget(self, key: TensorKey) -> None:
+        """Has a tensor measured anew the next time, whatever its file looks like."""
+        self._follower.forget(key)
 
     def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
         """The tensors of a rank as outputs of their nodes, to be read or judged by name: see ``OutputTensors``."""
@@ -346,6 +329,11 @@ class Session:
         """Whether every pair has a fresh result: what ``known`` answers, without putting the results together."""
         return self._checks.fresh(pairs)
 
+    @property
+    def results_edition(self) -> int:
+        """Another number whenever what is known from checks is different."""
+        return self._checks.book.edition
+
     def cost(self, pairs: Sequence[Pair]) -> int:
         """Bytes that checking the pairs would read."""
         return self._checks.cost(pairs)
@@ -386,24 +374,11 @@ class Session:
 
     def watch_paths(self) -> Sequence[Path]:
         """Directories whose changes a follower should look at."""
-        return self.source.watch_paths()
+        return self._follower.watch_paths()
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
-        changes = self.source.refresh()
-        healed = self._cache.heal()
-        if healed:
-            changes = dataclasses.replace(changes, grown_steps=tuple(sorted({*changes.grown_steps, *healed})))
-        if changes:
-            grown = {*changes.grown_steps, *changes.new_steps}
-            for rank in changes.rebuilt:
-                self._checks.book.drop_from(rank, 0)
-            for rank in {rank for rank, _ in grown}:
-                first = min(step for of, step in grown if of == rank)
-                self._checks.book.drop_from(rank, first)
-                if any(step > first for step in self.steps(rank)):
-                    self._cache.forget_changes(rank)
-        return changes
+        return self._follower.refresh(self._checks.book)
 
     def close(self) -> None:
         """Stops the workers, writes what the index does not know yet, closes the source. Idempotent."""

@@ -168,14 +168,7 @@ def _text(measurements: Measurements, step: int) -> str:
 def _placed(measurements: Measurements, table: TensorTable, step: int, index: int) -> SweptTensor:
     flow = measurements.flow
     row = int(table.node[index])
-    key = TensorKey(
-        flow.rank,
-        flow.nodes.graph_of(row).name,
-        flow.nodes.names[row],
-        Side(int(table.side[index])),
-        int(table.slot[index]),
-        step,
-    )
+    key = flow.nodes.key(flow.rank, step, row, Side(int(table.side[index])), int(table.slot[index]))
     return SweptTensor(key, row, table.spec(index) if flow.has_values(table, index) else None)
 
 

@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy.typing as npt
 
 from tui_debugger.analysis.record import Need, Record
-from tui_debugger.model import PARAMETERS, ProgressFn, Side, TensorKey, no_progress
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import PARAMETERS, ProgressFn, ReadSpec, Side, TensorKey, Verdict, no_progress
+from tui_debugger.session.checking import PairResult
 from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
 
+IsHit = Callable[[TensorKey], bool]
+HitsOf = Callable[[Sequence[int]], IsHit]
+"""Tells of the tensors of some nodes, by row, which have a finding."""
 
-def tensor_rows(flow: Flow, step: int, row: int, is_hit: Callable[[TensorKey], bool]) -> tuple[TensorRow, ...]:
+
+def hits_in(known: PairResult | None) -> HitsOf:
+    """By what is known of a step."""
+
+    def of_nodes(rows: Sequence[int]) -> IsHit:
+        found = known.hits.of_nodes(rows).with_verdict(Verdict.FINDING) if known is not None else ()
+        return {hit.key for hit in found}.__contains__
+
+    return of_nodes
+
+
+def tensor_rows(flow: Flow, step: int, row: int, hits_of: HitsOf) -> tuple[TensorRow, ...]:
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
     Lists only: nothing is read. Inputs without a file of their own show the producer's tensor.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()
-    maker = _RowMaker(flow, step, row, is_hit)
+    maker = _RowMaker(flow, step, row, hits_of([row, *(holder.row for holder in flow.holders(row))]))
     rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
     return tuple(rows)
 
 
 class _RowMaker:
-    def __init__(self, flow: Flow, step: int, row: int, is_hit: Callable[[TensorKey], bool]) -> None:
+    def __init__(self, flow: Flow, step: int, row: int, is_hit: IsHit) -> None:
         self.flow = flow
         self.step = step
         self.row = row
@@ -80,7 +99,7 @@ class _RowMaker:
 
     def make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
         nodes, table = self.flow.nodes, self.flow.table(at.step)
-        key = TensorKey(self.flow.rank, nodes.graph_of(at.row).name, nodes.names[at.row], at.side, at.slot, at.step)
+        key = nodes.key(self.flow.rank, at.step, at.row, at.side, at.slot)
         has_file = at.index >= 0
         flags = int(table.flags[at.index]) if has_file else 0
         return TensorRow(
@@ -102,9 +121,24 @@ class _RowMaker:
         return before is not None and self.flow.table(before).find(at.row, at.side, at.slot) >= 0
 
 
-def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: Callable[[TensorKey], bool]) -> TensorRow:
+def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
     """The row of one tensor, wherever it stands; ``labels`` are ``role``, ``slot`` and ``origin_text`` of the row."""
     return _RowMaker(flow, at.step, at.row, is_hit).make(at, *labels)
+
+
+def row_of(flow: Flow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
+    """The row of one tensor as an output (or input) of its own node.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+    """
+    row = flow.nodes.find(key.node, key.graph)
+    if row < 0:
+        raise UnreadableTensorError(
+            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
+        )
+    at = Located(key.step, flow.table(key.step).find(row, key.side, key.slot), row, key.side, key.slot)
+    return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
 
 
 def measured(
@@ -128,3 +162,20 @@ def _filled(row: TensorRow, record: Record | None) -> TensorRow:
     if record is None:
         return row
     return dataclasses.replace(row, meta=record.meta, stats=record.stats, error=record.error)
+
+
+def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
+    """The values of a tensor, memory-mapped and read-only.
+
+    Raises:
+        UnreadableTensorError: it was not dumped, or its file is broken.
+    """
+    from tui_debugger.analysis.npy import open_array
+
+    if spec is None:
+        raise UnreadableTensorError(
+            "this tensor was not dumped",
+            where=f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
+            hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
+        )
+    return open_array(spec)

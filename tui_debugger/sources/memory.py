@@ -135,10 +135,7 @@ class MemoryTable(Columns):
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
-        specs = [self.spec(index) for index in indices.tolist()]
-        kinds: dict[ReadSpec, int] = {}
-        kind = [kinds.setdefault(replace(spec, path=""), len(kinds)) for spec in specs]
-        return Specs([os.fsencode(spec.path) for spec in specs], tuple(kinds), np.array(kind, np.int32))
+        return Specs.of(map(self.spec, indices.tolist()))
 
     @property
     def digest(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from textual.timer import Timer
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.views.extract import stem_of
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
@@ -177,7 +177,7 @@ class Inspector:
                 path = Path(text.strip()).expanduser()
                 self._desk.bridge.run("save", lambda _: Saved(session.save_npy(key, path)))
 
-        prompt = TextPrompt("Write as .npy", file_name(key), check_path)
+        prompt = TextPrompt("Write as .npy", f"{stem_of(key)}.npy", check_path)
         self._desk.app.push_screen(prompt, save)
 
     # -- source ----------------------------------------------------------------------------------
@@ -261,19 +261,16 @@ class Inspector:
         desk.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
 
 
-def file_name(key: TensorKey) -> str:
-    """A name for an exported tensor, in the working directory."""
-    node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
-    return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}.npy"
-
-
 def check_path(text: str) -> str | None:
     """What is wrong with a path to write to."""
     if not text.strip():
         return "a file name is needed"
-    path = Path(text.strip()).expanduser()
-    if path.is_dir():
-        return "this is a directory"
-    if path.exists():
-        return "this file exists; nothing is overwritten"
-    return None if path.parent.is_dir() else "its directory does not exist"
+    try:
+        path = Path(text.strip()).expanduser()
+        if path.is_dir():
+            return "this is a directory"
+        if path.exists():
+            return "this file exists; nothing is overwritten"
+        return None if path.parent.is_dir() else "its directory does not exist"
+    except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, ~ of nobody
+        return f"not a usable path: {error}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.live.types import Phase
+from tui_debugger.live.types import Phase, Stop
 from tui_debugger.tui import live_actions, messages
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.desk import Desk
@@ -17,11 +17,13 @@ from tui_debugger.tui.live_checker import LiveChecker
 from tui_debugger.tui.live_header import live_lines, waiting_lines
 from tui_debugger.tui.live_runner import Runner
 from tui_debugger.tui.live_words import status, who
+from tui_debugger.tui.views.news import News
 from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
+    from tui_debugger.session.types import Pair
     from tui_debugger.tui.opening import HeaderLines
     from tui_debugger.tui.screens.waiting import WaitingScreen
 
@@ -58,6 +60,7 @@ class LiveDesk(Desk):
         self._stays = stays
         self.staying = False
         self._waiting_page: WaitingScreen | None = None
+        self._stops: dict[int, Stop] = {}
 
     # -- waiting for the first training --------------------------------------------------------------
 
@@ -164,6 +167,15 @@ class LiveDesk(Desk):
         """What trainings sent was taken in."""
         if self.runner is not None:
             self._route(message, self.runner.followed)
+            if self.session is not None:
+                self.views.tell(News.of_training(message.changes, self._renewed()))
+
+    def _renewed(self) -> list[Pair]:
+        """Where trainings went on within a step since the last call: what they hold of it may be different."""
+        stops = {state.rank: state.stop for state in self.live.trainings() if state.stop is not None}
+        before, self._stops = self._stops, stops
+        both = ((rank, before.get(rank), stop) for rank, stop in stops.items())
+        return [(rank, stop.step) for rank, old, stop in both if old and old.step == stop.step and old != stop]
 
     def on_failed(self, message: messages.Failed) -> None:
         """A graph that cannot be read ends nothing: another training may come."""

@@ -150,12 +150,22 @@ class Routes(Kept, Screen[None]):
 
     def on_refreshed(self, message: answers.Refreshed) -> None:
         """The directory changed; told by the follower, so there is no request to compare with."""
+        from tui_debugger.tui.views.news import News
+
         self.navigator.refreshed(message.changes)
+        self.views.tell(News.of_dump(message.changes))
         self.update_header()
 
     def on_checked(self, message: answers.Checked) -> None:
         """Routes to the checker."""
         self._route(message, self.checker.checked)
+        self._tell_checked()
+
+    def _tell_checked(self) -> None:
+        """What a check found is in open views as well."""
+        from tui_debugger.tui.views.news import News
+
+        self.views.tell(News())
 
     def on_check_too_large(self, message: answers.CheckTooLarge) -> None:
         """Routes to the checker."""
@@ -168,6 +178,7 @@ class Routes(Kept, Screen[None]):
     def on_step_found(self, message: answers.StepFound) -> None:
         """Routes to the checker."""
         self._route(message, self.checker.step_found)
+        self._tell_checked()
 
     def on_tensors_listed(self, message: answers.TensorsListed) -> None:
         """Routes to the inspector."""

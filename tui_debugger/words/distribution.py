@@ -38,7 +38,7 @@ def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
         ("max", stats.maximum),
         ("mean", stats.mean),
         ("σ", deviation),
-        ("|x| mean", stats.abs_mean),
+        ("mean |x|", stats.abs_mean),
         ("norm", stats.norm),
     )
 

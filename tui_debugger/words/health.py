@@ -15,6 +15,7 @@ GLYPHS: Final[Mapping[Health, str]] = {
     Health.UNCHECKED: "…",
     Health.UNREADABLE: "?",
     Health.HIT: "✗",
+    Health.NOT_FINITE: "!",
     Health.INF: "∞",
     Health.NAN: "N",
     Health.ORIGIN: "◆",
@@ -27,19 +28,26 @@ WORDS: Final[Mapping[Health, str]] = {
     Health.UNCHECKED: "not checked",
     Health.UNREADABLE: "cannot judge",
     Health.HIT: "hit",
+    Health.NOT_FINITE: "NaN/Inf",
     Health.INF: "Inf",
     Health.NAN: "NaN",
     Health.ORIGIN: "origin",
 }
-LEGEND: Final = tuple((GLYPHS[health], WORDS[health]) for health in reversed(Health))
-"""Worst first."""
 
 
-def legend_text(room: int = 1 << 10) -> str:
-    """``◆ origin  N NaN  ∞ Inf ...``; closer together, and without the blank, where there is little room."""
-    pairs = [f"{glyph if glyph.strip() else '␣'} {word}" for glyph, word in LEGEND]
+def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
+    """``◆ origin  N NaN  ∞ Inf ...``; closer together, and without the least important, where there is little room.
+
+    Args:
+        room: cells.
+        vague: whether there are tensors with NaN or Inf of which nobody knows which: only trainings that run have them.
+    """
+    shown = [health for health in reversed(Health) if vague or health is not Health.NOT_FINITE]
+    pairs = [f"{GLYPHS[health] if GLYPHS[health].strip() else '␣'} {WORDS[health]}" for health in shown]
     text = "  ".join(pairs)
-    return text if len(text) <= room else " ".join(pairs[:-1])
+    while len(text) > room and len(pairs) > 1:
+        text = " ".join(pairs := pairs[:-1])
+    return text
 
 
 def covered_text(

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from tui_debugger.analysis.spread.distribution import Histogram
-from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import number, percent
+from tui_debugger.words.numbers import NONE, count, number, percent
+
+if TYPE_CHECKING:
+    from tui_debugger.analysis.spread.distribution import Histogram
+    from tui_debugger.model import TensorMeta, TensorStats
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -39,6 +42,18 @@ def flags(stats: TensorStats) -> str:
     """``NaN! 3 +Inf! 1``: what should not be there; empty for a finite tensor."""
     found = (("NaN!", stats.nan), ("+Inf!", stats.pos_inf), ("-Inf!", stats.neg_inf))
     return " ".join(f"{name} {amount:,}" for name, amount in found if amount)
+
+
+STATISTIC_TITLES: Final = ("NaN", "Inf", "min", "max", "mean", "zeros")
+"""What ``statistic_texts`` are."""
+
+
+def statistic_texts(stats: TensorStats | None) -> list[str]:
+    """The statistics that the tables of commands and reports have; a dash each when nothing is known."""
+    if stats is None:
+        return [NONE] * len(STATISTIC_TITLES)
+    ends = [short(value) for value in (stats.minimum, stats.maximum, stats.mean)]
+    return [count(stats.nan), count(stats.inf), *ends, f"{percent(stats.zero_percentage)}%"]
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:

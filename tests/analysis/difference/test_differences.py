@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.analysis.plain import stats_of
-from tui_debugger.analysis.blocks import BLOCK
-from tui_debugger.analysis.difference import differences
 from tui_debugger.analysis.difference.differences import Differences, compare
 from tui_debugger.analysis.difference.odd import OddCounts
+from tui_debugger.analysis.difference.pairs import PIECE as BLOCK
 from tui_debugger.analysis.difference.pairs import Pairs
 from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, count_outside, outside_mask
 from tui_debugger.errors import CancelledError, TdbgError
@@ -242,8 +241,7 @@ def test_text_is_no_number() -> None:
         compare(Pairs(np.array(["a"]), np.array(["a"])))
 
 
-def test_progress_counts_both_passes_and_can_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(differences, "_EVERY", 1)
+def test_progress_counts_both_passes_and_can_stop() -> None:
     here = np.zeros(3 * BLOCK, np.int8)
     told: list[Progress] = []
     compare(Pairs(here, here), tolerance=Tolerance(percent=5), progress=told.append)

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
+from tui_debugger.analysis.spread.classes import count_classes
 from tui_debugger.analysis.spread.distribution import count_bins
-from tui_debugger.analysis.spread.keys import count_classes
 
 
 def holds(each: Bin, value: float) -> bool:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.analysis.dtypes import dtype_of
+from tui_debugger.analysis.spread.classes import count_classes
 from tui_debugger.analysis.spread.headroom import TARGETS, Headroom, capacity, headroom, limits_of
-from tui_debugger.analysis.spread.keys import count_classes
 
 Array = npt.NDArray[Any]
 EDGES = (
@@ -99,3 +99,13 @@ def test_a_type_that_is_stored_wider_keeps_its_own_limits() -> None:
 )
 def test_what_a_type_can_hold(dtype: str, largest: float | None) -> None:
     assert capacity(dtype) == largest
+
+
+@pytest.mark.parametrize("sign", [-1, 0, 1])
+def test_extremes_that_are_known_need_not_be_found(sign: int) -> None:
+    values = np.random.default_rng(2).standard_normal(5000).astype(np.float32)
+    array = values if not sign else sign * np.abs(values)
+    classes = count_classes(array)
+    found = headroom(array, classes, "float32", extremes=(float(array.min()), float(array.max())))
+    assert found == headroom(array, classes, "float32")
+    assert (found.greatest, found.least) == (np.abs(array).max(), np.abs(array).min())

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.spread import quantiles as module
-from tui_debugger.analysis.spread.keys import DOUBLES, SINGLES, KeyKind, count_below, count_classes
+from tui_debugger.analysis.spread import below as module
+from tui_debugger.analysis.spread.below import count_below
+from tui_debugger.analysis.spread.classes import count_classes
+from tui_debugger.analysis.spread.keys import DOUBLES, SINGLES, KeyKind
 from tui_debugger.analysis.spread.quantiles import PERCENTS, order_statistics, quantiles
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
@@ -126,8 +128,8 @@ def test_other_types_have_no_order() -> None:
 
 def test_long_work_tells_how_far_it_is_and_can_be_stopped() -> None:
     told: list[Progress] = []
-    count_classes(np.zeros(200_000, np.float32), told.append)
-    assert [each.total for each in told] == [200_000] * 4
+    count_classes(np.zeros(1_000_000, np.float32), told.append)
+    assert [each.total for each in told] == [1_000_000] * 4
     assert [each.done for each in told] == sorted(each.done for each in told)
 
     def stop(progress: Progress) -> None:
@@ -135,4 +137,16 @@ def test_long_work_tells_how_far_it_is_and_can_be_stopped() -> None:
             raise CancelledError("stopped")
 
     with pytest.raises(CancelledError):
-        count_classes(np.zeros(200_000, np.float32), stop)
+        count_classes(np.zeros(1_000_000, np.float32), stop)
+
+
+@pytest.mark.parametrize("size", [40_000, 300_000])
+def test_percentiles_of_values_that_are_all_in_a_few_classes(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of a normalisation are all next to 1, and half of an activation is 0 or next to it."""
+    monkeypatch.setattr(module, "KEPT", 100)
+    rng = np.random.default_rng(4)
+    for values in (1 + 1e-4 * rng.standard_normal(size), np.maximum(rng.standard_normal(size), 0) * 1e-42):
+        for kind in ("f4", "f8"):
+            array = values.astype(kind)
+            found = quantiles(array, count_classes(array))
+            assert found.values == tuple(np.percentile(finite(array), PERCENTS).tolist())

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tests.live.controlled import Server, need_stopped, send
 from tui_debugger.analysis.dtypes import name_of
 from tui_debugger.analysis.stats import measure_stats
-from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
+from tui_debugger.errors import UnsupportedError
 from tui_debugger.graph.proto import message_class
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Listener, Training
+from tui_debugger.live.control import Event, Listener
 from tui_debugger.live.types import (
     START,
     Phase,
@@ -145,7 +146,7 @@ class ScriptedTraining:
         self.watchpoints = tuple(watchpoints)
 
     def run(self, steps: int | None = 1, *, stop_on_hit: bool = True) -> None:
-        self._need_stopped()
+        need_stopped(self.phase)
         self.said.append(f"run {steps}")
         self.phase = Phase.RUNNING
         self.emit(Event.RUNNING)
@@ -166,7 +167,7 @@ class ScriptedTraining:
                 self.emit(Event.HITS)
 
     def run_to_node(self, name: str = "") -> None:
-        self._need_stopped()
+        need_stopped(self.phase)
         if not self.info.features & wire.RUNS_TO_NODES:
             raise UnsupportedError("stops at the end of steps only")
         self.said.append(f"run to {name}")
@@ -186,7 +187,7 @@ class ScriptedTraining:
             self.phase = Phase.RUNNING
 
     def recheck(self, progress: ProgressFn = no_progress) -> Sequence[ReceivedHit]:
-        self._need_stopped()
+        need_stopped(self.phase)
         progress(Progress(0, 0))
         self.said.append("recheck")
         self.hits = tuple(self._hits(self.stop.step if self.stop else 0, self.watchpoints))
@@ -194,7 +195,7 @@ class ScriptedTraining:
         return self.hits
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        self._need_stopped()
+        need_stopped(self.phase)
         progress(Progress(0, len(tensors)))
         self.asked.append(("statistics", tuple(tensors)))
         self.before_answer()
@@ -206,20 +207,9 @@ class ScriptedTraining:
     def values(
         self, tensors: Sequence[RemoteTensor], sink: ValueSink, progress: ProgressFn = no_progress
     ) -> Sequence[bool]:
-        self._need_stopped()
+        need_stopped(self.phase)
         self.asked.append(("values", tuple(tensors)))
-        came = []
-        for number, tensor in enumerate(tensors):
-            values = self._find(tensor)
-            came.append(values is not None)
-            if values is None:
-                sink.end(number, complete=False)
-            elif sink.begin(number, name_of(values.dtype), values.shape):
-                data = values.tobytes()
-                for start in range(0, len(data), 16):
-                    progress(Progress(start, len(data)))
-                    sink.write(number, data[start : start + 16])
-                sink.end(number, complete=True)
+        came = [send(sink, number, self._find(tensor), progress) for number, tensor in enumerate(tensors)]
         self.before_answer()
         return came
 
@@ -238,46 +228,22 @@ class ScriptedTraining:
         complete = bool(self.info.features & wire.FULL_STATISTICS)
         return RemoteStats(TensorMeta(name_of(values.dtype), values.shape, values.nbytes), stats, complete)
 
-    def _need_stopped(self) -> None:
-        if self.phase is Phase.LOST:
-            raise LostError("the training went away")
-        if self.phase is not Phase.STOPPED:
-            raise NotStoppedError(f"the training is {self.phase.value}")
 
-
-class ScriptedTrainings:
+class ScriptedTrainings(Server[ScriptedTraining]):
     """See ``control.Trainings``."""
 
     def __init__(self, *trainings: ScriptedTraining, address: str = "127.0.0.1:50051") -> None:
-        self.address = address
-        self.refusals: list[str] = []
+        super().__init__(address)
         self.closed = threading.Event()
-        self._trainings = list(trainings)
-        self._listeners: list[Listener] = []
         for training in trainings:
-            training.listener = self._emit
-
-    def all(self) -> Sequence[Training]:
-        return tuple(self._trainings)
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+            self.add(training)
 
     def add(self, training: ScriptedTraining) -> None:
-        self._trainings.append(training)
-        training.listener = self._emit
-
-    def refuse(self, why: str) -> None:
-        self.refusals.append(why)
-        self._emit(None, Event.REFUSED)
+        self.trainings.append(training)
+        training.listener = self.tell
 
     def close(self, *, terminate: bool = False) -> None:
-        for training in self._trainings:
+        for training in self.trainings:
             if training.phase is not Phase.DONE:
                 training.terminate() if terminate else training.release()
         self.closed.set()
-
-    def _emit(self, training: Training | None, event: Event) -> None:
-        for listener in list(self._listeners):
-            listener(training, event)

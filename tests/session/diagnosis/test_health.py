@@ -14,8 +14,8 @@ from tui_debugger.analysis.health import Health
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Hit, Progress, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.health import HealthChecks, HealthMap, health, rows_of, tensor_of
-from tui_debugger.session.diagnosis.health_text import Columns, cell_text, map_lines
+from tui_debugger.session.diagnosis.health import HealthChecks, HealthMap, health, tensor_of
+from tui_debugger.session.diagnosis.health_text import Columns, cell_text, map_lines, rows_of
 from tui_debugger.sources.memory import MemorySource, Op
 
 Dumps = Callable[[str], Path]

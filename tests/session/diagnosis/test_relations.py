@@ -129,8 +129,10 @@ def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp
 
 def test_after_the_last_step_the_readers_are_named_without_values(tmp_path: Path) -> None:
     found = around(opened(write_run(tmp_path, {})), "w", 0)
-    assert [each.tensor.index for each in found.consumers] == [-1, -1]
-    assert tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it in the next step"
+    assert [(each.tensor.index, each.ahead) for each in found.consumers] == [(-1, True)]
+    assert (
+        tie_words(found.consumers[0], upstream=False) == "in:1 of MatMul-op1, which reads it after the last dumped step"
+    )
     assert found.producers[0].tensor.index >= -1
 
 

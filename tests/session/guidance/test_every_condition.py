@@ -27,7 +27,8 @@ from tui_debugger.model import (
 from tui_debugger.session import Session
 from tui_debugger.session.guidance.explain import EXPLAINED, explain
 from tui_debugger.session.guidance.lines import lines
-from tui_debugger.session.guidance.types import Guidance, Standing
+from tui_debugger.session.guidance.types import Guidance
+from tui_debugger.session.hazards.cause import Standing
 from tui_debugger.words.numbers import number
 
 ALWAYS: dict[str, dict[str, float]] = {

@@ -13,7 +13,8 @@ from tests.session.opened import opened
 from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.guidance.explain import explain
-from tui_debugger.session.guidance.types import Guidance, Section, Standing
+from tui_debugger.session.guidance.types import Guidance, Section
+from tui_debugger.session.hazards.cause import Standing
 
 Explained = Callable[[str, int], Guidance]
 

@@ -14,6 +14,7 @@ from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
+from tui_debugger.tui.inspector import check_path
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.screens.prompts import TextPrompt
 from tui_debugger.tui.views.extract import Extract
@@ -179,3 +180,17 @@ async def test_a_screenshot_is_named_after_the_view(
         (picture,) = tmp_path.glob("tdbg-plain-*.svg")
         assert view.message.replace("\n", "") == f"wrote {picture}"
         assert "copied" not in picture.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("~nobody-has-this-name/x.txt", "not a usable path"),
+        (f"{'n' * 300}.txt", "not a usable path"),
+        ("~", "this is a directory"),
+        ("nowhere/x.txt", "its directory does not exist"),
+        ("  ", "a file name is needed"),
+    ],
+)
+def test_a_path_that_cannot_be_is_refused_while_it_is_typed(text: str, wrong: str) -> None:
+    assert str(check_path(text)).startswith(wrong)

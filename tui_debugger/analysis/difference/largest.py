@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -11,16 +13,31 @@ Positions = npt.NDArray[np.int64]
 
 
 class Largest:
-    """Keeps the greatest scores above 0 with their positions; of equal ones those that came first."""
+    """Keeps the greatest scores above 0 with their positions; of equal ones those that came first.
 
-    __slots__ = ("_least", "_positions", "_room", "_scores")
+    A stretch of the elements may have a list of its own: ``merge`` puts neighbours together. So that it does not gather
+    what the others made hopeless, it can be told a ``floor``; what is kept in the end does not depend on that.
+    """
 
-    def __init__(self, room: int) -> None:
-        """Keeps nothing yet. ``room``: how many at most."""
+    __slots__ = ("_floor", "_least", "_positions", "_room", "_scores")
+
+    def __init__(self, room: int, floor: float = 0.0) -> None:
+        """Keeps nothing yet.
+
+        Args:
+            room: how many at most.
+            floor: so many scores elsewhere are this great or greater; smaller ones need not be kept.
+        """
         self._room = room
+        self._floor = floor
         self._least = 0.0
         self._scores: Doubles = np.empty(0)
         self._positions: Positions = np.empty(0, np.int64)
+
+    @property
+    def floor(self) -> float:
+        """Scores below this cannot get into the list any more; Inf for a list without room."""
+        return max(self._least, self._floor) if self._room else math.inf
 
     def add(self, scores: Array, first: int, places: Positions | None = None) -> None:
         """Adds a block, later in order than all before.
@@ -30,21 +47,32 @@ class Largest:
             first: position of the first score.
             places: where each score stands after ``first``; None: one after the other.
         """
-        if not self._room or not len(scores) or not scores.max() > self._least:
+        if not self._room or not len(scores):
             return
-        found = _best(scores, np.flatnonzero(scores > self._least), self._room)
-        where = first + (found if places is None else places[found])
-        together = np.concatenate([self._scores, scores[found]])
-        order = np.argsort(-together, kind="stable")[: self._room]
-        self._scores = together[order]
-        self._positions = np.concatenate([self._positions, where])[order]
-        if len(self._scores) == self._room:
-            self._least = float(self._scores[-1])
+        greatest = scores.max()
+        if not greatest > self._least or greatest < self._floor:
+            return
+        enough = scores >= self._floor if self._floor > self._least else scores > self._least
+        found = _best(scores, np.flatnonzero(enough), self._room)
+        self._take(scores[found], first + (found if places is None else places[found]))
+
+    def merge(self, other: Largest) -> None:
+        """Adds what another list has kept, of scores that are all later in order."""
+        if self._room and len(other._scores):
+            self._take(other._scores, other._positions)
 
     def positions(self) -> list[int]:
         """The positions, greatest score first."""
         found: list[int] = self._positions.tolist()
         return found
+
+    def _take(self, scores: Array, where: Positions) -> None:
+        together = np.concatenate([self._scores, scores])
+        order = np.argsort(-together, kind="stable")[: self._room]
+        self._scores = together[order]
+        self._positions = np.concatenate([self._positions, where])[order]
+        if len(self._scores) == self._room:
+            self._least = float(self._scores[-1])
 
 
 def _best(scores: Array, candidates: Positions, room: int) -> Positions:

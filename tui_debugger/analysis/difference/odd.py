@@ -51,15 +51,20 @@ class OddElements:
         self._nan: list[int] = []
         self._inf: list[int] = []
 
-    def take(self, first: int, here: Array, there: Array) -> Positions:
-        """Counts those of a block of float64 or complex128 that begins at a position; says where both are finite."""
+    def take(self, here: Array, there: Array, places: Positions) -> None:
+        """Counts pairs of which one or both are NaN or infinite.
+
+        Args:
+            here: such elements of a block, as float64 or complex128.
+            there: their counterparts.
+            places: where each pair stands in the whole, ascending.
+        """
         nan_here, nan_there = np.isnan(here), np.isnan(there)
         inf_here, inf_there = np.isinf(here) & ~nan_here, np.isinf(there) & ~nan_there
-        number = ~(nan_here | nan_there)
         both_inf = inf_here & inf_there
         same = both_inf & (here == there)
         one_nan = nan_here ^ nan_there
-        one_inf = (inf_here ^ inf_there) & number
+        one_inf = (inf_here ^ inf_there) & ~(nan_here | nan_there)
         kinds = (
             nan_here & nan_there,
             nan_here & ~nan_there,
@@ -71,14 +76,18 @@ class OddElements:
         )
         for kind, mask in enumerate(kinds):
             self._counts[kind] += int(np.count_nonzero(mask))
-        self._keep(self._nan, first, one_nan)
-        self._keep(self._inf, first, one_inf | kinds[4])
-        found: Positions = np.flatnonzero(number & ~inf_here & ~inf_there)
-        return found
+        self._keep(self._nan, places, one_nan)
+        self._keep(self._inf, places, one_inf | kinds[4])
 
-    def _keep(self, kept: list[int], first: int, mask: Array) -> None:
+    def merge(self, other: OddElements) -> None:
+        """Adds what others found in elements that come after all of these."""
+        self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
+        self._nan += other._nan[: self._room - len(self._nan)]
+        self._inf += other._inf[: self._room - len(self._inf)]
+
+    def _keep(self, kept: list[int], places: Positions, mask: Array) -> None:
         if len(kept) < self._room:
-            kept += (first + np.flatnonzero(mask)[: self._room - len(kept)]).tolist()
+            kept += places[mask][: self._room - len(kept)].tolist()
 
     def counts(self) -> OddCounts:
         """What was counted."""

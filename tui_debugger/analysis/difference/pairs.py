@@ -13,15 +13,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.blocks import BLOCK
 from tui_debugger.analysis.dtypes import is_numeric
+from tui_debugger.analysis.sharing import Stock, in_c_order
+from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import TdbgError
+from tui_debugger.model import ReadSpec
 
 Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 
 COPIED: Final = 1 << 26
 """Bytes up to which a tensor is copied where another shape needs another order of its elements in memory."""
+PIECE: Final = 1 << 16
+"""Elements per block: what is made of two of them in float64 fits into an L2 cache of 2 MiB."""
 _HALF: Final = 32
 
 
@@ -56,10 +60,19 @@ class Pairs:
         here, there: the arrays.
         shape: of both.
         count: elements of each.
+        stock: both as they were given, and who can go through them.
     """
 
-    def __init__(self, here: Array, there: Array) -> None:
+    def __init__(
+        self, here: Array, there: Array, specs: tuple[ReadSpec, ...] = (), workers: Workers | None = None
+    ) -> None:
         """Pairs arrays that fit.
+
+        Args:
+            here: one.
+            there: the other one.
+            specs: how other processes can read both; empty where they cannot.
+            workers: who else works when there is much to do; None: nobody.
 
         Raises:
             TdbgError: they do not fit, hold no numbers, or a big one would have to be copied.
@@ -69,6 +82,7 @@ class Pairs:
                 raise TdbgError(
                     "only numbers can be compared", where=f"element type {array.dtype}", hint="choose another tensor"
                 )
+        given = (here, there)
         fit = fit_of(here.shape, there.shape)
         if fit is None:
             raise does_not_fit(here.shape, there.shape)
@@ -79,16 +93,24 @@ class Pairs:
         self.here, self.there = here, there
         self.shape: tuple[int, ...] = here.shape
         self.count = int(np.prod(self.shape, dtype=object))
+        copied = fit is Fit.RESHAPED and not given[1].flags.c_contiguous
+        self.stock = Stock(given, self.count, () if copied else specs, workers)
         both = (here, there)
         in_c = all(array.flags.c_contiguous for array in both)
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
 
-    def blocks(self) -> Iterator[tuple[int, Array, Array]]:
-        """(number of the first element, elements, elements) in 1-D blocks, in an order of its own: see ``index``."""
-        here, there = (_line(array.T if self._fortran else array) for array in (self.here, self.there))
-        for first in range(0, self.count, BLOCK):
-            end = min(first + BLOCK, self.count)
-            yield first, np.asarray(here[first:end]), np.asarray(there[first:end])
+    def blocks(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Array, Array]]:
+        """(number of the first element, elements, elements) in 1-D blocks, in an order of its own: see ``index``.
+
+        Args:
+            start: the first element.
+            end: the one after the last; None for all.
+        """
+        here, there = (in_c_order(array.T if self._fortran else array) for array in (self.here, self.there))
+        end = self.count if end is None else end
+        for first in range(start, end, PIECE):
+            last = min(first + PIECE, end)
+            yield first, np.asarray(here[first:last]), np.asarray(there[first:last])
 
     def index(self, number: int) -> Index:
         """The index of an element that ``blocks`` gave as number so and so."""
@@ -144,11 +166,6 @@ def exact_difference(here: Array, there: Array) -> Array:
 def _halves(block: Array) -> tuple[Array, Array]:
     whole = block.astype(np.uint64 if block.dtype.kind == "u" else np.int64, copy=False)
     return (whole >> _HALF).astype(np.float64), (whole & 0xFFFFFFFF).astype(np.float64)
-
-
-def _line(array: Array) -> Any:
-    """All elements in C order, to be sliced: a view, or what copies only the slice."""
-    return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
 def _reshaped(array: Array, shape: tuple[int, ...]) -> Array:

@@ -8,8 +8,10 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.analysis.blocks import Array, Doubles, Mask
-from tui_debugger.analysis.difference.pairs import Pairs, difference, wide
-from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.analysis.difference.block import buffers, exact_beside, subtracted, widened
+from tui_debugger.analysis.difference.pairs import Pairs, difference, needs_halves, wide
+from tui_debugger.analysis.sharing import Checkpoint, Span, in_order
+from tui_debugger.model import ProgressFn, TensorStats, no_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,37 @@ def count_outside(pairs: Pairs, tolerance: Tolerance, boundary: float, progress:
         boundary: see ``Tolerance.boundary``.
         progress: counts elements; may raise to stop.
     """
-    found = 0
-    for first, here, there in pairs.blocks():
-        progress(Progress(first, pairs.count, "tolerance"))
-        found += int(np.count_nonzero(outside_mask(here, there, tolerance, boundary)))
-    return found
+    task = _CountOutside(tolerance, boundary)
+    return sum(in_order(pairs.stock, lambda: task, "tolerance", progress))
+
+
+@dataclass(frozen=True, slots=True)
+class _CountOutside:
+    """The task of a span: how many of its elements are outside."""
+
+    tolerance: Tolerance
+    boundary: float
+    cost: int = 6
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
+        here, there = arrays
+        return Pairs(here, there)
+
+    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> int:
+        found = 0
+        for first, here, there in prepared.blocks(*span):
+            checkpoint(first - span[0])
+            found += self._count(here, there)
+        return found
+
+    def _count(self, here: Array, there: Array) -> int:
+        if "c" not in (here.dtype.kind, there.dtype.kind) and not needs_halves(here, there):
+            one = widened(exact_beside(here, 0, buffers.one), buffers.one)
+            other = widened(exact_beside(there, 1, buffers.other), buffers.other)
+            with np.errstate(all="ignore"):
+                error = subtracted(one, other)
+                if np.isfinite(error, out=buffers.mask[: len(error)]).all():  # so are both sides, then
+                    reference = np.abs(other, out=buffers.other[: len(error)]) if self.tolerance.rtol else other
+                    mask = outside(np.abs(error, out=error), reference, self.tolerance, self.boundary)
+                    return int(np.count_nonzero(mask))
+        return int(np.count_nonzero(outside_mask(here, there, self.tolerance, self.boundary)))

@@ -51,7 +51,9 @@ def numbers(block: Array) -> Array:
     if name_of(dtype) == _UNSIGNED:
         return bits.view(np.uint8).astype(np.int16)
     negative = bits >> (8 * dtype.itemsize - 1)  # all bits, or none: much faster than choosing by a mask
-    found: Array = (bits ^ (negative & np.iinfo(bits.dtype).max)) - negative
+    found: Array = np.bitwise_and(negative, np.iinfo(bits.dtype).max)
+    found ^= bits
+    found -= negative
     return found
 
 
@@ -74,10 +76,61 @@ def distances(here: Array, there: Array, dtype: DType) -> tuple[Array, Mask | No
             finite = np.isfinite(each)
             if not finite.all():
                 valid = finite if valid is None else valid & finite
-    one, other = numbers(pair[0]), numbers(pair[1])
+    return distances_of_bits(pair[0], pair[1]), valid
+
+
+def distances_of_bits(here: Array, there: Array) -> Array:
+    """Distances between floats of one type."""
+    one, other = numbers(here), numbers(there)
     high, low = np.maximum(one, other), np.minimum(one, other)
-    unsigned = np.dtype(f"u{high.itemsize}")
-    return high.view(unsigned) - low.view(unsigned), valid  # modulo 2ⁿ, where every distance has room
+    found: Array = high.view(f"u{high.itemsize}")
+    found -= low.view(found.dtype)  # modulo 2ⁿ, where every distance has room
+    return found
+
+
+def alike(here: Array, there: Array, dtype: DType) -> bool:
+    """Whether both blocks are of the type whose units count, and that is one of those below: wider than a byte."""
+    return here.dtype == there.dtype == dtype and dtype.itemsize > 1
+
+
+def same_sign_distances(here: Array, there: Array, room: Array) -> Array:
+    """Distances where each pair has the same sign bit: the difference of the magnitudes."""
+    kind = _INTEGERS[here.dtype.itemsize]
+    apart = np.subtract(here.view(kind), there.view(kind), out=room[: len(here)].view(kind)[: len(here)])
+    found: Array = np.abs(apart, out=apart).view(f"u{apart.itemsize}")
+    return found
+
+
+def sift(here: Array, there: Array, least: int, rooms: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
+    """What can be said without the distances themselves, which take twice as long.
+
+    Args:
+        here: finite elements.
+        there: the same number of them.
+        least: distances below this are not looked for.
+        rooms: 64 bits for each element, twice.
+        mask: room for the answer.
+
+    Returns:
+        How many distances are at most 1; and a mask of the pairs whose distance may be ``least`` or more.
+    """
+    n, kind = len(here), _INTEGERS[here.dtype.itemsize]
+    unsigned = np.dtype(f"u{here.dtype.itemsize}")
+    one, other = here.view(kind), there.view(kind)
+    first, second = (room.view(kind)[:n] for room in rooms)
+    # The numbers of opposite signs are never next to each other, nor so are their bits, but for zeros: see below.
+    np.subtract(one, other, out=first)
+    first += kind(1)
+    near = int(np.count_nonzero(np.less_equal(first.view(unsigned), unsigned.type(2), out=mask)))
+    magnitude = kind(np.iinfo(kind).max)
+    np.bitwise_and(one, magnitude, out=first)
+    np.bitwise_and(other, magnitude, out=second)
+    first += second  # no distance is greater than the sum of the magnitudes, which may have one bit more
+    sums = first.view(unsigned)
+    tiny = np.less_equal(sums, unsigned.type(1), out=mask)
+    if tiny.any():
+        near += int(np.count_nonzero((one[tiny] ^ other[tiny]) < 0))
+    return near, np.greater_equal(sums, unsigned.type(least), out=mask)
 
 
 @lru_cache(maxsize=64)

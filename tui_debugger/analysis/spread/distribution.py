@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.blocks import BLOCK, double_blocks
 from tui_debugger.analysis.dtypes import is_numeric
+from tui_debugger.analysis.sharing import Stock
+from tui_debugger.analysis.spread.below import count_below
 from tui_debugger.analysis.spread.bins import Bin, equal_edges
-from tui_debugger.analysis.spread.keys import ClassCounts, count_below
+from tui_debugger.analysis.spread.classes import ClassCounts
 from tui_debugger.model import ProgressFn, no_progress
 
 BINS: Final = 10
@@ -72,7 +74,7 @@ def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS
 
 
 def count_bins(
-    array: npt.NDArray[Any], classes: ClassCounts, bins: Sequence[Bin], progress: ProgressFn = no_progress
+    array: npt.NDArray[Any] | Stock, classes: ClassCounts, bins: Sequence[Bin], progress: ProgressFn = no_progress
 ) -> tuple[int, ...]:
     """Counts the elements in each of any bins, in one pass at most; none where the bins end where classes do.
 

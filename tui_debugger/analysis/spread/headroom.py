@@ -12,7 +12,15 @@ import numpy as np
 
 from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.dtypes import canonical_name, dtype_of
-from tui_debugger.analysis.spread.keys import ClassCounts, count_below
+from tui_debugger.analysis.sharing import Stock
+from tui_debugger.analysis.spread.below import (
+    Gathered,
+    classes_of_bounds,
+    classes_of_ranks,
+    count_below,
+    gather,
+)
+from tui_debugger.analysis.spread.classes import ClassCounts
 from tui_debugger.analysis.spread.quantiles import order_statistics
 from tui_debugger.model import ProgressFn, no_progress
 
@@ -111,14 +119,22 @@ class Headroom:
     fates: tuple[Fate, ...]
 
 
-def headroom(array: Array, classes: ClassCounts, dtype: str, progress: ProgressFn = no_progress) -> Headroom:
-    """Looks at every element, in two passes at most.
+def headroom(
+    array: Array | Stock,
+    classes: ClassCounts,
+    dtype: str,
+    progress: ProgressFn = no_progress,
+    *,
+    extremes: tuple[float, float] | None = None,
+) -> Headroom:
+    """Looks at every element, in one pass, or a few where many elements are next to a limit.
 
     Args:
         array: of any size.
         classes: from ``count_classes``.
         dtype: name of the element type to be shown, which may be narrower than the stored one.
         progress: may raise CancelledError.
+        extremes: the smallest and the greatest finite element, where they are known.
     """
     own = limits_of(dtype)
     names = [] if own is None else dict.fromkeys([own.name, *TARGETS])
@@ -127,13 +143,22 @@ def headroom(array: Array, classes: ClassCounts, dtype: str, progress: ProgressF
     bounds = [key_of(0.0), key_of(0.0, above=True)]
     for limits in types:
         bounds += _bounds_of(limits, classes)
-    below = [count - classes.first for count in count_below(array, classes, bounds, progress)]
-    negative, up_to_zero = below[:2]
+    negative, up_to_zero = (count - classes.first for count in count_below(array, classes, bounds[:2], progress))
+    greatest, least = _known(extremes)
+    ends = _inside(classes.finite, 0, classes.finite - 1) if greatest is None else set()
+    beside = _inside(classes.finite, negative - 1, up_to_zero) if least is None else set()
+    gathered: Gathered | None = None
+    if classes.keys is None:
+        inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
+        gathered = gather(array, classes, inside, progress)
+    below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
     fates = [
         _fate(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)
         for i, limits in enumerate(types)
     ]
-    greatest, least = _extremes(array, classes, negative, up_to_zero, progress)
+    found = order_statistics(array, classes, ends | beside, progress, gathered=gathered)
+    greatest = max((abs(found[rank]) for rank in ends), default=greatest)
+    least = min((abs(found[rank]) for rank in beside), default=least)
     return Headroom(classes.finite, greatest, least, own, tuple(fates))
 
 
@@ -159,14 +184,14 @@ def _fate(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int,
     return Fate(limits, over, vanishing, subnormal)
 
 
-def _extremes(
-    array: Array, classes: ClassCounts, negative: int, up_to_zero: int, progress: ProgressFn
-) -> tuple[float | None, float | None]:
-    """Greatest magnitude, and least one above 0."""
-    finite = classes.finite
-    if not finite:
+def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """The greatest magnitude, and the least one where all elements are on one side of 0."""
+    if extremes is None:
         return None, None
-    ends, beside = {0, finite - 1}, {negative - 1, up_to_zero}
-    beside = {rank for rank in beside if 0 <= rank < finite}
-    found = order_statistics(array, classes, ends | beside, progress)
-    return max(abs(found[rank]) for rank in ends), min((abs(found[rank]) for rank in beside), default=None)
+    low, high = extremes
+    return max(abs(low), abs(high)), low if low > 0 else -high if high < 0 else None
+
+
+def _inside(finite: int, *ranks: int) -> set[int]:
+    """Places among the finite elements in order, as far as there are such."""
+    return {rank for rank in ranks if 0 <= rank < finite}

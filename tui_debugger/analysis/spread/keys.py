@@ -9,18 +9,26 @@ concerns a few classes only, and one more pass over their elements answers it ex
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.blocks import BLOCK, SINGLE, Array, Doubles, Singles, doubles, exact, pieces
+from tui_debugger.analysis.blocks import BLOCK, SINGLE, Doubles, Singles, doubles, exact
 from tui_debugger.analysis.dtypes import DType, is_numeric
-from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.analysis.sharing import Checkpoint, Span
 
 CLASSES: Final = 1 << 16
+SIGN: Final = 1 << 15
+ZERO_CLASS: Final = SIGN
+"""The class of 0, and of positive numbers so small that their upper bits say nothing of them."""
+CLASS_OF_BITS: Final = np.arange(CLASSES) ^ np.where(np.arange(CLASSES) & SIGN, CLASSES - 1, SIGN)
+"""The class of each value of the upper 16 bits; but that of -0 is that of 0."""
+Mask = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.unsignedinteger[Any]]
 
@@ -52,6 +60,16 @@ class KeyKind:
         keys |= self.key.type(1 << (self.bits - 1))
         keys ^= bits
         return keys
+
+    @property
+    def zero(self) -> int:
+        """The key of 0."""
+        return 1 << (self.bits - 1)
+
+    def upper_bits(self, values: Singles | Doubles | Keys) -> npt.NDArray[np.uint16]:
+        """The upper 16 bits of every value, or key, as they are: a view."""
+        parts = self.bits // 16
+        return values.view(np.uint16)[parts - 1 if sys.byteorder == "little" else 0 :: parts]
 
     def key_of(self, value: float, *, above: bool = False) -> int:
         """The least key of a value not below ``value``, with ``above`` of a greater one; at most the key of Inf."""
@@ -91,85 +109,41 @@ def kind_of(dtype: DType) -> KeyKind:
     return SINGLES if exact(np.zeros(1, dtype)).dtype == SINGLE else DOUBLES
 
 
-def key_blocks(array: Array, kind: KeyKind, progress: ProgressFn, what: str) -> Iterator[Keys]:
-    """The keys of all elements in pieces; complex ones by their magnitude. NaN has keys beyond the infinite ones."""
-    done, total = 0, array.size
-    for (piece,) in pieces(array):
-        for start in range(0, len(piece), BLOCK):
-            block = piece[start : start + BLOCK]
-            progress(Progress(done, total, what))
-            done += len(block)
-            with np.errstate(all="ignore"):
-                yield kind.of(exact(block) if kind is SINGLES else doubles(block))
+def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Singles | Doubles]:
+    """The elements of a span as float32 or float64, as the kind of their keys is, in pieces; complex: magnitudes."""
+    for start in range(*span, BLOCK):
+        checkpoint(start - span[0])
+        block = np.asarray(line[start : min(start + BLOCK, span[1])])
+        with np.errstate(all="ignore"):
+            yield exact(block) if kind == SINGLES else doubles(block)
 
 
-@dataclass(frozen=True, eq=False)
-class ClassCounts:
-    """How many elements each class holds.
-
-    Attributes:
-        kind: the keys.
-        counts: elements by class, NaN and Inf included.
-        below: elements below each class, 65537 of them.
-        finite: finite elements; those below the first finite one are −Inf and NaN.
-        first: elements with keys before the first finite one.
-    """
-
-    kind: KeyKind
-    counts: Int64
-    below: Int64
-    finite: int
-    first: int
-
-
-def count_classes(array: Array, progress: ProgressFn = no_progress) -> ClassCounts:
-    """Counts every element by its class, in one pass.
-
-    Raises:
-        TypeError: the element type is not numeric.
-        CancelledError: from ``progress``.
-    """
-    kind = kind_of(array.dtype)
-    low, high = kind.finite
-    counts = np.zeros(CLASSES, np.int64)
-    before = finite = 0
-    for keys in key_blocks(array, kind, progress, "counting"):
-        counts += np.bincount((keys >> kind.key.type(kind.shift)).astype(np.uint16), minlength=CLASSES)
-        under = int(np.count_nonzero(keys < kind.key.type(low)))
-        before += under
-        finite += int(np.count_nonzero(keys < kind.key.type(high))) - under
-    below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return ClassCounts(kind, counts, below, finite, before)
-
-
-def count_below(
-    array: Array, classes: ClassCounts, bounds: Sequence[int], progress: ProgressFn = no_progress
-) -> list[int]:
-    """How many elements have keys below each of ``bounds``; reads the array only when a bound lies inside a class.
+def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: Checkpoint) -> Iterator[Keys]:
+    """The keys of the elements of a span that are in some classes, in pieces; those of 0 are left out.
 
     Args:
-        array: what ``classes`` were counted of.
-        classes: from ``count_classes``.
-        bounds: keys, in any order.
-        progress: may raise CancelledError.
+        line: see ``sharing.in_line``.
+        kind: of the keys.
+        wanted: the classes, as one of 65536 truths for each.
+        span: first element and end.
+        checkpoint: see ``sharing``.
     """
-    kind = classes.kind
-    shift, inner = kind.shift, (1 << kind.shift) - 1
-    split = np.zeros(CLASSES, np.bool_)
-    cut = sorted({bound for bound in bounds if bound & inner and classes.counts[bound >> shift]})
-    split[[bound >> shift for bound in cut]] = True
-    found: dict[int, int] = {}
-    if cut:
-        among = np.zeros(len(cut) + 1, np.int64)
-        edges = np.array(cut, kind.key)
-        for keys in key_blocks(array, kind, progress, "counting"):
-            chosen = keys[split[(keys >> kind.key.type(shift)).astype(np.uint16)]]
-            if len(chosen):
-                among += np.bincount(np.searchsorted(edges, chosen, "right"), minlength=len(cut) + 1)
-        in_split = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.where(split, classes.counts, 0))])
-        sums = np.cumsum(among)
-        found = {
-            bound: int(classes.below[bound >> shift] - in_split[bound >> shift] + sums[i])
-            for i, bound in enumerate(cut)
-        }
-    return [found[bound] if bound in found else int(classes.below[bound >> shift]) for bound in bounds]
+    by_bits = wanted[CLASS_OF_BITS]
+    with_zero = wanted[ZERO_CLASS] or by_bits[SIGN]  # -0 has the upper bits of tiny negative numbers
+    zero = kind.key.type(kind.zero)
+    for values in value_blocks(line, kind, span, checkpoint):
+        found = kind.of(values[np.take(by_bits, kind.upper_bits(values), out=_mask.room[: len(values)], mode="clip")])
+        if with_zero:
+            found = found[found != zero]
+        if len(found):
+            yield found
+
+
+class _Room(threading.local):
+    """A buffer of one thread."""
+
+    def __init__(self) -> None:
+        self.room = np.empty(BLOCK, np.bool_)
+
+
+_mask: Final = _Room()

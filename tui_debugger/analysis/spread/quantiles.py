@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.spread.keys import CLASSES, ClassCounts, Int64, KeyKind, Keys, key_blocks
+from tui_debugger.analysis.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+from tui_debugger.analysis.spread import below
+from tui_debugger.analysis.spread.below import Gathered, class_at, classes_of_ranks, gather
+from tui_debugger.analysis.spread.classes import ClassCounts
+from tui_debugger.analysis.spread.keys import CLASSES, ZERO_CLASS, Int64, KeyKind, Keys, Mask, chosen_keys
 from tui_debugger.model import ProgressFn, no_progress
 
 PERCENTS: Final = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
-KEPT: Final = 1 << 21
-"""Elements that are kept and sorted at the end: at most 16 MB."""
 _STEP: Final = 16
 """Bits by which a pass narrows a class down."""
 
@@ -36,7 +38,7 @@ class Quantiles:
 
 
 def quantiles(
-    array: Array, classes: ClassCounts, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+    array: Array | Stock, classes: ClassCounts, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
 ) -> Quantiles:
     """The percentiles of the finite elements, as float64 (complex: of the magnitudes).
 
@@ -65,7 +67,12 @@ def _between(low: float, high: float, part: float) -> float:
 
 
 def order_statistics(
-    array: Array, classes: ClassCounts, ranks: Iterable[int], progress: ProgressFn = no_progress
+    array: Array | Stock,
+    classes: ClassCounts,
+    ranks: Iterable[int],
+    progress: ProgressFn = no_progress,
+    *,
+    gathered: Gathered | None = None,
 ) -> dict[int, float]:
     """The finite elements at places of the sorted tensor, 0 for the smallest.
 
@@ -74,75 +81,159 @@ def order_statistics(
         classes: from ``count_classes``.
         ranks: places from 0 to ``classes.finite`` − 1.
         progress: may raise CancelledError.
+        gathered: the elements of all classes with such places, and of others; None where these are not known.
     """
-    wanted = np.unique(np.fromiter(ranks, np.int64))
-    if not len(wanted):
+    wanted = sorted(set(ranks))
+    if not wanted:
         return {}
-    search = _Search(classes, wanted)
-    while search.elements > KEPT and search.left:
-        search.narrow(array, progress)
-    keys = search.collect(array, progress)
+    if classes.keys is not None and classes.held is not None:
+        at = np.searchsorted(np.cumsum(classes.held), np.array(wanted) + classes.first, "right")
+        keys = classes.keys[at]
+    else:
+        if gathered is None:
+            gathered = gather(array, classes, classes_of_ranks(classes, wanted), progress)
+        found = _narrowed(array, classes, wanted, progress) if gathered is None else map(gathered.at, wanted)
+        keys = np.fromiter(found, classes.kind.key, len(wanted))
     values = classes.kind.value_of(keys).astype(np.float64) + 0.0
-    return dict(zip(wanted.tolist(), values.tolist(), strict=True))
+    return dict(zip(wanted, values.tolist(), strict=True))
+
+
+def _narrowed(array: Array | Stock, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn) -> list[int]:
+    """The keys at places, where the elements of their classes are too many to be kept."""
+    kind, found = classes.kind, {}
+    places, offsets = [], []
+    for rank in wanted:
+        which = class_at(classes, rank + classes.first)
+        offset = rank + classes.first - int(classes.below[which])
+        if which == ZERO_CLASS:
+            if offset < classes.zeros:
+                found[rank] = kind.zero
+                continue
+            offset -= classes.zeros
+        places.append((rank, which))
+        offsets.append(offset)
+    if not places:
+        return [found[rank] for rank in wanted]
+    search = _Search(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
+    stock = stock_of(array)
+    search.narrow(stock, progress)
+    while search.left and search.elements > below.KEPT:
+        search.narrow(stock, progress)
+    keys = search.collect(stock, progress).tolist()
+    return [found[rank] if rank in found else keys[[at for at, _ in places].index(rank)] for rank in wanted]
 
 
 class _Search:
     """Classes that hold the wanted elements, by more and more of their upper bits."""
 
-    def __init__(self, classes: ClassCounts, wanted: Int64) -> None:
-        self.kind: KeyKind = classes.kind
-        self.left = classes.kind.shift
-        ranks = wanted + classes.first
-        at = np.searchsorted(classes.below, ranks, "right") - 1
-        self._take(at.astype(np.uint64), ranks - classes.below[at], classes.counts[at])
+    def __init__(self, kind: KeyKind, classes: Keys, offsets: Int64) -> None:
+        self.kind, self.left, self.elements = kind, kind.shift, 0
+        self._take(classes, offsets)
 
-    def _take(self, classes: Keys, offsets: Int64, counts: Int64) -> None:
-        """``classes`` of the wanted elements by their upper bits, places inside them, elements they hold."""
-        self.prefixes, first, self.which = np.unique(classes, return_index=True, return_inverse=True)
+    def _take(self, classes: Keys, offsets: Int64) -> None:
+        """``classes`` of the wanted elements by their upper bits, and their places inside them."""
+        self.prefixes, self.which = np.unique(classes, return_inverse=True)
         self.offsets = offsets
-        self.counts = counts[first]
-        self.among = np.zeros(CLASSES, np.bool_)  # a look into this is cheaper than a search, and most drop out by it
-        self.among[self.prefixes >> np.uint64(self.kind.shift - self.left)] = True
+        self.inside = np.zeros(CLASSES, np.bool_)
+        self.inside[(self.prefixes >> np.uint64(self.kind.shift - self.left)).astype(np.int64)] = True
 
-    @property
-    def elements(self) -> int:
-        return int(self.counts.sum())
-
-    def _chosen(self, keys: Keys) -> tuple[Keys, Int64]:
-        """The keys that are in one of the classes, and in which."""
-        keys = keys[self.among[(keys >> self.kind.key.type(self.kind.shift)).astype(np.uint16)]]
-        high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
-        at = np.searchsorted(self.prefixes, high)
-        inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
-        return keys[inside], at[inside]
-
-    def narrow(self, array: Array, progress: ProgressFn) -> None:
+    def narrow(self, stock: Stock, progress: ProgressFn) -> None:
         """One more pass: 16 more bits of every class."""
-        left = self.left - _STEP
-        mask = self.kind.key.type(CLASSES - 1)
         counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
-        for keys in key_blocks(array, self.kind, progress, "narrowing down"):
-            chosen, at = self._chosen(keys)
-            if len(chosen):
-                inner = ((chosen >> self.kind.key.type(left)) & mask).astype(np.int64)
-                counts += np.bincount(at * CLASSES + inner, minlength=len(counts))
-        classes, offsets, held = [], [], []
+        task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
+        for at, many in in_order(stock, lambda: task, "narrowing down", progress):
+            counts[at] += many
+        classes, offsets, held = [], [], {}
         for which, offset in zip(self.which.tolist(), self.offsets.tolist(), strict=True):
             own = counts[which * CLASSES : (which + 1) * CLASSES]
             sums = np.cumsum(own)
             inner = int(np.searchsorted(sums, offset, "right"))
             classes.append((int(self.prefixes[which]) << _STEP) | inner)
             offsets.append(offset - int(sums[inner] - own[inner]))
-            held.append(int(own[inner]))
-        self.left = left
-        self._take(np.array(classes, np.uint64), np.array(offsets, np.int64), np.array(held, np.int64))
+            held[classes[-1]] = int(own[inner])
+        self.left -= _STEP
+        self.elements = sum(held.values())
+        self._take(np.array(classes, np.uint64), np.array(offsets, np.int64))
 
-    def collect(self, array: Array, progress: ProgressFn) -> Keys:
+    def collect(self, stock: Stock, progress: ProgressFn) -> Keys:
         """The keys of the wanted elements, in their order."""
         if not self.left:  # a class is a single value
             return self.prefixes[self.which].astype(self.kind.key)
-        found = [self._chosen(keys)[0] for keys in key_blocks(array, self.kind, progress, "sorting")]
-        keys = np.sort(np.concatenate(found))
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.counts)])
+        task = _Collect(self.kind, self.inside, self.prefixes, self.left)
+        keys = np.sort(np.concatenate(list(in_order(stock, lambda: task, "sorting", progress))))
+        starts = np.searchsorted(keys, self.prefixes << np.uint64(self.left))
         picked: Keys = keys[starts[self.which] + self.offsets]
         return picked
+
+
+@dataclass(frozen=True, slots=True)
+class _Narrow:
+    """The task of a span: how many elements it has by the next 16 bits of each class.
+
+    The answer says where in the counts of all classes there are any, and how many.
+    """
+
+    kind: KeyKind
+    inside: Mask
+    prefixes: Keys
+    left: int
+    cost: int = 4
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, Int64]:
+        size = len(self.prefixes) * CLASSES
+        counts: Int64 | None = None
+        places, many = [np.zeros(0, np.int64)], 0
+        for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
+            places.append(self._places(keys))
+            many += len(places[-1])
+            if many > size // 2:  # going through all counts is quicker now than sorting
+                found = np.bincount(np.concatenate(places), minlength=size)
+                counts = found if counts is None else counts + found
+                places, many = [np.zeros(0, np.int64)], 0
+        if counts is None:
+            return np.unique(np.concatenate(places), return_counts=True)
+        counts += np.bincount(np.concatenate(places), minlength=size)
+        there = np.flatnonzero(counts)
+        return there, counts[there]
+
+    def _places(self, keys: Keys) -> Int64:
+        """Where each key that is in one of the classes stands in the counts of all of them."""
+        shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
+        if self.left < self.kind.shift:
+            chosen, at = _of_prefixes(keys, self)
+            found: Int64 = at * CLASSES + ((chosen >> shift) & mask).astype(np.int64)
+            return found
+        first = np.zeros(CLASSES, np.int64)  # all keys are of one of the classes, which their upper bits tell
+        first[self.prefixes.astype(np.int64)] = np.arange(len(self.prefixes)) * CLASSES
+        places: Int64 = np.take(first, self.kind.upper_bits(keys))
+        places += ((keys >> shift) & mask).astype(np.int64)
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class _Collect:
+    """The task of a span: the keys that it has of each class."""
+
+    kind: KeyKind
+    inside: Mask
+    prefixes: Keys
+    left: int
+    cost: int = 4
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
+        chosen = chosen_keys(prepared, self.kind, self.inside, span, checkpoint)
+        return np.concatenate([np.zeros(0, self.kind.key), *(_of_prefixes(keys, self)[0] for keys in chosen)])
+
+
+def _of_prefixes(keys: Keys, task: _Narrow | _Collect) -> tuple[Keys, Int64]:
+    """The keys that are in one of the classes, and in which."""
+    high = (keys >> task.kind.key.type(task.left)).astype(np.uint64)
+    at = np.searchsorted(task.prefixes, high)
+    inside = task.prefixes[np.minimum(at, len(task.prefixes) - 1)] == high
+    return keys[inside], at[inside]

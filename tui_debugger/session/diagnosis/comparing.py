@@ -66,11 +66,13 @@ class Opened:
         side: which one.
         array: the values in their own shape, usually a memory map.
         meta: type, shape, size.
+        spec: how another process reads the same values; None when it cannot.
     """
 
     side: Side
     array: Array
     meta: TensorMeta
+    spec: ReadSpec | None = None
 
     @property
     def meant(self) -> DType | None:
@@ -213,7 +215,9 @@ class Comparer:
             raise does_not_fit(here.meta.shape, there.meta.shape)
         if fit is not Fit.SAME and not reshape:
             raise DifferentShapesError(here.meta.shape, there.meta.shape, fit)
-        return Couple(here, there, Pairs(here.array, there.array), fit)
+        specs = tuple(side.spec for side in (here, there) if side.spec is not None)
+        known = specs if len(specs) == 2 else ()
+        return Couple(here, there, Pairs(here.array, there.array, known, self.session.workers), fit)
 
     def opened(self, side: Side, progress: ProgressFn = no_progress) -> Opened:
         """A side with its values.
@@ -234,7 +238,7 @@ class Comparer:
         array = run.read(key, progress)
         spec = undisturbed(lambda: run.spec(key))
         meta = read_meta(spec) if spec is not None else TensorMeta(array.dtype.name, array.shape, array.nbytes)
-        return Opened(replace(side, key=key), array, meta)
+        return Opened(replace(side, key=key), array, meta, spec)
 
     def _missing(self, run: Session, key: TensorKey) -> UnreadableTensorError:
         steps = run.steps(key.rank) if key.rank in run.ranks() else ()
@@ -312,4 +316,4 @@ def _known_as(run: Session, key: TensorKey) -> TensorKey:
 
 def _of_file(side: Side) -> Opened:
     spec = ReadSpec(str(Path(side.path).expanduser()))
-    return Opened(side, open_array(spec), read_meta(spec))
+    return Opened(side, open_array(spec), read_meta(spec), spec)

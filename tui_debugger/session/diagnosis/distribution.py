@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tui_debugger.analysis.dtypes import canonical_name
+from tui_debugger.analysis.sharing import Stock
 from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
+from tui_debugger.analysis.spread.classes import ClassCounts, count_classes
 from tui_debugger.analysis.spread.distribution import count_bins
 from tui_debugger.analysis.spread.headroom import Headroom, headroom
-from tui_debugger.analysis.spread.keys import ClassCounts, count_classes
 from tui_debugger.analysis.spread.quantiles import PERCENTS, Quantiles, quantiles
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, TensorKey, TensorStats, no_progress
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
+from tui_debugger.session.undisturbed import undisturbed
 
 QUICK = 1 << 26
 """Elements up to which percentiles are found at once, without being asked for."""
@@ -58,10 +60,7 @@ class Spread:
     @property
     def bounds(self) -> tuple[float, float] | None:
         """Smallest and greatest finite value; None without values to count or without a finite one."""
-        stats = self.row.stats
-        if self.classes is None or stats is None or stats.minimum is None or stats.maximum is None:
-            return None
-        return stats.minimum, stats.maximum
+        return None if self.classes is None else _extremes(self.row.stats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +97,13 @@ def spread_of(session: Session, row: TensorRow, progress: ProgressFn = no_progre
         raise UnreadableTensorError(reason, where=f"rank {key.rank} step {key.step} {key.node}")
     if not row.has_value:
         return Spread(row)
-    array = session.read(key, progress)
+    stock = _values(session, key, progress)
     if row.remote or row.stats is None:  # the values are here now, and say more than what the training said
         (row,) = session.measure((session.row_of(key),), progress)
-    classes = count_classes(array, scaled(progress, 0, 3))
-    dtype = row.meta.dtype if row.meta is not None else array.dtype.name
-    room = headroom(array, classes, dtype, scaled(progress, 1, 3))
-    found = quantiles(array, classes, PERCENTS, scaled(progress, 2, 3)) if array.size <= QUICK else None
+    classes = count_classes(stock, scaled(progress, 0, 3))
+    dtype = row.meta.dtype if row.meta is not None else stock.arrays[0].dtype.name
+    room = headroom(stock, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
+    found = quantiles(stock, classes, PERCENTS, scaled(progress, 2, 3)) if stock.count <= QUICK else None
     return Spread(row, classes, room, found)
 
 
@@ -119,7 +118,25 @@ def percentiles(
     """
     if found.classes is None:
         raise UnreadableTensorError("only statistics of this tensor are known", where=found.row.key.node)
-    return quantiles(session.read(found.row.key, progress), found.classes, percents, progress)
+    return quantiles(_values(session, found.row.key, progress), found.classes, percents, progress)
+
+
+def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
+    """The smallest and the greatest finite element; None without one."""
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    return stats.minimum, stats.maximum
+
+
+def _values(session: Session, key: TensorKey, progress: ProgressFn) -> Stock:
+    """The values of a tensor, and who can go through them.
+
+    Raises:
+        UnreadableTensorError: its file is broken.
+    """
+    array = session.read(key, progress)
+    spec = undisturbed(lambda: session.spec(key))
+    return Stock((array,), array.size, () if spec is None else (spec,), session.workers)
 
 
 def choose_bins(
@@ -164,8 +181,8 @@ def bars(
     """
     if found.classes is None or not bins:
         return Bars((), (), log)
-    array = session.read(found.row.key, progress)
-    return Bars(bins, count_bins(array, found.classes, bins, progress), log)
+    values = _values(session, found.row.key, progress)
+    return Bars(bins, count_bins(values, found.classes, bins, progress), log)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Side, Tensor
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE
+from tui_debugger.session.received import ReceivedHits, bad_tensors
 from tui_debugger.session.results import combined
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import CheckResult, Pair
@@ -54,6 +55,11 @@ class HealthChecks:
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs that nobody looked at."""
         return [pair for pair in pairs if self.result(pair) is None]
+
+    def forget_from(self, rank: int, step: int) -> None:
+        """The files of a step changed: what was found there and later does not hold any more."""
+        if self.by_default:  # the session looks after its own
+            self._checks.book.drop_from(rank, step)
 
     def check(self, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> CheckResult:
         """Judges pairs that are not known yet. See ``Session.check``, also for ``progress`` that cancels."""
@@ -199,6 +205,11 @@ class HealthMap:
         """Tensors with a finding."""
         return sum(pair.hits.findings for pair in self.pairs.values() if pair is not None)
 
+    @cached_property
+    def vague(self) -> bool:
+        """Whether there is NaN or Inf of which nobody knows which of the two."""
+        return any(bool((pair.codes == Health.NOT_FINITE).any()) for pair in self.pairs.values() if pair is not None)
+
     @property
     def missing(self) -> list[Pair]:
         """The pairs that were not checked."""
@@ -330,8 +341,7 @@ class _Making:
     ) -> CheckedPair:
         """``own`` are the rank's rows that were dumped, and judged; ``index`` is the tree index of each row."""
         hits = result.hits
-        nan, inf = _counts(hits)
-        codes = codes_of(hits.verdict, hits.origin, nan, inf)
+        codes = codes_of(hits.verdict, hits.origin, *_counts(hits))
         which = np.flatnonzero(codes)
         at = index[moved(hits.node[which])]
         order = np.argsort(at, kind="stable")
@@ -366,33 +376,13 @@ def _rows_of(bits: npt.NDArray[np.uint8], count: int) -> Int64:
     return np.flatnonzero(np.unpackbits(bits)[:count])
 
 
-def _counts(hits: HitList) -> tuple[Int64, Int64]:
-    """NaN and Inf of every hit."""
-    nan, inf = np.zeros(len(hits), np.int64), np.zeros(len(hits), np.int64)
+def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
+    """NaN and Inf of every hit, and whether a training only said that there are some."""
+    nan, inf, bad = np.zeros(len(hits), np.int64), np.zeros(len(hits), np.int64), np.zeros(len(hits), np.bool_)
     for part, places, at in hits.by_step():
         rows = part.records.rows[at]
         nan[places] = rows["nan"]
         inf[places] = rows["pos_inf"] + rows["neg_inf"]
-    return nan, inf
-
-
-def rows_of(
-    map_: HealthMap, shown: Mask, *, depth: int | None = None, flat: bool = False, most: int = 40
-) -> npt.NDArray[np.int64]:
-    """Tree indices of a map's rows.
-
-    Args:
-        map_: the map.
-        shown: mask over tree indices, of ``map_.shown`` or ``map_.noteworthy``.
-        depth: levels that are seen; None: as many as give ``most`` rows at most, and one in any case.
-        flat: nodes only, in execution order.
-        most: see ``depth``.
-    """
-    tree = map_.tree
-    if flat:
-        leaves = np.flatnonzero(shown & (tree.row >= 0))
-        order = map_.nodes.order[tree.row[leaves]].astype(np.int64)
-        return leaves[np.argsort(np.where(order < 0, np.iinfo(np.int64).max, order), kind="stable")]
-    counts = np.cumsum(np.bincount(tree.depth[shown])) if shown.any() else np.zeros(1, np.int64)
-    levels = depth if depth is not None else max(int((counts <= most).sum()), 1)
-    return np.flatnonzero(shown & (tree.depth < levels))
+        if isinstance(part, ReceivedHits):
+            bad[places] = bad_tensors(part)[at]
+    return nan, inf, bad

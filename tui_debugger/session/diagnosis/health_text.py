@@ -170,3 +170,25 @@ def _details(cell: Cell, *, scope: bool) -> list[str]:
     elif cell.pairs:
         details.append("not checked with these watchpoints: r checks what is missing")
     return details
+
+
+def rows_of(
+    map_: HealthMap, shown: npt.NDArray[np.bool_], *, depth: int | None = None, flat: bool = False, most: int = 40
+) -> npt.NDArray[np.int64]:
+    """Tree indices of a map's rows.
+
+    Args:
+        map_: the map.
+        shown: mask over tree indices, of ``map_.shown`` or ``map_.noteworthy``.
+        depth: levels that are seen; None: as many as give ``most`` rows at most, and one in any case.
+        flat: nodes only, in execution order.
+        most: see ``depth``.
+    """
+    tree = map_.tree
+    if flat:
+        leaves = np.flatnonzero(shown & (tree.row >= 0))
+        order = map_.nodes.order[tree.row[leaves]].astype(np.int64)
+        return leaves[np.argsort(np.where(order < 0, np.iinfo(np.int64).max, order), kind="stable")]
+    counts = np.cumsum(np.bincount(tree.depth[shown])) if shown.any() else np.zeros(1, np.int64)
+    levels = depth if depth is not None else max(int((counts <= most).sum()), 1)
+    return np.flatnonzero(shown & (tree.depth < levels))

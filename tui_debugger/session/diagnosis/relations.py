@@ -68,6 +68,7 @@ class Related:
         hit: what the last check of its step found on it.
         checked: whether its step was checked with the watchpoints as they are.
         watched: abbreviations of the enabled watchpoints that cover its node.
+        ahead: its step would be the one after the last that was dumped: nobody knows whether that was ever run.
     """
 
     key: TensorKey
@@ -80,6 +81,7 @@ class Related:
     hit: Hit | None = None
     checked: bool = False
     watched: tuple[str, ...] = ()
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,12 +219,16 @@ class _Around:
         if key.side is Side.INPUT:
             return (self._made_by(row, key.step, (key.slot,), Tie.INPUT),)
         step, tie = key.step, Tie.INPUT
+        after: int | None = step
         if self._is_updated(row):
-            step, tie = self._next_step(), Tie.WEIGHT
+            after, tie = self._next_step(), Tie.WEIGHT
+            step = key.step + 1 if after is None else after
         found: dict[int, list[int]] = {}
         for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
             found.setdefault(consumer, []).append(slot)
         made = [self._made_by(consumer, step, tuple(slots), tie) for consumer, slots in found.items()]
+        if after is None:  # who would read it is known, what the optimizer would make of it says nothing
+            made = [replace(each, ahead=True) for each in made if each.tie is not Tie.BEFORE]
         return (*made, *self._written_by())
 
     def _written_by(self) -> Iterator[Related]:
@@ -253,11 +259,11 @@ class _Around:
             return self.flow.holder(row, mine).row
         return self.flow.holder(row, min(written, default=0)).row
 
-    def _next_step(self) -> int:
-        """The step that reads a parameter's value of this one."""
+    def _next_step(self) -> int | None:
+        """The step that reads a parameter's value of this one; None when no such step was dumped."""
         later = [step for step in self.session.steps(self.key.rank) if step > self.key.step]
         reading = (step for step in later if self.flow.previous_step(self.row, step) == self.key.step)
-        return next(reading, self.key.step + 1)
+        return next(reading, None)
 
     # -- one tensor ----------------------------------------------------------------------------------
 
@@ -280,9 +286,8 @@ class _Around:
         text = nodes.constants.get(made.row, "") if self.flow.is_constant(made.row) else ""
         row = tensor_row(self.flow, at, (at.side.label, at.slot, text), lambda _: False)
         hit = self._marks.hit(row.key)
-        graph = nodes.graph_of(made.row).name
         return Related(
-            key=TensorKey(self.key.rank, graph, nodes.names[made.row], made.side, made.slot, made.step),
+            key=nodes.key(self.key.rank, made.step, made.row, made.side, made.slot),
             row=made.row,
             tensor=replace(row, hit=hit is not None and hit.verdict is Verdict.FINDING),
             type=nodes.op_type(made.row),
@@ -356,6 +361,8 @@ def tie_words(related: Related, *, upstream: bool) -> str:
     slots = ", ".join(f"in:{slot}" for slot in related.slots)
     node = clean(related.node.rpartition("/")[2])
     at, step = f"{slots} of {node}", step_text(related.key.step)
+    if related.ahead:
+        return f"{at}, which reads it after the last dumped step"
     if related.tie is Tie.WEIGHT:
         when = f"step {step}" if related.tensor.index >= 0 else "the next step"
         return f"{at}: value after step {step}" if upstream else f"{at}, which reads it in {when}"

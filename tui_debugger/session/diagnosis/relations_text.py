@@ -11,9 +11,9 @@ from tui_debugger.session.diagnosis.relations import Related, Relations, tie_wor
 from tui_debugger.session.origin.rows import tensor_dict
 from tui_debugger.session.tables import hit_row, key_row
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE, count
+from tui_debugger.words.numbers import NONE
 from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text, short
+from tui_debugger.words.tensors import shape_text, statistic_texts
 
 Row = dict[str, Any]
 _TITLES = ("", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
@@ -88,9 +88,9 @@ def _cells(related: Related, depth: int) -> tuple[str, ...]:
     name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{related.key.side.label}:{related.key.slot}"
     if stats is None:
         why = clean(row.error) or ("not dumped" if row.index < 0 else NONE)
-        return (mark, name, step_text(related.key.step), why, "", "", "", watch_words(related))
-    ends = [short(value) if value is not None else NONE for value in (stats.minimum, stats.maximum)]
-    return (mark, name, step_text(related.key.step), count(stats.nan), count(stats.inf), *ends, watch_words(related))
+        step = NONE if related.ahead else step_text(related.key.step)
+        return (mark, name, step, why, "", "", "", watch_words(related))
+    return (mark, name, step_text(related.key.step), *statistic_texts(stats)[:4], watch_words(related))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -118,6 +118,7 @@ def related_row(item: Around, *, upstream: bool | None = None) -> Row:
         "text": None if upstream is None else tie_words(related, upstream=upstream),
         **{key: value for key, value in tensor_dict(row).items() if key not in {"role", "index", "tensor", "from"}},
         "dumped": row.index >= 0,
+        "after_last_step": related.ahead,
         "shape_text": shape_text(row.meta.shape) if row.meta is not None else None,
         "watched": list(related.watched),
         "hit": hit_row(related.hit) if related.hit is not None else None,

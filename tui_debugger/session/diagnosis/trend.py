@@ -17,6 +17,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.updates import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.session.flow import Flow
+from tui_debugger.session.hits import is_overflow
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
@@ -51,7 +52,7 @@ METRICS: Final = (
     Metric("mean", "mean", "mean of the finite values"),
     Metric("max", "max", "greatest finite value"),
     Metric("norm", "norm", "root of the sum of squares of the finite values"),
-    Metric("abs_mean", "|x| mean", "mean of the finite magnitudes"),
+    Metric("abs_mean", "mean |x|", "mean of the finite magnitudes"),
     Metric("std", "σ", "deviation of the finite values, divisor n"),
     Metric("nan", "NaN", "number of NaN"),
     Metric("inf", "Inf", "number of +Inf and -Inf"),
@@ -326,7 +327,7 @@ def _of_hit(hit: Hit) -> Health:
         return Health.ORIGIN
     if hit.stats is not None and hit.stats.bad:
         return Health.NAN if hit.stats.nan else Health.INF
-    return Health.HIT
+    return Health.NOT_FINITE if is_overflow(hit) else Health.HIT
 
 
 def _within(progress: ProgressFn, start: int, count: int, total: int) -> ProgressFn:

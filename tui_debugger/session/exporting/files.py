@@ -146,8 +146,14 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
             shutil.rmtree(part, ignore_errors=True)
 
 
-def checked_target(path: Path, dump: Path, *, force: bool = False) -> Path:
+def checked_target(path: Path, dump: Path, *, force: bool = False, hint: str = "choose another name") -> Path:
     """Where to write, if that is allowed at all.
+
+    Args:
+        path: as it was given.
+        dump: what is never written into.
+        force: whether something that is there may be replaced.
+        hint: what to do about something that is there.
 
     Raises:
         TdbgError: it exists already, or lies inside the dump.
@@ -161,7 +167,7 @@ def checked_target(path: Path, dump: Path, *, force: bool = False) -> Path:
     if inside:
         raise TdbgError("a dump is never written to", where=str(target), hint="choose a path outside the dump")
     if exists and not force:
-        raise TdbgError("the file exists already", where=str(target), hint="choose another name")
+        raise TdbgError("the file exists already", where=str(target), hint=hint)
     return target
 
 

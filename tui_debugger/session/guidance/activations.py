@@ -13,8 +13,9 @@ from tui_debugger.session.guidance.advice import culprit_of
 from tui_debugger.session.guidance.evidence import Evidence, Given
 from tui_debugger.session.guidance.gradients import vanishing
 from tui_debugger.session.guidance.measures import course, found_words
-from tui_debugger.session.guidance.phrases import finite_words, num, of_all, share
-from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Section
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.words.phrases import finite_words, num, of_all, share
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 FLAT = {"tanh": 3.8, "sigmoid": 6.9}

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from tui_debugger.session.guidance.evidence import Evidence, Given
-from tui_debugger.session.guidance.types import Advice, Cause
+from tui_debugger.session.guidance.types import Advice
+from tui_debugger.session.hazards.cause import Cause
 from tui_debugger.session.naming import place_text
 
 

@@ -16,9 +16,9 @@ from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.optimizer_inputs import group_start, is_learning_rate, settings_of
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
-from tui_debugger.session.guidance.phrases import tail
 from tui_debugger.session.origin.making import updater_of
 from tui_debugger.session.types import TensorRow
+from tui_debugger.words.phrases import tail
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session
@@ -237,8 +237,7 @@ class Evidence:
             return given.key
         if self.flow.table(given.key.step).find(holder.row, Side.OUTPUT, holder.slot) < 0:
             return given.key
-        graph = nodes.graph_of(holder.row).name
-        return TensorKey(self.key.rank, graph, nodes.names[holder.row], Side.OUTPUT, holder.slot, given.key.step)
+        return nodes.key(self.key.rank, given.key.step, holder.row, slot=holder.slot)
 
     @property
     def dumped(self) -> tuple[Given, ...]:
@@ -341,10 +340,7 @@ class Evidence:
         nodes = self.flow.nodes
         plain = np.flatnonzero(nodes.category == int(Category.PARAMETER)).tolist()
         rows = [row for row in plain if is_learning_rate(nodes.names[row])]
-        if len(rows) != 1:
-            return None
-        graph = nodes.graph_of(rows[0]).name
-        return self.at(TensorKey(self.key.rank, graph, nodes.names[rows[0]], Side.OUTPUT, 0, step))
+        return self.at(nodes.key(self.key.rank, step, rows[0])) if len(rows) == 1 else None
 
     # -- measuring ---------------------------------------------------------------------------------
 
@@ -374,10 +370,3 @@ def _only_value(row: TensorRow | None) -> float | None:
 def norm(stats: TensorStats | None) -> float | None:
     """Root of the sum of squares of the finite elements; None when there are none, or nothing is known of them."""
     return stats.norm if stats is not None else None
-
-
-def peak(stats: TensorStats | None) -> float | None:
-    """The greatest magnitude among the finite elements; None when there are none."""
-    if stats is None or stats.minimum is None or stats.maximum is None:
-        return None
-    return max(abs(stats.minimum), abs(stats.maximum))

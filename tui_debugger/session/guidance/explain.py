@@ -11,7 +11,8 @@ from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verd
 from tui_debugger.session.guidance import activations, gradients, overflow, sizes, special, weights
 from tui_debugger.session.guidance.advice import with_command
 from tui_debugger.session.guidance.evidence import MOST_INPUTS, Evidence
-from tui_debugger.session.guidance.types import Cause, Guidance, Section
+from tui_debugger.session.guidance.types import Guidance, Section
+from tui_debugger.session.hazards.cause import Cause
 from tui_debugger.session.undisturbed import undisturbed
 
 if TYPE_CHECKING:
@@ -99,11 +100,13 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
             by_error.setdefault(result.error, []).append(result)
     found += [special.not_compared(evidence, group) for group in by_error.values()]
     if not bad and not any(result.verdict is Verdict.FINDING for result in results):
-        found.append(special.clean(evidence, _judged(checked=checked)))
+        found.append(special.clean(evidence, _judged(evidence.session, checked=checked)))
     return found
 
 
-def _judged(*, checked: bool) -> str:
+def _judged(session: Session, *, checked: bool) -> str:
+    if not session.watchpoints.enabled():
+        return "no watchpoint is enabled: only NaN and Inf were looked for"
     if not checked:
         return "whether a watchpoint has a finding here was not checked: only NaN and Inf were looked for"
     return "no watchpoint of the list has a finding here"

@@ -12,14 +12,16 @@ import numpy as np
 from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.analysis.recommend import BIAS_GRADIENT, activation_family
 from tui_debugger.analysis.saturation import ENDS
+from tui_debugger.analysis.stats import peak
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.optimizer_inputs import group_start
 from tui_debugger.model import TRAINABLE, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence, Given, norm
 from tui_debugger.session.guidance.measures import GROWN, course, found_words, suddenly
-from tui_debugger.session.guidance.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, times
-from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Section
+from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import in_place
+from tui_debugger.words.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, times
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 MOST_LAYERS: Final = 48
@@ -178,7 +180,7 @@ def _multiplied(evidence: Evidence, given: Given) -> Iterator[Cause]:
         near = stats.abs_mean > 0.99 if family == "tanh" else stats.abs_mean > 0.99 or stats.abs_mean < 0.01
         yield Cause(f"a saturated {family}", words, LIKELY if near else RULED_OUT)
     else:
-        top = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
+        top = peak(stats) or 0.0
         words = f"{where} is {finite_words(stats)}"
         yield Cause("what it is multiplied with is tiny", words, LIKELY if top < 1e-4 else RULED_OUT)
 
@@ -214,7 +216,7 @@ def _grown(evidence: Evidence) -> Iterator[Cause]:
         )
         yield Cause("this node makes it larger", words, LIKELY if now >= GROWN * size else RULED_OUT)
     for given in forward:
-        top = max(abs(given.stats.minimum or 0.0), abs(given.stats.maximum or 0.0)) if given.stats is not None else 0.0
+        top = peak(given.stats) or 0.0
         words = f"{given.label} from {given.source} reaches {num(top)}"
         yield Cause(
             "large activations or weights that it is multiplied with", words, LIKELY if top > 100 else RULED_OUT

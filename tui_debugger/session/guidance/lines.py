@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Final
 
 from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.session.guidance.types import Advice, Guidance, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Guidance, Section
+from tui_debugger.session.hazards.cause import Standing
 from tui_debugger.session.naming import place_text
 from tui_debugger.words.clean import clean
 from tui_debugger.words.steps import step_text

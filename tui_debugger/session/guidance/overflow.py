@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.analysis.stats import peak
 from tui_debugger.model import Side, TensorStats
 from tui_debugger.session.guidance.advice import culprit_of
-from tui_debugger.session.guidance.cases import QUOTIENTS, Case, plain_type
 from tui_debugger.session.guidance.evidence import Evidence, Given, Optimizer
-from tui_debugger.session.guidance.operators import causes, untold
-from tui_debugger.session.guidance.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
-from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Section
+from tui_debugger.session.hazards.cases import QUOTIENTS, Case, type_name
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.session.hazards.operators import causes, untold
+from tui_debugger.words.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
 from tui_debugger.words.steps import step_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
@@ -81,7 +83,7 @@ def _turned(evidence: Evidence, stats: TensorStats, bad: tuple[Given, ...]) -> I
     """How this operator made NaN of Inf."""
     if not stats.nan or any(given.stats is not None and given.stats.nan for given in bad):
         return
-    kind = plain_type(evidence.maker_type)
+    kind = type_name(evidence.maker_type)
     infinite = bad[0]
     zeros = next(
         (given for given in evidence.dumped if given is not infinite and given.stats and given.stats.zero), None
@@ -107,7 +109,7 @@ def _of_operator(evidence: Evidence, stats: TensorStats) -> Iterator[Cause]:
         what = "no graph or file tells what it was made from" if not evidence.inputs else "its inputs were not dumped"
         yield Cause("bad inputs, or the operator itself", what, UNKNOWN)
         return
-    case = Case(evidence.maker_type, evidence.inputs, evidence.tensor.meta, stats)
+    case = Case(evidence.maker_type, [given.row for given in evidence.inputs], evidence.tensor.meta, stats)
     told = causes(case)
     yield from told
     if not any(cause.standing in (LIKELY, POSSIBLE) for cause in told):
@@ -218,7 +220,7 @@ def _of_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
             LIKELY,
         )
     else:
-        top = max(abs(gradient.stats.minimum or 0.0), abs(gradient.stats.maximum or 0.0))
+        top = peak(gradient.stats) or 0.0
         yield Cause("a bad gradient", f"the gradient is finite, {num(top)} at most", RULED_OUT)
         limits = limits_of(evidence.tensor.meta)
         if limits is not None and optimizer.rate is not None and not optimizer.normalised:

@@ -6,15 +6,17 @@ import math
 from collections.abc import Iterator
 
 from tui_debugger.analysis.condition_table import BOUND_NAMES, CONDITIONS
+from tui_debugger.analysis.stats import peak
 from tui_debugger.model import WatchResult
 from tui_debugger.session.guidance.advice import culprit_of
-from tui_debugger.session.guidance.cases import QUOTIENTS, plain_type
-from tui_debugger.session.guidance.evidence import Evidence, peak
+from tui_debugger.session.guidance.evidence import Evidence
 from tui_debugger.session.guidance.measures import GROWN, course, found_words, suddenly
-from tui_debugger.session.guidance.phrases import finite_words, limits_of, num, range_words, share, times
-from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.guidance.weights import facts as update_facts
 from tui_debugger.session.guidance.weights import plain_step
+from tui_debugger.session.hazards.cases import QUOTIENTS, type_name
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.words.phrases import finite_words, limits_of, num, range_words, share, times
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
@@ -93,7 +95,7 @@ def _tensor(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
 
 def amplified(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
     """Whether the size came in with an input, or was made here."""
-    quotient = plain_type(evidence.maker_type) in QUOTIENTS  # what is divided by does not come out again
+    quotient = type_name(evidence.maker_type) in QUOTIENTS  # what is divided by does not come out again
     known = [given for given in evidence.dumped if not given.constant and not (quotient and given.slot == 1)]
     now = evidence.stats.abs_mean if evidence.stats is not None else None
     word = "large" if large else "small"

@@ -10,8 +10,9 @@ from tui_debugger.analysis.conditions import reasons
 from tui_debugger.model import ErrorBits, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence
 from tui_debugger.session.guidance.measures import found_words
-from tui_debugger.session.guidance.phrases import bad_counts, finite_words, num, of_all, range_words
-from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Section
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.words.phrases import bad_counts, finite_words, num, of_all, range_words
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

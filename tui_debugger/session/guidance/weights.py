@@ -8,8 +8,9 @@ from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence, Optimizer, norm
 from tui_debugger.session.guidance.measures import GROWN, found_words
-from tui_debugger.session.guidance.phrases import bad_counts, limits_of, num, tail, times
-from tui_debugger.session.guidance.types import Advice, Cause, Section, Standing
+from tui_debugger.session.guidance.types import Advice, Section
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.words.phrases import bad_counts, limits_of, num, tail, times
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 USUAL = 1e-3

@@ -10,12 +10,11 @@ from tui_debugger.session.origin.search import Fed, Origin
 from tui_debugger.session.origin.words import row_label, why
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE, count, percent
-from tui_debugger.words.tensors import shape_text, short
+from tui_debugger.words.tensors import STATISTIC_TITLES, shape_text, statistic_texts
 
 WIDTH = 80
 """Columns that the tables keep to."""
-_TITLES = ("", "NaN", "Inf", "min", "max", "mean", "zeros")
+_TITLES = ("", *STATISTIC_TITLES)
 _FRAMES = 6
 """Framework lines that are shown above the user's own."""
 
@@ -40,7 +39,7 @@ def _table(origin: Origin) -> Iterator[str]:
     marks = [(fed.row, "*" if fed.before else "", _remark(fed)) for fed in origin.inputs]
     marks += [(row, "", "") for row in origin.outputs]
     rows = [(row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
-    cells = [[label, *_numbers(row)] for label, row, _ in rows]
+    cells = [[label, *statistic_texts(row.stats)] for label, row, _ in rows]
     lines = _aligned([list(_TITLES), *cells])
     kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
     wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
@@ -67,14 +66,6 @@ def _kind(row: TensorRow, remark: str) -> str:
     words += [remark] if remark else []
     words += ["(may belong to another node)"] if row.uncertain else []
     return clean(" ".join(words))
-
-
-def _numbers(row: TensorRow) -> list[str]:
-    stats = row.stats
-    if stats is None:
-        return [NONE] * (len(_TITLES) - 1)
-    numbers = [short(value) if value is not None else NONE for value in (stats.minimum, stats.maximum, stats.mean)]
-    return [count(stats.nan), count(stats.inf), *numbers, f"{percent(stats.zero_percentage)}%"]
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

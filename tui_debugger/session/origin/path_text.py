@@ -20,10 +20,12 @@ from tui_debugger.session.origin.words import (
     way_words,
 )
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE, count
-from tui_debugger.words.tensors import shape_text, short
+from tui_debugger.words.tensors import STATISTIC_TITLES, shape_text, statistic_texts
 
-_TITLES = ("", "step", "rank", "tensor", "NaN", "Inf", "min", "max", "dtype, shape")
+_TITLES = ("", "step", "rank", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
+_NAME = _TITLES.index("tensor")
+_SHORTEST = 20
+"""Characters of a name that are left in any case."""
 _BRANCHES = 3
 """Other bad inputs of a hop that are named."""
 
@@ -50,27 +52,37 @@ def _table(path: Path) -> Iterator[str]:
     rows = [_cells(path, hop) for hop in path.hops]
     kept = [at for at in range(len(_TITLES)) if several or _TITLES[at] != "rank"]
     widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
+    over = sum(widths[at] + 2 for at in kept) - 2 - WIDTH
+    if over > 0:  # a line that a terminal breaks is none: types and shapes go first, then the middle of long names
+        over -= widths[kept.pop()] + 2
+    widths[_NAME] -= min(max(over, 0), max(widths[_NAME] - _SHORTEST, 0))
 
     def line(cells: Sequence[str]) -> str:
-        left = {0, 3, len(_TITLES) - 1}
+        left = {0, _NAME, len(_TITLES) - 1}
         texts = [cells[at].ljust(widths[at]) if at in left else cells[at].rjust(widths[at]) for at in kept]
         return "  ".join(texts).rstrip()
 
     yield line(_TITLES)
     for hop, cells in zip(path.hops, rows, strict=True):
         if hop is not path.start:
-            yield f"     ↑ {way_words(hop)}"
+            yield from _wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       ")
+        cells[_NAME] = _ends(cells[_NAME], widths[_NAME])
         yield line(cells)
         yield from _others(hop)
 
 
+def _ends(name: str, width: int) -> str:
+    """A name without its middle: operators of one type differ in the number at the end."""
+    if len(name) <= width:
+        return name
+    tail = (width - 1) * 2 // 3
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
 def _cells(path: Path, hop: Hop) -> list[str]:
-    row, stats = hop.tensor, hop.tensor.stats
+    row = hop.tensor
     mark = "◆" if hop is path.end and path.ending is Ending.ORIGIN else "✗"
-    numbers = [NONE] * 4
-    if stats is not None:
-        ends = [short(value) if value is not None else NONE for value in (stats.minimum, stats.maximum)]
-        numbers = [count(stats.nan), count(stats.inf), *ends]
+    numbers = statistic_texts(row.stats)[:4]
     kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     name = tensor_name(row)
     return [mark, str(row.key.step), str(row.key.rank), name, *numbers, kind]
@@ -84,12 +96,12 @@ def _others(hop: Hop) -> Iterator[str]:
     yield from _wrapped(f"also bad: {', '.join(names)}{more}", indent="       ")
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
+def _wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
     return textwrap.wrap(
         text,
         WIDTH,
         break_long_words=False,
         break_on_hyphens=False,
         initial_indent=indent,
-        subsequent_indent=indent,
+        subsequent_indent=indent if hang is None else hang,
     )

@@ -84,10 +84,7 @@ class Upstream:
 
     def key(self, spot: Spot) -> TensorKey:
         """The handle of a tensor."""
-        nodes = self.flow.nodes
-        return TensorKey(
-            self.rank, nodes.graph_of(spot.row).name, nodes.names[spot.row], spot.side, spot.slot, spot.step
-        )
+        return self.flow.nodes.key(self.rank, spot.step, spot.row, spot.side, spot.slot)
 
     def record(self, spot: Spot) -> Record | None:
         """What is known about a tensor after looking at it; None when it was not dumped."""

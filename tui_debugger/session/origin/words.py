@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.analysis.hazards import Fact, hazard
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Hit, Side, TensorKey
+from tui_debugger.session.hazards.cases import Case
+from tui_debugger.session.hazards.operators import likely
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path
@@ -133,18 +134,15 @@ def way_words(hop: Hop | Branch) -> str:
     return text
 
 
-def hazard_words(origin: Origin) -> str:
-    """What in the inputs gives NaN or Inf: ``in:0 min = 0: the logarithm at 0 is -Inf``; else empty."""
-    slots = {fed.row.slot: fed.row for fed in origin.inputs if fed.row.role == "in" and fed.row.stats is not None}
-    facts = [_fact(slots.get(slot)) for slot in range(max(slots, default=-1) + 1)]
-    made = next((row.meta.dtype for row in origin.outputs if row.meta is not None), "")
-    return hazard(origin.type, facts, made)
-
-
-def _fact(row: TensorRow | None) -> Fact | None:
-    if row is None or row.stats is None or row.stats.bad:
-        return None
-    return Fact(row.stats, row.meta.dtype if row.meta is not None else "")
+def hazard_words(origin: Origin) -> list[str]:
+    """What in the inputs gives NaN or Inf: ``the logarithm of 0: 1 of 4 elements of in:0 is 0, ...``."""
+    hit = origin.hit
+    if hit.stats is None:
+        return []
+    slots = {fed.row.slot: fed.row for fed in origin.inputs if fed.row.role == "in"}
+    own = next((row.meta for row in origin.outputs if row.key == hit.key), None)
+    made = own or next((row.meta for row in origin.outputs if row.meta is not None), None)
+    return likely(Case(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
 
 
 def place_words(path: Path, hop: Hop) -> str:
@@ -210,8 +208,7 @@ def explanation(path: Path) -> list[str]:
     if path.end.peers:
         ranks = sorted({fed.row.key.rank for fed in path.end.peers})
         lines.append(f"what rank {', '.join(map(str, ranks))} put in is clean as well")
-    cause = hazard_words(path.end.told) if is_overflow(path) and path.ending is Ending.ORIGIN else ""
-    return [*lines, cause] if cause else lines
+    return lines + (hazard_words(path.end.told) if is_overflow(path) and path.ending is Ending.ORIGIN else [])
 
 
 def _lost(path: Path) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_watch
-from tui_debugger.model import Hit, TensorStats, Verdict
+from tui_debugger.model import Hit, Verdict
 from tui_debugger.session.guidance.lines import GLYPHS, section_title
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.naming import place_text
@@ -21,9 +21,9 @@ from tui_debugger.session.verdicts import Outcome
 from tui_debugger.version import __version__
 from tui_debugger.words.hits import abbreviations, hit_parts
 from tui_debugger.words.markdown import code, fenced, prose, table, without_homes
-from tui_debugger.words.numbers import NONE, brief, count, percent, plural
+from tui_debugger.words.numbers import brief, plural
 from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import short
+from tui_debugger.words.tensors import STATISTIC_TITLES, statistic_texts
 from tui_debugger.words.watchpoints import watch_line
 
 MOST_HITS: Final = 50
@@ -188,7 +188,7 @@ def _hits(material: Material, most: int) -> Iterator[str]:
         return
     yield from _heading(f"Hits ({total:,})")
     if hits:
-        titles = ("step", "rank", "", "watch", "found", "NaN", "Inf", "min", "max", "mean", "zeros", "tensor")
+        titles = ("step", "rank", "", "watch", "found", *STATISTIC_TITLES, "tensor")
         rows = [_hit(hit, graphs=material.graphs) for hit in hits]
         yield from table(titles, rows, right=("step", "rank", *titles[5:11]))
     if total > len(hits):
@@ -210,16 +210,9 @@ def _hit(hit: Hit, *, graphs: bool) -> tuple[str, ...]:
         "◆" if hit.origin else "",
         " ".join(words),
         prose(", ".join(map(str, hit_parts(hit)))),
-        *_numbers(hit.stats),
+        *map(prose, statistic_texts(hit.stats)),
         code(place_text(key, with_graph=graphs)),
     )
-
-
-def _numbers(stats: TensorStats | None) -> tuple[str, ...]:
-    if stats is None:
-        return (NONE,) * 6
-    values = [short(value) if value is not None else NONE for value in (stats.minimum, stats.maximum, stats.mean)]
-    return (count(stats.nan), count(stats.inf), *values, prose(f"{percent(stats.zero_percentage)} %"))
 
 
 # -- why -------------------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.model import ErrorBits, Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress
+from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress
 from tui_debugger.session.guidance.explain import explain
 from tui_debugger.session.guidance.types import Guidance
+from tui_debugger.session.hits import is_overflow
 from tui_debugger.session.origin.search import Look, Origin, OriginReport
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdicts import Judgement
@@ -97,7 +97,7 @@ def gather(
     """
     troubles: list[str] = []
     hits = judgement.failing or judgement.others
-    overflow = any(map(_is_bad, hits[:_LOOKED_AT]))
+    overflow = any(map(is_overflow, hits[:_LOOKED_AT]))
     origins = _origins(session, result, hits, troubles, progress, overflow=overflow) if hits else None
     told = [_explained(session, hit, troubles, progress) for hit in _first(hits, origins)]
     ranks = tuple(session.ranks())
@@ -127,7 +127,7 @@ def _origins(
     overflow: bool,
 ) -> OriginReport | None:
     """Where it begins: NaN and Inf if there are any, else what the watchpoints found."""
-    bad = [hit for hit in hits[:_LOOKED_AT] if _is_bad(hit)] if overflow else hits[:_LOOKED_AT]
+    bad = [hit for hit in hits[:_LOOKED_AT] if is_overflow(hit)] if overflow else hits[:_LOOKED_AT]
     until = min(hit.key.step for hit in bad)
     pairs = [pair for pair in result.pairs if pair[1] <= until]
     found = {each.condition for hit in hits[:_LOOKED_AT] for each in hit.results if each.verdict is Verdict.FINDING}
@@ -143,17 +143,6 @@ def _origins(
     if report.check.cancelled:
         raise CancelledError("interrupted")
     return report
-
-
-def _is_bad(hit: Hit) -> bool:
-    """Whether a hit is about NaN or Inf; of a training that runs the statistics may not be here."""
-    if hit.stats is not None:
-        return hit.stats.bad
-    return any(
-        each.verdict is Verdict.FINDING
-        and (CONDITIONS[each.condition].wire == WIRE_OVERFLOW or each.error & (ErrorBits.NAN | ErrorBits.INF))
-        for each in hit.results
-    )
 
 
 def _measure_origins(session: Session, hits: Sequence[Hit], progress: ProgressFn) -> None:

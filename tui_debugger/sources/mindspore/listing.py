@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.files import NO_ODDITIES, Files, Oddities
 from tui_debugger.sources.mindspore.layout import GraphDirectory
@@ -150,27 +150,6 @@ class Listing:
             number = self.lexicon.prefix_number(place, op_type + dot + forms[1])
         known.add(number)
         return number
-
-
-def list_directories(
-    places: Sequence[Place], progress: ProgressFn = no_progress, *, expected: int = 0, lexicon: Lexicon | None = None
-) -> Listing:
-    """Lists step (or constants) directories; one that is gone or closed to us counts as empty, with a complaint.
-
-    Args:
-        places: the directories.
-        progress: called every few thousand names.
-        expected: how many names there will probably be, for the progress bar.
-        lexicon: of earlier listings, so that those of many steps share their patterns; grows.
-
-    Raises:
-        CancelledError: from ``progress``.
-    """
-    known = Lexicon() if lexicon is None else lexicon
-    parts: list[Part] = []
-    for place in places:
-        parts.append(list_directory(known, place, progress, (sum(part.entries for part in parts), expected)))
-    return Listing(known, parts)
 
 
 def list_directory(lexicon: Lexicon, place: Place, progress: ProgressFn, done: tuple[int, int] = (0, 0)) -> Part:

@@ -11,11 +11,12 @@ from textual.message import Message
 
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
+from tui_debugger.tui.widgets.stat_cells import STATISTICS, statistic_cells
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import count, number, percent
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import shape_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import TensorRow
@@ -26,12 +27,7 @@ _COLUMNS = (
     Column("slot", 4, right=True, frozen=True),
     Column("shape", 9, elastic=1),
     Column("dtype", 8),
-    Column("NaN", 5, right=True),
-    Column("Inf", 5, right=True),
-    Column("min", 10, right=True),
-    Column("max", 10, right=True),
-    Column("mean", 10, right=True),
-    Column("zero %", 6, right=True),
+    *STATISTICS,
     Column("step", 4, right=True),
     Column("prev", 4),
     Column("from", 12, elastic=2),
@@ -109,23 +105,10 @@ class TensorsPane(Pane):
         if row.index < 0:
             return [*head, Text(f"{self.absent}{'  ' + row.origin_text if row.origin_text else ''}", theme.DIM)]
         previous = "yes" if row.has_previous else theme.NONE
-        return [*head, *self._values(row), step_text(row.key.step), previous, _source(row)]
-
-    def _values(self, row: TensorRow) -> list[Cell]:
-        meta, stats = row.meta, row.stats
-        shape = "" if meta is None else "×".join(map(str, meta.shape)) or "scalar"
-        cells: list[Cell] = [shape, meta.dtype if meta is not None else ""]
-        if stats is None:
-            return cells + [Text(theme.NONE if self._measured else "…", theme.DIM)] * 6
-        return [
-            *cells,
-            _bad(stats.nan),
-            _bad(stats.inf),
-            number(stats.minimum),
-            number(stats.maximum),
-            number(stats.mean),
-            percent(stats.zero_percentage),
-        ]
+        shape = shape_text(row.meta.shape) if row.meta is not None else ""
+        dtype = clean(row.meta.dtype) if row.meta is not None else ""
+        values = statistic_cells(row.stats, theme.NONE if self._measured else "…")
+        return [*head, shape, dtype, *values, step_text(row.key.step), previous, _source(row)]
 
     def _detail(self) -> None:
         row = self.current
@@ -151,10 +134,6 @@ class TensorsPane(Pane):
         row = self.current
         if row is not None:
             self.post_message(self.TensorChosen(row))
-
-
-def _bad(amount: int) -> Cell:
-    return Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM)
 
 
 def _source(row: TensorRow) -> Place:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tui_debugger.analysis.conditions import CONDITIONS, Condition, ParamSpec, validate
-from tui_debugger.analysis.watch_text import format_selection, format_value, format_watch, parse_selection
+from tui_debugger.analysis.watch_text import format_value, format_watch, parse_selection
 from tui_debugger.model import NodeSelection, Watchpoint
 
 Params = tuple[tuple[str, float | bool], ...]
@@ -81,8 +81,3 @@ def hidden_params(watchpoint: Watchpoint | None) -> dict[str, float | bool]:
         return {}
     shown = {spec.name for spec in visible_params(CONDITIONS[watchpoint.condition])}
     return {name: value for name, value in watchpoint.params if name not in shown}
-
-
-def nodes_text(selection: NodeSelection) -> str:
-    """A selection as the form's node line holds it."""
-    return format_selection(selection)

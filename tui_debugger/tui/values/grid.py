@@ -149,8 +149,10 @@ class ValueGrid(Widget, can_focus=True):
         self.move_to(self.row + rows * (sheet.stride if sheet else 1), self.column + columns)
 
     def page(self, rows: int, columns: int) -> None:
-        """Moves the cursor by pages."""
-        self.move_to(self.row + rows * self.page_rows, self.column + columns * self.page_columns)
+        """Moves the cursor by pages; where several rows belong together by whole ones."""
+        stride = self.sheet.stride if self.sheet is not None else 1
+        down = max(1, self.page_rows // stride) * stride
+        self.move_to(self.row + rows * down, self.column + columns * self.page_columns)
 
     def to_end(self, axis: int, last: bool) -> None:
         """To the first or last row (axis 0) or column (axis 1)."""
@@ -158,7 +160,8 @@ class ValueGrid(Widget, can_focus=True):
         if sheet is None:
             return
         if axis == 0:
-            self.move_to(sheet.rows - 1 if last else 0, self.column)
+            part = self.row % sheet.stride
+            self.move_to(sheet.rows - sheet.stride + part if last else part, self.column)
         else:
             self.move_to(self.row, sheet.columns - 1 if last else 0)
 

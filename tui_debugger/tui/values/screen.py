@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual import on
@@ -23,8 +23,9 @@ from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_ext
 from tui_debugger.tui.values.sheet import Array, Index
 from tui_debugger.tui.values.slice_bar import SliceBar
 from tui_debugger.tui.values.taking import take
+from tui_debugger.tui.values.window import WindowView
 from tui_debugger.tui.views.keys import bindings
-from tui_debugger.tui.views.view import View
+from tui_debugger.tui.views.values_view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ QUICK = 1 << 22
 """Up to this many elements a search is done at once (some 10 ms); above, beside the event loop."""
 
 
-class ValuesScreen(View):
+class ValuesScreen(WindowView):
     """Shows an N-D tensor. The array is usually a memory map: a tensor of any size opens at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(VALUE_ACTIONS)]
@@ -101,11 +102,6 @@ class ValuesScreen(View):
         return self.board.heat
 
     @property
-    def bar(self) -> SliceBar:
-        """Which part of the tensor shows."""
-        return self.query_one(SliceBar)
-
-    @property
     def cursor_index(self) -> Index | None:
         """Full index of the element under the cursor."""
         return self.board.cursor_index
@@ -129,23 +125,41 @@ class ValuesScreen(View):
     def _line(self, name: str) -> Line:
         return self.query_one(f"#{name}", Line)
 
-    def say(self, text: str, *, note: bool = False) -> None:
-        """Notes go beside the slice: a line that comes and goes would redraw every number."""
-        beside = note and not self.bar.editing
-        super().say("" if beside else text, note=note)
-        self.bar.note(text if beside else "")
-
-    def _forget_note(self) -> None:
-        if not self.working:
-            self.bar.note("")
-
     # -- reading -----------------------------------------------------------------------------------
 
     def _read(self, key: TensorKey, what: str, *, previous: bool) -> None:
-        def show(array: Any) -> None:
-            self._show_array(np.asanyarray(array), previous=previous)
+        session = self.host.session
 
-        self.work(what, lambda progress: self.host.session.read(key, progress), show)
+        def job(progress: ProgressFn) -> tuple[Array, Files]:
+            before = files_of(session, [key])
+            array = np.asanyarray(session.read(key, progress))
+            return array, files_of(session, [key], before)
+
+        def show(found: tuple[Array, Files]) -> None:
+            array, files = found
+            self.files = {**self.files, **files}
+            self._show_array(array, previous=previous)
+
+        self.work(what, job, show)
+
+    def look_again(self) -> None:
+        """Reads the tensor again, with its statistics; slice, cursor and everything else stay."""
+        session, previous, old = self.host.session, self._showing_previous, self.row
+        key = self._previous if previous and self._previous is not None else old.key
+        keys = list(dict.fromkeys((key, old.key)))
+
+        def job(progress: ProgressFn) -> tuple[TensorRow, Array, Files]:
+            before = files_of(session, keys, anew=True)
+            array = np.asanyarray(session.read(key, progress))
+            (row,) = session.measure((session.row_of(old.key),), progress)
+            return replace(row, role=old.role, slot=old.slot), array, files_of(session, keys, before)
+
+        def show(found: tuple[TensorRow, Array, Files]) -> None:
+            self.row, array, self.files = found
+            self._arrays.clear()
+            self._show_array(array, previous=previous)
+
+        self.work_anew("reading", job, show)
 
     def failed(self, error: Exception) -> None:
         """In place of the values, when there are none."""
@@ -158,9 +172,6 @@ class ValuesScreen(View):
 
     def action_cancel(self) -> None:
         """Esc: ends editing, else what is under way, else the screen."""
-        if self.bar.editing:
-            self.bar.end_editing()
-            return
         nothing_yet = self.working and self._array is None
         super().action_cancel()
         if nothing_yet:
@@ -199,50 +210,9 @@ class ValuesScreen(View):
 
     # -- keys --------------------------------------------------------------------------------------
 
-    def action_move(self, rows: int, columns: int) -> None:
-        """Arrow keys."""
-        self._forget_note()
-        self.board.front.move_by(rows, columns)
-
-    def action_page(self, rows: int, columns: int) -> None:
-        """A page of rows or columns."""
-        self._forget_note()
-        self.board.front.page(rows, columns)
-
-    def action_to_end(self, axis: int, last: bool) -> None:
-        """To the first or last row or column."""
-        self.board.front.to_end(axis, last)
-
-    def action_finer(self, by: int) -> None:
-        """More or fewer digits; in the heat map zoom."""
-        if self.board.mapped:
-            self._forget_note()
-            self.heat.zoom_by(by)
-            return
-        self.grid.set_format(self.grid.form.finer(by))
-        self.say(f"{self.grid.form.precision} digits", note=True)
-
-    def action_scientific(self) -> None:
-        """Scientific notation on and off."""
-        self.grid.set_format(self.grid.form.toggled())
-
     def action_bits(self) -> None:
         """The bytes of the value under the cursor."""
         self.board.toggle_bits()
-
-    def action_choose(self, by: int) -> None:
-        """Another fixed dimension for ``[`` and ``]``."""
-        self.bar.choose(by)
-
-    def action_fixed(self, by: int) -> None:
-        """Along the chosen fixed dimension."""
-        self.bar.step(by)
-
-    def action_slice(self) -> None:
-        """Edits the slice text."""
-        if self._array is not None:
-            self.bar.edit()
-            self.say("Enter shows it, Esc keeps the old one", note=True)
 
     @on(SliceBar.Refused)
     def _refused(self, event: SliceBar.Refused) -> None:
@@ -266,22 +236,9 @@ class ValuesScreen(View):
 
     # -- the heat map ------------------------------------------------------------------------------
 
-    def action_heat(self) -> None:
-        """Table or heat map; the cursor stays on its element."""
-        wrong = self.board.switch()
-        if wrong:
-            self.say(wrong, note=True)
-
     @on(Board.Switched)
     def _switched(self) -> None:
         self.set_hints(MAP_HINTS if self.board.mapped else TABLE_HINTS)
-
-    def action_fine(self) -> None:
-        """The smallest cells there are, or those that cost little."""
-        if self.board.mapped:
-            self.heat.toggle_fine()
-        else:
-            self.say("d is for the heat map: t", note=True)
 
     def action_element(self) -> None:
         """From a cell to its element in the table."""
@@ -329,6 +286,6 @@ class ValuesScreen(View):
 
     def _go_to(self, index: Index) -> None:
         """Shows an element, in another slice where needed."""
-        if not self.board.go_to(index) and self.bar.include(index):
+        if not self.board.put_cursor(index) and self.bar.include(index):
             self._show_slice()
-            self.board.go_to(index)
+            self.board.put_cursor(index)

@@ -9,9 +9,8 @@ from typing import overload
 
 from tui_debugger.analysis.slicing import apply
 from tui_debugger.model import TensorKey
-from tui_debugger.tui.inspector import file_name
 from tui_debugger.tui.values.sheet import Index, Sheet
-from tui_debugger.tui.views.extract import Cells, Extract
+from tui_debugger.tui.views.extract import Cells, Extract, stem_of
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.values import NumberFormat, exact_text, format_window
 
@@ -82,7 +81,7 @@ def take(sheet: Sheet, form: NumberFormat, heading: Sequence[str], element: Inde
 
 def _stem(sheet: Sheet, key: TensorKey) -> str:
     """Name of a file: the tensor, and the slice unless that is all of it."""
-    name = file_name(key).removesuffix(".npy")
+    name = stem_of(key)
     if all(isinstance(entry, range) for entry in sheet.view.entries) and sheet.view.text.strip("[:, ]") == "":
         return name
     words = [word if word != ":" else "all" for word in sheet.view.text[1:-1].split(", ")]

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
+from tui_debugger.words.tensors import shape_text
+
+if TYPE_CHECKING:
+    from tui_debugger.model import TensorKey
+    from tui_debugger.session.types import TensorRow
+
 Cells = Sequence[object]
+TENSOR_HEADER = ("dtype", "shape", "nan", "inf", "min", "max")
+"""The titles of ``tensor_fields``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +39,16 @@ class Extract:
     header: tuple[str, ...] = ()
     rows: Sequence[Cells] = ()
     array: Callable[[], npt.NDArray[Any]] | None = None
+
+
+def stem_of(key: TensorKey, view: str = "") -> str:
+    """A file name without suffix for what a view says about a tensor; without a view: for its values."""
+    node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
+    return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}" + (f".{view}" if view else "")
+
+
+def tensor_fields(row: TensorRow) -> tuple[object, ...]:
+    """Type, shape and statistics of a tensor in a table for .csv."""
+    meta, stats = row.meta, row.stats
+    kind = (meta.dtype, shape_text(meta.shape)) if meta is not None else ("", "")
+    return (*kind, *((stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4))

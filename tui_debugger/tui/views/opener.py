@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.kinds import VIEW_BY_ID, VIEWS, About
+from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.views.view import View
+    from tui_debugger.tui.views.news import News
 
 NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 """The tensor of a view that is about the run, when nothing is selected."""
@@ -85,10 +87,17 @@ class Views:
             return
         self.open(view, focus or Focus(NOWHERE, -1))
 
+    def tell(self, news: News) -> None:
+        """The run changed, or more of it was checked: every open view takes in what concerns it."""
+        for screen in self._desk.app.screen_stack:
+            if isinstance(screen, View):
+                screen.tell(news)
+
     # -- for the views -------------------------------------------------------------------------------
 
     def open(self, view: str, focus: Focus) -> None:
         """See ``view.Host``."""
+        focus = self._placed(focus)
         if view == "values":
             self._desk.inspector.open_values(focus)
         elif focus.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
@@ -96,11 +105,21 @@ class Views:
         else:
             self._desk.app.push_screen(VIEW_BY_ID[view].load()(self, focus))
 
+    def _placed(self, focus: Focus) -> Focus:
+        """The same with the row that its node has now: a graph that came late numbers the nodes anew."""
+        key, row = focus.key, focus.row
+        if row < 0:
+            return focus
+        nodes = self.session.nodes(key.rank)
+        there = row < len(nodes) and nodes.names[row] == key.node and nodes.graph_of(row).name == key.graph
+        return focus if there else replace(focus, row=nodes.find(key.node, key.graph))
+
     def go_to(self, focus: Focus) -> None:
         """See ``view.Host``."""
         desk = self._desk
         while desk.app.screen is not desk and len(desk.app.screen_stack) > 1:
             desk.app.pop_screen()
+        focus = self._placed(focus)
         if focus.row >= 0:
             desk.navigator.go_to_tensor(focus.key, focus.row)
             desk.focus_pane("tensors")

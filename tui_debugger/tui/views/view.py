@@ -10,10 +10,15 @@ from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui.screens.modal import Modal
-from tui_debugger.tui.views.keys import VIEW_ACTIONS, bindings, opening_bindings
+from tui_debugger.tui.views.keys import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
+from tui_debugger.tui.views.news import News
 from tui_debugger.words.numbers import percent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.content import Content
+
     from tui_debugger.model import Progress, ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.tui.actions import Action
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.focus import Focus
 
 T = TypeVar("T")
+RUN_CHANGED = "the run has changed"
+CHECKED = "new check results"
 
 
 class Host(Protocol):
@@ -73,6 +80,11 @@ class View(Modal[None]):
         self.host = host
         self.about = about
         self._job: object = None
+        self._quiet = False
+        self._news = News()
+        self._following = News()
+        self._edition = host.session.results_edition
+        self._outdated = ""
 
     # -- what a view may override ------------------------------------------------------------------
 
@@ -85,12 +97,21 @@ class View(Modal[None]):
         """What can be copied and exported; None while there is nothing."""
         return None
 
+    def follow(self, news: News) -> None:
+        """Takes news in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
+        if not self._outdated:
+            self.mark_outdated(self.outdated_by(news))
+
+    def outdated_by(self, news: News) -> str:
+        """Why what is shown may be different now, or nothing. By default what is at a later step changes nothing."""
+        return RUN_CHANGED if news.up_to(self.about.key.step) else ""
+
     # -- work beside the event loop ----------------------------------------------------------------
 
     @property
     def working(self) -> bool:
-        """Whether something is under way."""
-        return self._job is not None
+        """Whether something is under way that somebody asked for."""
+        return self._job is not None and not self._quiet
 
     def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
         """Runs ``job`` and hands its result to ``done``, unless newer work was started or Esc pressed.
@@ -100,28 +121,67 @@ class View(Modal[None]):
             job: called in a worker with a function to be called with progress; touches no widget.
             done: called on the event loop.
         """
-        mine = self._job = object()
         self.say(f"{what} …  Esc stops", note=True)
+
+        def finished(result: T) -> None:
+            self.say("")
+            done(result)
+
+        def told(progress: Progress) -> None:
+            self.say(f"{what} {_how_far(progress)} …  Esc stops", note=True)
+
+        self._start(job, finished, told)
+
+    def work_anew(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
+        """Like ``work``; once it is done the view is not outdated any more."""
+
+        def finished(result: T) -> None:
+            self.mark_outdated("")
+            done(result)
+
+        self.work(what, job, finished)
+
+    def work_quietly(self, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
+        """Like ``work``, for news: nothing is said, Esc leaves the view, and whatever else is asked for comes first."""
+        self._start(job, done, lambda _: None, quiet=True)
+
+    def _start(
+        self,
+        job: Callable[[ProgressFn], T],
+        done: Callable[[T], None],
+        told: Callable[[Progress], None],
+        *,
+        quiet: bool = False,
+    ) -> None:
+        if self._quiet and not quiet:
+            self._news |= self._following  # it is taken in later
+        mine = self._job = object()
+        self._quiet = quiet
 
         def current() -> bool:
             return self._job is mine and self.is_attached
 
         def finished(result: T) -> None:
             if current():
-                self._job = None
-                self.say("")
+                self._ended()
                 done(result)
+                self._catch_up()
 
         def failed(error: Exception) -> None:
             if current():
-                self._job = None
+                self._ended()
                 self.failed(error)
+                self._catch_up()
 
-        def told(progress: Progress) -> None:
+        def tell(progress: Progress) -> None:
             if current():
-                self.say(f"{what} {_how_far(progress)} …  Esc stops", note=True)
+                told(progress)
 
-        self.host.run(self, job, finished, failed, told)
+        self.host.run(self, job, finished, failed, tell)
+
+    def _ended(self) -> None:
+        self._job = None
+        self._quiet = False
 
     def failed(self, error: Exception) -> None:
         """Says why the work ended without a result."""
@@ -129,12 +189,60 @@ class View(Modal[None]):
 
     def action_cancel(self) -> None:
         """Esc: stops what is under way, else goes back."""
+        asked = self.working
         if self._job is not None:
-            self._job = None
+            self._ended()
             self.host.stop(self)
-            self.say("stopped", note=True)
+        if asked:
+            again = LOOK_AGAIN in self.OWN_ACTIONS
+            self.say(f"stopped{f': {LOOK_AGAIN.main_key} looks again' if again else ''}", note=True)
+            self.call_after_refresh(self._catch_up)
         else:
             self.dismiss(None)
+
+    # -- a run that changes ------------------------------------------------------------------------
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it says that what is shown is not what the run is now."""
+        return bool(self._outdated)
+
+    def tell(self, news: News) -> None:
+        """The run changed: the view takes that in as soon as it is in front and nothing is under way."""
+        self._news |= news
+        self._catch_up()
+
+    def on_screen_resume(self) -> None:
+        """In front again."""
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._job is not None or not self.is_attached or self.app.screen is not self:
+            return  # ``is_current`` would be true below a dialog as well
+        edition = self.host.session.results_edition
+        news, self._news = self._news | News(results=edition != self._edition), News()
+        self._edition = edition
+        if news:
+            self._following = news
+            self.follow(news)
+
+    def mark_outdated(self, why: str) -> None:
+        """Says among the key hints that what is shown is not what the run is now; an empty text takes that back."""
+        if why != self._outdated:
+            self._outdated = why
+            self.set_hints(self.hints)
+
+    def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
+        mark = ((f"○ {self._outdated}: {LOOK_AGAIN.main_key}", "looks again"),) if self._outdated else ()
+        return super()._hints((*mark, *hints))
+
+    def look_again(self) -> None:
+        """Works out anew what is shown, in the same place: see ``work_anew``. For views that have the key."""
+
+    def action_look_again(self) -> None:
+        """``r``, unless something is under way."""
+        if not self.working:
+            self.look_again()
 
     # -- keys of every view ------------------------------------------------------------------------
 

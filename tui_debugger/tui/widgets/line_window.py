@@ -102,11 +102,6 @@ class LineWindow(Kept, Widget):
         self._strips.clear()
         self.refresh_changed()
 
-    def redraw_row(self, row: int) -> None:
-        """Draws one row again."""
-        self._forget(self.line_key(row))
-        self.refresh_row(row)
-
     def _forget(self, line_key: int) -> None:
         for key in [key for key in self._strips if key[0] == line_key]:
             del self._strips[key]

@@ -52,11 +52,6 @@ class NodeTree(VirtualTable):
     # -- contents --------------------------------------------------------------------------------
 
     @property
-    def tree_shown(self) -> TreeLike | None:
-        """The tree."""
-        return None if self._view is None else self._view.tree
-
-    @property
     def current(self) -> int:
         """Tree index under the cursor, -1 when the tree is empty."""
         key = self.cursor_key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -30,6 +31,7 @@ class Place:
     name: Text
     scope: str = ""
     scope_style: Style = field(default_factory=Style.null)
+    words_only: bool = False
 
     def __str__(self) -> str:
         """Everything."""
@@ -42,8 +44,10 @@ class Place:
 
     def within(self, width: int) -> Text:
         """What fits into so many cells."""
+        if self.name.cell_len > width:
+            return _ends(self.name, width)
         room = width - self.name.cell_len - 2
-        return self._with(inner_part(self.scope, room))
+        return self._with(inner_part(self.scope, room, words_only=self.words_only))
 
     def _with(self, scope: str) -> Text:
         return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
@@ -180,8 +184,11 @@ def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False
     return [*kept, Segment("…", last)] if width > 0 else []
 
 
-def inner_part(scope: str, width: int) -> str:
-    """The innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the end of the last part."""
+def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
+    """The innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the last words of the last part.
+
+    Where not even the last word fits its end stands for it, unless only whole words are wanted.
+    """
     scope = clean(scope)
     if cell_len(scope) <= width:
         return scope
@@ -190,14 +197,34 @@ def inner_part(scope: str, width: int) -> str:
         shorter = "…/" + "/".join(parts[first:])
         if cell_len(shorter) <= width:
             return shorter
-    return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1] if width >= _LEAST else ""
+    words = re.split("(?<=[-_])", parts[-1])
+    ends = ("…" + "".join(words[first:]) for first in range(len(words)))
+    found = next((text for text in ends if 3 < cell_len(text) <= width), "")
+    if found or words_only or width < _LEAST:
+        return found
+    return "…" + split_text(parts[-1], cell_len(parts[-1]) - width + 1)[1]
+
+
+def _ends(text: Text, width: int) -> Text:
+    """A name without its middle: its end, where the number is, tells it from others."""
+    tail = (width - 1) * 2 // 3
+    if text.cell_len != len(text) or tail < _LEAST:
+        return text
+    return Text.assemble(text[: width - 1 - tail], "…", text[-tail:], no_wrap=True)
 
 
 def shorten(text: str, width: int) -> str:
-    """Cuts the middle out of a path or name, so that both ends stay readable."""
+    """Leaves out the middle of a path or name, whole parts of it where they are enough: both ends stay readable."""
     text = clean(text)
     if cell_len(text) <= width:
         return text
+    parts = text.split("/")
+    for first in range(2, len(parts)):
+        shorter = "/".join((parts[0], "…", *parts[first:]))
+        if cell_len(shorter) <= width:
+            return shorter
+    if len(parts) > 1 and cell_len(parts[-1]) + 2 <= width:
+        return f"…/{parts[-1]}"
     if width < 8:
         return set_cell_size(text, max(width - 1, 0)) + "…"
     head = (width - 1) // 3

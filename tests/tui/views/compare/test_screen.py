@@ -105,13 +105,13 @@ async def test_three_lines_for_each_row(nan: Session) -> None:
         first = [line[0] for line in view.lines if line.startswith(("0 ", "· ", "Δ "))]
         assert first[1:7] == ["0", "·", "Δ", "·", "Δ", "·"], "below the line of column numbers"
         await view.press("down", "down")
-        assert view.screen.table.index == (0, 2, 0)
+        assert view.screen.table.cursor_index == (0, 2, 0)
         await view.press("right", "pagedown")
-        assert view.screen.table.index == (0, 7, 1)
+        assert view.screen.table.cursor_index == (0, 7, 1)
         await view.press("home", "g")
-        assert view.screen.table.index == (0, 0, 0)
+        assert view.screen.table.cursor_index == (0, 0, 0)
         await view.press("G", "end")
-        assert view.screen.table.index == (0, 7, 15)
+        assert view.screen.table.cursor_index == (0, 7, 15)
 
 
 async def test_numbers_of_both_and_of_the_difference(nan: Session) -> None:
@@ -132,17 +132,17 @@ async def test_numbers_of_both_and_of_the_difference(nan: Session) -> None:
 async def test_the_list_leads_to_the_element_whatever_the_slice_shows(nan: Session) -> None:
     async with comparing(nan, DIV, 3) as view:
         await view.press("n")
-        assert view.screen.table.index == (2, 0, 0)
+        assert view.screen.table.cursor_index == (2, 0, 0)
         assert "slice [2, :, :]" in view.text
         assert "NaN!" in view.text
         await view.press("n")
-        assert view.screen.table.index == (2, 0, 1)
+        assert view.screen.table.cursor_index == (2, 0, 1)
         await view.press("N")
-        assert view.screen.table.index == (2, 0, 0)
+        assert view.screen.table.cursor_index == (2, 0, 0)
         await view.press("tab", "end", "G", "enter")
         found = view.screen.found
         assert found is not None
-        assert view.screen.table.index == found.by_abs[-1].index
+        assert view.screen.table.cursor_index == found.by_abs[-1].index
         assert view.screen.table.grid.has_focus
 
 
@@ -272,14 +272,14 @@ async def test_the_heat_map_shows_the_difference_and_the_cursor_stays(nan: Sessi
     async with comparing(nan, DIV, 3) as view:
         await view.press("n", "right", "t")
         table = view.screen.table
-        assert table.hot
-        assert table.index == (2, 0, 1)
+        assert table.mapped
+        assert table.cursor_index == (2, 0, 1)
         assert "NaN 128" in view.text
         await view.press("down", "right")
-        assert table.index == (2, 1, 2)
+        assert table.cursor_index == (2, 1, 2)
         await view.press("enter")
-        assert not view.screen.table.hot
-        assert table.index == (2, 1, 2)
+        assert not view.screen.table.mapped
+        assert table.cursor_index == (2, 1, 2)
 
 
 async def test_one_of_four_things_in_the_cells(nan: Session) -> None:
@@ -288,7 +288,7 @@ async def test_one_of_four_things_in_the_cells(nan: Session) -> None:
         for key, shown in zip("2341", (Shown.DIFFERENCE, Shown.HERE, Shown.THERE, Shown.ALL), strict=True):
             await view.press(key)
             assert view.screen.table.shown is shown
-            assert view.screen.table.index == (0, 1, 1), "the cursor stays on its element"
+            assert view.screen.table.cursor_index == (0, 1, 1), "the cursor stays on its element"
         await view.press("f", "plus", "plus", "minus")
         assert view.screen.table.grid.form.scientific
         assert view.screen.table.grid.form.precision == 5
@@ -300,7 +300,7 @@ async def test_slices(nan: Session) -> None:
         assert "slice [1, :, :]" in view.text
         await view.press("s", "end", *["backspace"] * 20, "0", "comma", "2", "comma", "colon", "enter")
         assert "slice [0, 2, :]" in view.text
-        assert view.screen.table.index == (0, 2, 0)
+        assert view.screen.table.cursor_index == (0, 2, 0)
         await view.press("s", "end", *["backspace"] * 20, "9", "enter")
         assert "entries" in view.text
         await view.press("escape")
@@ -352,7 +352,7 @@ async def test_everything_it_says_can_be_handed_out(nan: Session) -> None:
         await view.press("n")
         extract = view.screen.extract()
         assert extract is not None
-        assert extract.stem == "Div-op385.compare"
+        assert extract.stem == "Div-op385.out0.rank0.step3.compare"
         for part in ("here   step 3", "there  step 2", "NaN only here 128", "mean |x|", "[2, 0, 0]"):
             assert part in extract.text
         assert extract.one.startswith("[2, 0, 0] here NaN  there 0.07533826")
@@ -398,4 +398,14 @@ def test_paths_are_completed(tmp_path: Path) -> None:
     assert completion(f"{tmp_path}/golden/", "/") is None
     assert completion(f"{tmp_path}/golden/.h", ".npy") == f"{tmp_path}/golden/.hidden.npy"
     assert completion("", ".npy") is None
+    assert completion("~nobody-has-this-name/x", ".npy") is None
     assert completion("/no/such/place/x", ".npy") is None
+
+
+@pytest.mark.parametrize("keys", [BY_FILE, ("w", *"run", "enter")])
+async def test_a_path_that_cannot_be_is_refused_while_it_is_typed(small: Session, keys: tuple[str, ...]) -> None:
+    async with comparing(small, RELU, 2) as view:
+        await view.press(*keys)
+        await view.press("tilde", *"isnobodyhere", "slash", "enter")
+        assert isinstance(view.at.app.screen, PathPrompt)
+        assert "not a usable path" in view.text

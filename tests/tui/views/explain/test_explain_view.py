@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from tests.session.opened import opened as session_on
-from tests.sources.writer import DumpWriter, Generation, Graph, Node
+from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump
 from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Hit, Side, TensorKey, Verdict
 from tui_debugger.session import Session
+from tui_debugger.session.guidance.explain import explain
+from tui_debugger.session.guidance.lines import lines
 from tui_debugger.tui.views.explain.screen import ExplainView
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -120,7 +122,7 @@ async def test_everything_can_be_copied_and_exported(session: Session) -> None:
         assert "the logarithm of 0" in extract.text
         assert extract.header == ("conditions", "cause", "standing", "evidence")
         assert extract.rows[0][1:3] == ("the logarithm of 0", "likely")
-        assert extract.stem == "explain.Log-op381.out0.rank0.step3"
+        assert extract.stem == "Log-op381.out0.rank0.step3.explain"
         assert extract.one
 
 
@@ -143,3 +145,13 @@ async def test_names_of_the_users_data_never_reach_the_terminal_raw(session: Ses
         async with opened(view, NARROW) as screen:
             await screen.pilot.pause()
             screen.check_clean()
+
+
+def test_without_a_watchpoint_nothing_is_said_of_a_list(tmp_path: Path) -> None:
+    write_dump(tmp_path)
+    session = session_on(tmp_path)
+    nodes = session.nodes(0)
+    row = nodes.find(MLP.nodes[1].name)
+    key = TensorKey(0, nodes.graph_of(row).name, MLP.nodes[1].name, Side.OUTPUT, 0, 1)
+    said = " ".join(line.text for line in lines(explain(session, key)))
+    assert "no watchpoint is enabled: only NaN and Inf were looked for" in said

@@ -12,6 +12,7 @@ from tests.session.opened import opened as opened_session
 from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import HOSTILE, Opened, opened
+from tests.tui.test_live_demo import demo
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
@@ -237,3 +238,15 @@ def test_every_key_has_a_handler_and_none_is_taken_by_another_view() -> None:
         assert len(own) == len(set(own))
         assert not keys_of_every_view & set(own)
         assert all(callable(getattr(view, f"action_{action.id.partition('(')[0]}")) for action in view.OWN_ACTIONS)
+
+
+async def test_what_a_training_says_of_nan_or_inf_without_counts_has_a_glyph_of_its_own() -> None:
+    async with demo() as screen:
+        await screen.press("c")
+        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.settled()
+        await screen.press("M")
+        await screen.until(lambda: "! NaN/Inf" in screen.text)
+        assert next(line for line in screen.lines if "ReduceSum-op416" in line).endswith("!")
+        assert next(line for line in screen.lines if "Log-op415" in line).endswith("◆")
+        assert next(line for line in screen.lines if "Abs-op413" in line).endswith("·")

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from tui_debugger.analysis.difference.pairs import Fit
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
-from tui_debugger.session.diagnosis.comparing import Comparer, Side
+from tui_debugger.session.diagnosis.comparing import Comparer, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
+from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.prompts import ChoiceScreen, TextPrompt
 from tui_debugger.tui.views.compare.path_prompt import PathPrompt
 from tui_debugger.words.steps import step_text
@@ -35,6 +37,19 @@ class Option:
     text: str
     choose: Callable[[], None]
     current: bool = False
+
+
+def ask_shape(view: View, error: DifferentShapesError, agreed: Callable[[], None]) -> None:
+    """Asks whether tensors of different shapes are meant to be compared all the same."""
+    how = "element by element, in C order" if error.fit is Fit.RESHAPED else "by stretching one over the other"
+
+    def answered(answer: str | None) -> None:
+        if answer == "yes":
+            agreed()
+
+    lines = (f"The shapes are {error.where}.", f"They can be compared {how}.", "Is that what you mean?")
+    answers = (("n", "no", "no"), ("y", "compare them so", "yes"))
+    view.app.push_screen(ConfirmScreen("Different shapes", lines, answers), answered)
 
 
 class Chooser:
@@ -147,29 +162,40 @@ class Chooser:
     # -- files and runs ----------------------------------------------------------------------------
 
     def _ask_file(self) -> None:
-        def check(text: str) -> str | None:
-            path = Path(text.strip()).expanduser()
-            if not text.strip():
-                return "a path is needed"
+        def check(path: Path) -> str | None:
             return None if path.is_file() else "this is a directory" if path.is_dir() else "there is no such file"
 
         def given(text: str | None) -> None:
             if text is not None:
                 self._then(Side(path=text.strip()))
 
-        self._view.app.push_screen(PathPrompt("Compare with which file?", check, suffix=".npy"), given)
+        self._view.app.push_screen(PathPrompt("Compare with which file?", _usable(check), suffix=".npy"), given)
 
     def _ask_run(self, key: TensorKey) -> None:
-        def check(text: str) -> str | None:
-            return None if text.strip() and Path(text.strip()).expanduser().is_dir() else "there is no such directory"
+        def check(path: Path) -> str | None:
+            return None if path.is_dir() else "there is no such directory"
 
         def given(text: str | None) -> None:
             if text is not None:
                 self._then(Side(key, str(Path(text.strip()).expanduser())))
 
         note = "the same node, slot, rank and step there; , and . lead to other steps"
-        self._view.app.push_screen(PathPrompt("Compare with which run?", check, suffix="/", note=note), given)
+        self._view.app.push_screen(PathPrompt("Compare with which run?", _usable(check), suffix="/", note=note), given)
 
 
 def _row_text(row: TensorRow) -> str:
     return f"{row.role}:{row.slot}  {row.origin_text or row.key.node}"
+
+
+def _usable(check: Callable[[Path], str | None]) -> Callable[[str], str | None]:
+    """What is wrong with a path that is being typed: it may be none at all, such as the home directory of nobody."""
+
+    def checked(text: str) -> str | None:
+        if not text.strip():
+            return "a path is needed"
+        try:
+            return check(Path(text.strip()).expanduser())
+        except (OSError, ValueError, RuntimeError) as error:
+            return f"not a usable path: {error}"
+
+    return checked

@@ -20,7 +20,7 @@ MOST: Final = 1 << 27
 
 
 def extract_of(
-    node: str,
+    stem: str,
     head: Sequence[str],
     found: Differences | None,
     entries: Sequence[Entry],
@@ -31,7 +31,7 @@ def extract_of(
     """The comparison as text, the largest differences as a table, the difference in the slice as an array.
 
     Args:
-        node: a name for files.
+        stem: see ``Extract``.
         head: what stands on top.
         found: how the tensors differ, when that is known.
         entries: the largest differences, as they are listed.
@@ -55,7 +55,7 @@ def extract_of(
         return values
 
     return Extract(
-        stem=f"{node}.compare",
+        stem=stem,
         text="\n".join(lines),
         one=" ".join(one) if one is not None else "",
         header=TITLES if entries else (),

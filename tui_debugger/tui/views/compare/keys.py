@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.views.keys import view_action
+from tui_debugger.tui.values.keys import digits, fine, moves, slicing
+from tui_debugger.tui.views.keys import LOOK_AGAIN, view_action
 
 GROUP = "Compare (C on a tensor)"
 
@@ -13,6 +14,7 @@ def _action(id_: str, title: str, keys: str, text: str) -> Action:
 
 
 COMPARE_ACTIONS: tuple[Action, ...] = (
+    LOOK_AGAIN,
     _action("other", "Compare with", "w", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
     _action("other_step(-1)", "Other's step before", "comma", "The other side one dumped step earlier."),
     _action("other_step(1)", "Other's next step", ".", "The other side one dumped step later."),
@@ -31,29 +33,10 @@ COMPARE_ACTIONS: tuple[Action, ...] = (
     _action("largest(1)", "Next largest", "n", "To the next one of the largest differences, in the table."),
     _action("largest(-1)", "Previous largest", "N", "To the one before."),
     _action("switch", "Numbers, table", "tab", "Between the table and the list of the largest differences."),
-    _action("table('move',-1,0)", "Up", "up k", "One row up."),
-    _action("table('move',1,0)", "Down", "down j", "One row down."),
-    _action("table('move',0,-1)", "Left", "left h", "One column to the left."),
-    _action("table('move',0,1)", "Right", "right l", "One column to the right."),
-    _action("table('page',-1,0)", "Page up", "pageup", "One page of rows up."),
-    _action("table('page',1,0)", "Page down", "pagedown", "One page of rows down."),
-    _action("table('page',0,-1)", "Page left", "<", "One page of columns to the left."),
-    _action("table('page',0,1)", "Page right", ">", "One page of columns to the right."),
-    _action("table('end',1,False)", "First column", "home 0", "To the first column."),
-    _action("table('end',1,True)", "Last column", "end $", "To the last column."),
-    _action("table('end',0,False)", "First row", "g", "To the first row."),
-    _action("table('end',0,True)", "Last row", "G", "To the last row."),
-    _action("slice", "Slice", "s /", "Edits the slice: at most two dimensions with a colon."),
-    _action("table('step',-1)", "Previous index", "[", "Previous index of the chosen fixed dimension."),
-    _action("table('step',1)", "Next index", "]", "Next index of the chosen fixed dimension."),
-    _action("table('choose',-1)", "Previous dimension", "{", "Chooses the fixed dimension before."),
-    _action("table('choose',1)", "Next dimension", "}", "Chooses the next fixed dimension."),
-    _action(
-        "table('finer',1)", "More digits, zoom in", "+ =", "One digit more, up to 10; in the heat map, larger cells."
-    ),
-    _action("table('finer',-1)", "Fewer digits, zoom out", "-", "One digit less, down to 0; smaller cells."),
-    _action("table('scientific')", "Scientific", "f", "Scientific notation on and off."),
-    _action("table('fine')", "Fine cells", "d", "Heat map: the smallest cells, which a slow line takes longer for."),
+    *moves(GROUP),
+    *slicing(GROUP),
+    *digits(GROUP),
+    fine(GROUP),
     _action("values", "Element, values", "enter", "From list or heat map to the element, from there to the values."),
 )
 MAP_HINTS: tuple[tuple[str, str], ...] = (

@@ -65,15 +65,15 @@ def completion(text: str, suffix: str) -> str | None:
     if not text:
         return None
     head, _, start = text.rpartition("/")
-    folder = Path(f"{head}/" if "/" in text else ".").expanduser()
     names = []
     try:
+        folder = Path(f"{head}/" if "/" in text else ".").expanduser()
         with os.scandir(folder) as entries:
             for _, entry in zip(range(MOST), entries, strict=False):
                 directory = entry.is_dir()
                 if entry.name.startswith(start) and (directory or entry.name.endswith(suffix)):
                     names.append(entry.name + ("/" if directory else ""))
-    except OSError:
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: ~ of nobody
         return None
     visible = [name for name in names if start or not name.startswith(".")]
     return (f"{head}/" if "/" in text else "") + min(visible) if visible else None

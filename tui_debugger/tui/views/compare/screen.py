@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -18,21 +17,22 @@ from tui_debugger.analysis.difference.pairs import Fit
 from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
 from tui_debugger.errors import CancelledError
 from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
-from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.modal import Line, clean_lines
 from tui_debugger.tui.screens.prompts import TextPrompt
 from tui_debugger.tui.theme import GREY
-from tui_debugger.tui.values.heat import HeatMap
-from tui_debugger.tui.views.compare.choosing import Chooser
+from tui_debugger.tui.values.plane import Plane
+from tui_debugger.tui.values.window import WindowView
+from tui_debugger.tui.views.compare.choosing import Chooser, ask_shape
 from tui_debugger.tui.views.compare.handing import extract_of
 from tui_debugger.tui.views.compare.head import answer, sides
 from tui_debugger.tui.views.compare.keys import COMPARE_ACTIONS, HINTS, MAP_HINTS
 from tui_debugger.tui.views.compare.largest import LargestPane
 from tui_debugger.tui.views.compare.sheets import Rule, Shown
 from tui_debugger.tui.views.compare.table import CompareTable
+from tui_debugger.tui.views.extract import stem_of
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.keys import bindings
-from tui_debugger.tui.views.view import View
+from tui_debugger.tui.views.values_view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 from tui_debugger.words.tolerance import format_tolerance, parse_tolerance
@@ -49,7 +49,7 @@ CHOOSE: Final = "w chooses another step, rank, tensor or file"
 SLIDER: Final = (0.0, 1.0, 2.0, 5.0, *(10.0 * tenth for tenth in range(1, 11)))
 
 
-class CompareView(View):
+class CompareView(WindowView):
     """See ``kinds.VIEWS``.
 
     Attributes:
@@ -96,7 +96,7 @@ class CompareView(View):
 
     def on_mount(self) -> None:
         """Against the previous step."""
-        self.table.take_focus()
+        self.table.front.focus()
         self.largest.show(None)
         self.work("looking", lambda _: self.comparer.previous(self.about.key), self._against)
         self._draw_head()
@@ -118,6 +118,11 @@ class CompareView(View):
         return self.query_one(CompareTable)
 
     @property
+    def bar_shows(self) -> bool:
+        """Not beside the list alone."""
+        return self.has_class("-wide") or not self.has_class("-list")
+
+    @property
     def largest(self) -> LargestPane:
         """Statistics and list."""
         return self.query_one(LargestPane)
@@ -133,17 +138,31 @@ class CompareView(View):
 
     # -- reading and comparing ---------------------------------------------------------------------
 
+    def look_again(self) -> None:
+        """Reads both anew and compares them; slice and cursor stay."""
+        if self.other is None:
+            self.on_mount()
+        else:
+            self._against(self.other, reshape=self.couple is not None and self.couple.fit is not Fit.SAME)
+
     def _against(self, side: Side, *, reshape: bool = False) -> None:
         """Another other side."""
-        key, self.other = self.about.key, side
+        key, self.other, session = self.about.key, side, self.host.session
+        keys = [key] if side.path or side.key is None else [key, side.key]
         self.couple = self.found = self._unfinished = None
         self.hint = ""
         self.largest.show(None)
         self._draw_head()
-        self.work("reading", lambda progress: self.comparer.couple(key, side, progress, reshape=reshape), self._read)
 
-    def _read(self, couple: Couple) -> None:
+        def job(progress: ProgressFn) -> tuple[Couple, Files]:
+            before = files_of(session, keys)
+            return self.comparer.couple(key, side, progress, reshape=reshape), files_of(session, keys, before)
+
+        self.work_anew("reading", job, self._read)
+
+    def _read(self, found: tuple[Couple, Files]) -> None:
         """Both are there: the table first, the numbers of the whole tensor when they are known."""
+        couple, self.files = found
         self.couple, self.other = couple, couple.there.side
         self.table.set_couple(couple, Rule(self.tolerance))
         self._draw_head()
@@ -182,35 +201,20 @@ class CompareView(View):
         self._unfinished = None
         if isinstance(error, DifferentShapesError) and self.other is not None:
             self.say("")
-            self._ask_shape(error, self.other)
+            other = self.other
+            self.table.show_text(f"The shapes differ: {error.where}\n\n{CHOOSE}")
+            ask_shape(self, error, lambda: self._against(other, reshape=True))
         elif self.couple is None and not isinstance(error, CancelledError):
             self.say("")
             reason = clean_lines(str(error)) or type(error).__name__
-            self.table.show_text(
-                f"Nothing to compare with:\n\n{reason}\n\nw chooses another step, rank, tensor or file"
-            )
+            self.table.show_text(f"Nothing to compare with:\n\n{reason}\n\n{CHOOSE}")
         else:
             super().failed(error)
         self._draw_head()
 
-    def _ask_shape(self, error: DifferentShapesError, side: Side) -> None:
-        how = "element by element, in C order" if error.fit is Fit.RESHAPED else "by stretching one over the other"
-        self.table.show_text(f"The shapes differ: {error.where}\n\n{CHOOSE}")
-
-        def answered(answer: str | None) -> None:
-            if answer == "yes":
-                self._against(side, reshape=True)
-
-        lines = (f"The shapes are {error.where}.", f"They can be compared {how}.", "Is that what you mean?")
-        answers = (("n", "no", "no"), ("y", "compare them so", "yes"))
-        self.app.push_screen(ConfirmScreen("Different shapes", lines, answers), answered)
-
     def action_cancel(self) -> None:
         """Esc: ends editing, else stops what is under way, else goes back."""
-        if self.table.slice_bar.editing:
-            self.table.slice_bar.end_editing()
-            return
-        stopped = self.working
+        stopped = self.working and not self.bar.editing
         super().action_cancel()
         if stopped:
             self._unfinished = None
@@ -247,7 +251,7 @@ class CompareView(View):
 
         def found(beside: Side | None) -> None:
             if beside is None:
-                self.table.slice_bar.note(f"no {'later' if by > 0 else 'earlier'} step has it")
+                self.say(f"no {'later' if by > 0 else 'earlier'} step has it", note=True)
             else:
                 self._against(beside)
 
@@ -266,18 +270,16 @@ class CompareView(View):
     def action_show(self, name: str) -> None:
         """What the cells hold."""
         self.table.set_shown(Shown[name])
-        self.table.slice_bar.note(self.table.shown.value)
+        self.say(self.table.shown.value, note=True)
 
     def action_heat(self) -> None:
         """Heat map on and off."""
         self._show_table()
-        self.table.toggle_heat()
-        self.set_hints(MAP_HINTS if self.table.hot else HINTS)
+        super().action_heat()
 
-    @on(HeatMap.Chosen)
-    def _chosen(self, event: HeatMap.Chosen) -> None:
-        event.stop()
-        self.action_values()
+    @on(Plane.Switched)
+    def _switched(self) -> None:
+        self.set_hints(MAP_HINTS if self.table.mapped else HINTS)
 
     def action_tolerance(self) -> None:
         """Asks for a tolerance."""
@@ -324,9 +326,9 @@ class CompareView(View):
         """Along the list, in the table."""
         table = self.largest.table
         if not table.row_count:
-            self.table.slice_bar.note("no element differs" if self.found is not None else "not compared yet")
+            self.say("no element differs" if self.found is not None else "not compared yet", note=True)
             return
-        if self.table.index == table.cursor_key:
+        if self.table.cursor_index == table.cursor_key:
             table.move_to((table.cursor_row + by) % table.row_count)
         self._go_to_listed()
 
@@ -340,7 +342,7 @@ class CompareView(View):
         if isinstance(index, tuple):
             self._show_table()
             self.table.go_to(index)
-            self.table.take_focus()
+            self.table.front.focus()
 
     def _show_table(self) -> None:
         self.remove_class("-list")
@@ -355,30 +357,19 @@ class CompareView(View):
         if to_list:
             self.largest.table.focus()
         else:
-            self.table.take_focus()
+            self.table.front.focus()
 
     def action_values(self) -> None:
         """From a cell of the heat map to its element; from there to the values of the tensor that is shown."""
-        if self.table.hot:
-            self.table.heat.shown_element(self._to_element)
-            return
-        self.host.open("values", replace(self.focus_here, at=self.table.index))
-
-    def _to_element(self, element: tuple[int, int]) -> None:
-        self.table.heat.go_to(*element)
-        self.action_heat()
-
-    def action_table(self, name: str, first: int | None = None, second: int | None = None) -> None:
-        """What the table does by itself."""
-        self.table.slice_bar.note("")
-        getattr(self.table, name)(*(each for each in (first, second) if each is not None))
+        if self.table.mapped:
+            self.table.to_element()
+        else:
+            self.host.open("values", replace(self.focus_here, at=self.table.cursor_index))
 
     def action_slice(self) -> None:
         """Edits the slice."""
-        if self.couple is not None:
-            self._show_table()
-            self.table.slice_bar.edit()
-            self.say("Enter shows it, Esc keeps the old one", note=True)
+        self._show_table()
+        super().action_slice()
 
     @on(CompareTable.Refused)
     def _refused(self, event: CompareTable.Refused) -> None:
@@ -394,5 +385,5 @@ class CompareView(View):
         entries = self.largest.measure.entries(self.found) if self.found is not None else ()
         one = self.table.cell_parts(exact=True)
         head = [str(self.query_one(name, Line).content) for name in ("#sides", "#answer")]
-        node = re.sub(r"[^A-Za-z0-9._-]+", "_", self.about.key.node.rpartition("/")[2])[:80]
-        return extract_of(node, head, self.found, entries, one=one, window=self.table.window)
+        stem = stem_of(self.about.key, "compare")
+        return extract_of(stem, head, self.found, entries, one=one, window=self.table.window)

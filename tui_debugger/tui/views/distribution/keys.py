@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.views.keys import view_action
+from tui_debugger.tui.views.keys import LOOK_AGAIN, view_action
 
 _GROUP = "Distribution"
 
@@ -13,6 +13,7 @@ def _action(id_: str, title: str, keys: str, text: str) -> Action:
 
 
 DISTRIBUTION_ACTIONS: tuple[Action, ...] = (
+    LOOK_AGAIN,
     _action("move(-1)", "Bin to the left", "left h", "To the bin on the left; the line below says its edges."),
     _action("move(1)", "Bin to the right", "right l", "To the bin on the right."),
     _action("move(-10)", "Ten bins left", "pageup", "Ten bins to the left."),

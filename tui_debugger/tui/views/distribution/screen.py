@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,7 +15,6 @@ from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.diagnosis.distribution import Bars, Look, Spread, Wish, look, percentiles
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.inspector import file_name
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.views.distribution.chart import GUTTER, Chart, Layer
 from tui_debugger.tui.views.distribution.keys import DISTRIBUTION_ACTIONS
@@ -26,10 +25,11 @@ from tui_debugger.tui.views.distribution.lines import (
     moments_lines,
     percentile_lines,
 )
-from tui_debugger.tui.views.extract import Extract
+from tui_debugger.tui.views.extract import Extract, stem_of
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.keys import bindings
-from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.views.values_view import Files, ValuesView, files_of
+from tui_debugger.tui.views.view import Host
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
 from tui_debugger.words.distribution import bin_text, bins_text, packed, share, taken_text
@@ -60,7 +60,7 @@ class _Shown:
     previous: bool = False
 
 
-class DistributionView(View):
+class DistributionView(ValuesView):
     """Numbers above, bars below. Everything about a large tensor is worked out beside the event loop."""
 
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = DISTRIBUTION_ACTIONS
@@ -131,29 +131,51 @@ class DistributionView(View):
         """What the next key starts from: what is on its way, so that fast typing loses nothing, else what is there."""
         return self._wanted if self.working else self._shown
 
-    def _update(self, wanted: _Shown | None = None) -> None:
+    def look_again(self) -> None:
+        """Counts everything anew; zoom and cursor stay."""
+        self._update(anew=True)
+
+    def _update(self, wanted: _Shown | None = None, *, anew: bool = False) -> None:
         """Works out what is to be shown and shows it; what was shown stays when that is stopped."""
         wanted = self._wanted = wanted or self._now
-        about, previous, session, known = wanted.about, wanted.previous, self.host.session, dict(self._known)
+        about, previous, session = wanted.about, wanted.previous, self.host.session
+        known = {} if anew else dict(self._known)
         room = self._bins_that_fit()
         wish = Wish(room, wanted.log, wanted.ranges[-1] if wanted.ranges else None)
         cursor = _middle(self._look, self._chart.cursor)
 
-        def job(progress: ProgressFn) -> Look | None:
+        def job(progress: ProgressFn) -> tuple[Look, Files] | None:
             tensors = _tensors(session, about, previous)
-            return look(session, [known.get(key, key) for key in tensors], wish, progress) if tensors else None
+            new = [key for key in tensors if key not in known]
+            before = files_of(session, new, anew=anew)
+            found = look(session, [known.get(key, key) for key in tensors], wish, progress) if tensors else None
+            return (found, files_of(session, new, before)) if found is not None else None
 
-        def done(found: Look | None) -> None:
-            if found is None:
+        def done(answer: tuple[Look, Files] | None) -> None:
+            if answer is None:
                 self.say("this tensor has no previous step", note=True)
                 return
+            found, files = answer
+            if anew:
+                self._known.clear()
+            self.files = {**self.files, **files}
             self._shown, self.about, self._room, self._look = self._wanted, about, room, found
             self._known |= {each.row.key: each for each in found.spreads} | {about.key: found.spreads[0]}
             self._show(cursor)
             if room != self._bins_that_fit():
                 self._update()
 
-        self.work("counting", job, done)
+        (self.work_anew if anew else self.work)("counting", job, done)
+
+    @property
+    def shown_keys(self) -> Collection[TensorKey]:
+        """See ``ValuesView``: steps that one came from are kept, too."""
+        return [each.row.key for each in self._look.spreads] if self._look is not None else []
+
+    def forget_tensors(self, keys: Collection[TensorKey]) -> None:
+        """See ``ValuesView``."""
+        for key in keys:
+            self._known.pop(key, None)
 
     @property
     def _spread(self) -> Spread | None:
@@ -333,7 +355,7 @@ class DistributionView(View):
         found, spread = self._look, self._spread
         if found is None or spread is None:
             return None
-        stem = file_name(self.about.key).removesuffix(".npy") + ".distribution"
+        stem = stem_of(self.about.key, "distribution")
         steps = [step_text(each.row.key.step) for each in found.spreads]
         header = ("low", "low included", "high", "high included", *(f"count step {step}" for step in steps))
         columns = [bars.counts for bars in found.bars]

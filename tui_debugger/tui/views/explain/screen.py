@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from rich.style import Style
@@ -11,18 +11,18 @@ from textual import events, on
 from textual.binding import BindingType
 from textual.widget import Widget
 
-from tui_debugger.model import TensorKey
+from tui_debugger.model import Hit, TensorKey
 from tui_debugger.session.guidance.explain import explain
 from tui_debugger.session.guidance.lines import Kind, Line, lines
 from tui_debugger.session.guidance.types import Advice, Guidance
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.inspector import file_name
-from tui_debugger.tui.views.extract import Extract
+from tui_debugger.tui.views.extract import Extract, stem_of
 from tui_debugger.tui.views.focus import Focus
-from tui_debugger.tui.views.keys import bindings, view_action
+from tui_debugger.tui.views.keys import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.views.kinds import VIEW_BY_ID
-from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.views.news import News, SeenResults
+from tui_debugger.tui.views.view import CHECKED, Host, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.steps import step_text
@@ -43,6 +43,7 @@ WIDEST = 120
 """Cells after which text is hard to read."""
 _GROUP = "Explain"
 OWN: tuple[Action, ...] = (
+    LOOK_AGAIN,
     view_action("advice(1)", "Next advice", "n tab", "Goes to the next line of advice; Enter follows it.", _GROUP),
     view_action("advice(-1)", "Advice before", "N shift+tab", "Goes to the line of advice before.", _GROUP),
 )
@@ -66,6 +67,7 @@ class ExplainView(View):
         self._lines: list[Line] = []
         self._advice: dict[int, Advice] = {}
         self._width = -1
+        self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
         """The text, a row per line."""
@@ -74,8 +76,20 @@ class ExplainView(View):
     def on_mount(self) -> None:
         """Starts to look."""
         self.query_one(VirtualTable).focus()
-        session, about = self.host.session, self.about
-        self.work("gathering evidence", lambda progress: explain(session, about.key, about.hit, progress), self._show)
+        self._look(self.about.hit, self.work)
+
+    def look_again(self) -> None:
+        """The same, with what the checks have found by now."""
+        self._look(None, self.work_anew)
+
+    def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
+        session, key = self.host.session, self.about.key
+        self._results.note([(key.rank, key.step)])
+        work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
+
+    def outdated_by(self, news: News) -> str:
+        """What is upstream counts, and what checks find on the tensor."""
+        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
 
     def _show(self, guidance: Guidance) -> None:
         self.guidance = guidance
@@ -162,7 +176,6 @@ class ExplainView(View):
         if self.guidance is None:
             return None
         key = self.about.key
-        stem = file_name(key).removesuffix(".npy")
         text = [part for line in self._lines for part in line.wrapped(WIDEST)]
         rows = [
             (", ".join(section.conditions), cause.title, cause.standing.word, cause.evidence)
@@ -170,7 +183,7 @@ class ExplainView(View):
             for cause in section.causes
         ]
         return Extract(
-            stem=f"explain.{stem}",
+            stem=stem_of(key, "explain"),
             text="\n".join(text),
             one=self._under_cursor(),
             header=("conditions", "cause", "standing", "evidence") if rows else (),

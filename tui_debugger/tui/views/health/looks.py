@@ -17,6 +17,7 @@ STYLES: Final[Mapping[Health, Style]] = {
     Health.UNCHECKED: theme.DIM,
     Health.UNREADABLE: theme.DOUBT,
     Health.HIT: theme.DOUBT,
+    Health.NOT_FINITE: theme.FINDING,
     Health.INF: theme.FINDING,
     Health.NAN: theme.FINDING,
     Health.ORIGIN: theme.FINDING + Style(reverse=True),

@@ -13,15 +13,25 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.analysis.health import WORTH_A_LOOK
+from tui_debugger.live.types import START
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, rows_of, tensor_of
-from tui_debugger.session.diagnosis.health_text import CellText, cell_text, entry_name, looked_for, map_lines, map_rows
+from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, tensor_of
+from tui_debugger.session.diagnosis.health_text import (
+    CellText,
+    cell_text,
+    entry_name,
+    looked_for,
+    map_lines,
+    map_rows,
+    rows_of,
+)
 from tui_debugger.session.progress import scaled
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.views.extract import Extract
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.health.grid import GridRows, HealthGrid
-from tui_debugger.tui.views.keys import bindings, view_action
+from tui_debugger.tui.views.health.keys import ACTIONS, HINTS
+from tui_debugger.tui.views.keys import bindings
 from tui_debugger.tui.views.view import Host, View
 from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import shorten
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session.types import Pair
     from tui_debugger.tui.actions import Action
+    from tui_debugger.tui.views.news import News
 
 Int64 = npt.NDArray[np.int64]
 FIRST_PART: Final = 2
@@ -40,32 +51,13 @@ FIRST_PART: Final = 2
 LARGEST_PART: Final = 256
 WIDE: Final = 1 << 20
 """Room for a column per step in a text that is exported."""
-_GROUP = "Health map"
 
 
 class HealthView(View):
     """The whole run at once."""
 
-    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = tuple(
-        view_action(id_, title, keys, text, _GROUP)
-        for id_, keys, title, text in (
-            ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
-            ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
-            ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
-            ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
-            ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
-            ("findings", "x", "Findings only", "Only rows in which something was found or could not be judged."),
-            ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
-            ("fit", "f", "Fit", "All steps at once, several in a column, or one in each."),
-            ("next", "n", "Next finding", "To the next finding of this row."),
-            ("previous", "N", "Finding before", "To the finding before in this row."),
-            ("steps_back", "{ [", "Page back", "A screenful of steps back."),
-            ("steps_on", "} ]", "Page on", "A screenful of steps on."),
-            ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
-            ("rank_on", ">", "Next rank", "One rank on."),
-        )
-    )
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(OWN_ACTIONS)]
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
     DEFAULT_CSS = """
     HealthView {
         #where, #cell, #worst, #legend, #covered { height: 1; }
@@ -74,16 +66,7 @@ class HealthView(View):
     }
     """
     heading = "Health map"
-    hints = (
-        ("Enter", "go there"),
-        ("r", "check"),
-        ("+ -", "depth"),
-        ("x", "findings"),
-        ("f", "fit"),
-        ("< >", "rank"),
-        ("?", "keys"),
-        ("Esc", "back"),
-    )
+    hints = HINTS
 
     def __init__(self, host: Host, about: Focus) -> None:
         """Which watchpoints count is decided now."""
@@ -135,15 +118,25 @@ class HealthView(View):
     def say(self, text: str, *, note: bool = False) -> None:
         """Notes take the place of the legend: a line that comes and goes would draw every cell again."""
         super().say("" if note else text, note=note)
-        self._put("legend", text if note and text else legend_text(max(self.size.width - 2, 20)))
+        vague = self.map is not None and self.map.vague
+        self._put("legend", text if note and text else legend_text(max(self.size.width - 2, 20), vague=vague))
 
     def _load(self) -> None:
         session, checks = self.host.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
+    def follow(self, news: News) -> None:
+        """New steps come at the right, not checked yet; everything stays where it is."""
+        session, checks = self.host.session, self.checks
+        for rank in {rank for rank, _ in news.pairs} | news.ranks:
+            checks.forget_from(rank, min(news.steps_of(rank), default=START))
+        self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
+
     def _show(self, found: HealthMap) -> None:
         old = self.map
         self.map = found
+        if found.vague != (old is not None and old.vague):
+            self.say("")  # the legend has one more to say
         if old is None or old.tree is not found.tree:
             self._tree = OpenTree.fresh(found.tree, ~found.shown) if self._tree is None else self._carried(found)
         self.ranks = tuple(rank for rank in self.ranks if rank in found.ranks) or found.ranks
@@ -344,7 +337,10 @@ class HealthView(View):
 
     def action_check(self) -> None:
         """Checks what is missing, a part at a time: each is shown when it is there."""
-        if self.map is None or self.working:
+        if self.working:
+            return
+        if self.map is None:
+            self._load()
             return
         missing = self.checks.missing(self.host.session.pairs())
         if not missing:
@@ -370,9 +366,11 @@ class HealthView(View):
 
     def action_cancel(self) -> None:
         """Esc: what was finished is shown."""
-        checking = self.working and self.map is not None
+        asked = self.working
         super().action_cancel()
-        if checking:
+        if asked and self.map is None:
+            self.say("stopped: r starts again", note=True)
+        elif asked:
             self._load()
             self.say("stopped: what was finished is shown", note=True)
 
@@ -385,7 +383,7 @@ class HealthView(View):
         if map_ is None or not isinstance(rows, GridRows):
             return None
         lines = map_lines(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
-        text = [*lines, "", legend_text(), *looked_for(map_), map_.covered_text()]
+        text = [*lines, "", legend_text(vague=map_.vague), *looked_for(map_), map_.covered_text()]
         table = [(path, *cells) for path, _, cells in map_rows(map_, rows.entries, self.ranks)]
         header = ("path", *(f"step {step_text(step)}" for step in map_.steps))
         return Extract("health", "\n".join(text) + "\n", str(self._said), header, table)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from tui_debugger.model import TensorStats
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.path import Ending, Hop, Link
 from tui_debugger.session.origin.search import Fed
@@ -14,10 +13,10 @@ from tui_debugger.session.origin.words import last_part, way_words
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.origin.lines import PathLine
+from tui_debugger.tui.widgets.stat_cells import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import count, number, percent
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import shape_text
 
@@ -30,11 +29,9 @@ def path_columns(*, many_ranks: bool) -> tuple[Column, ...]:
         *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
         Column("tensor", 18, elastic=3),
         Column("slot", 5),
-        Column("NaN", 5, right=True),
-        Column("Inf", 5, right=True),
-        Column("how it goes into the one above", 20, elastic=4),
-        Column("min", 10, right=True),
-        Column("max", 10, right=True),
+        *COUNTS,
+        Column("into the one above", 27 if many_ranks else 32, elastic=4),
+        *ENDS,
         Column("dtype", 8),
         Column("shape", 9, elastic=1),
     )
@@ -54,12 +51,11 @@ def path_cells(line: PathLine, *, many_ranks: bool) -> Sequence[Cell]:
         _mark(line),
         step_text(row.key.step),
         *rank,
-        Place(text, scope, theme.DIM),
+        Place(text, scope, theme.DIM, words_only=True),
         Text(f"{row.key.side.label}:{row.key.slot}", theme.DIM),
-        *_bad_counts(row.stats),
+        *count_cells(row.stats),
         _way(line),
-        number(row.stats.minimum) if row.stats is not None else _unknown(),
-        number(row.stats.maximum) if row.stats is not None else _unknown(),
+        *end_cells(row.stats),
         clean(meta.dtype) if meta is not None else "",
         shape_text(meta.shape) if meta is not None else "",
     ]
@@ -86,34 +82,16 @@ def _way(line: PathLine) -> Text:
     return text
 
 
-def _bad_counts(stats: TensorStats | None) -> list[Text]:
-    if stats is None:
-        return [_unknown(), _unknown()]
-    return [_amount(stats.nan), _amount(stats.inf)]
-
-
-def _amount(amount: int) -> Text:
-    return Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM)
-
-
-def _unknown() -> Text:
-    return Text(theme.NONE, theme.DIM)
-
-
 # -- inputs and outputs of the node ------------------------------------------------------------------
 
 NODE_COLUMNS: tuple[Column, ...] = (
     Column("", 1, frozen=True),
     Column("io", 8, frozen=True),
-    Column("NaN", 5, right=True),
-    Column("Inf", 5, right=True),
-    Column("min", 10, right=True),
-    Column("max", 10, right=True),
-    Column("mean", 10, right=True),
-    Column("zero %", 6, right=True),
+    *STATISTICS[:4],
     Column("dtype", 8),
     Column("shape", 9, elastic=1),
-    Column("from", 14, elastic=3),
+    Column("from", 12, elastic=3),
+    *STATISTICS[4:],  # 80 columns end before them
 )
 
 
@@ -131,13 +109,10 @@ def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
         return [*head, Text(f"not dumped  {clean(row.origin_text)}", theme.DIM)]
     if row.error:
         return [*head, Text(clean(row.error), theme.DOUBT)]
-    stats, meta = row.stats, row.meta
-    numbers: list[Cell] = [_unknown()] * 6
-    if stats is not None:
-        ends = [number(stats.minimum), number(stats.maximum), number(stats.mean)]
-        numbers = [*_bad_counts(stats), *ends, percent(stats.zero_percentage)]
+    meta = row.meta
     kind = [clean(meta.dtype), shape_text(meta.shape)] if meta is not None else ["", ""]
-    return [*head, *numbers, *kind, _from(row, fed)]
+    numbers = statistic_cells(row.stats)
+    return [*head, *numbers[:4], *kind, _from(row, fed), *numbers[4:]]
 
 
 def _state(row: TensorRow, fed: Fed | None) -> Text:

@@ -30,14 +30,15 @@ from tui_debugger.session.origin.words import (
     why,
 )
 from tui_debugger.tui.screens.modal import Line
-from tui_debugger.tui.views.extract import Extract
+from tui_debugger.tui.views.extract import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.focus import Focus
-from tui_debugger.tui.views.keys import bindings, view_action
+from tui_debugger.tui.views.keys import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.views.lazy_rows import LazyRows
+from tui_debugger.tui.views.news import News, SeenResults
 from tui_debugger.tui.views.origin.cells import NODE_COLUMNS, node_cells, path_cells, path_columns, tensors_of
 from tui_debugger.tui.views.origin.lines import Opened, PathLine, lines_of
 from tui_debugger.tui.views.stack_text import stack_text
-from tui_debugger.tui.views.view import View
+from tui_debugger.tui.views.view import CHECKED, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import ListRows, VirtualTable
 from tui_debugger.words.clean import clean
@@ -49,13 +50,14 @@ if TYPE_CHECKING:
 
 _GROUP = "Origin (o)"
 _ACTIONS = (
+    LOOK_AGAIN,
     view_action(
         "branches", "Other bad inputs", "space", "Shows what else was bad; on such a line its own path.", _GROUP
     ),
     view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
     view_action("question", "Next finding", "w", "The same for the next thing that was found on this tensor.", _GROUP),
 )
-_HEADER = ("step", "rank", "node", "slot", "dtype", "shape", "nan", "inf", "min", "max", "how")
+_HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class OriginView(View):
         self._answer: _Answer | None = None
         self._opened = Opened()
         self._lines: tuple[PathLine, ...] = ()
+        self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
         """The answer, the path, the node under the cursor."""
@@ -129,14 +132,37 @@ class OriginView(View):
     # -- looking -------------------------------------------------------------------------------------
 
     def _ask(self, number: int) -> None:
-        self.work("going upstream", partial(_find, self.host.session, self.about, number), self._found)
+        self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
+
+    def look_again(self) -> None:
+        """The same question; what was opened stays open as far as it is there."""
+        if self._answer is None:
+            self._ask(0)
+            return
+        job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
+        self.work_anew("going upstream", job, self._found_again)
+
+    def outdated_by(self, news: News) -> str:
+        """What is upstream counts; where nothing bad is, also where the nearest origin of the run is."""
+        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
 
     def _found(self, answer: _Answer) -> None:
         self._answer, self._opened = answer, Opened()
-        path = answer.path
+        self._show_answer(answer.path)
+        self.table.move_to(len(self._lines) - 1)
+
+    def _found_again(self, found: tuple[_Answer, Opened]) -> None:
+        here = self.line
+        self._answer, self._opened = found
+        self._show_answer(self._answer.path)
+        if here is not None:  # the path may be longer now: the cursor stays on its tensor
+            same = (line.place for line in self._lines if line.tensor.key == here.tensor.key)
+            self.table.move_to_key(next(same, self._lines[-1].place))
+
+    def _show_answer(self, path: Path) -> None:
+        self._results.note(self.host.session.pairs() if path.ending is Ending.CLEAN else ())
         self.table.set_columns(path_columns(many_ranks=self._many_ranks))
         self._show_lines()
-        self.table.move_to(len(self._lines) - 1)
         self._line("answer", Content(headline(path)))
         self._line("why", Content("\n".join(map(clean, self._reasons()))))
 
@@ -273,9 +299,7 @@ class OriginView(View):
         line = self.line if answer is not None else None
         if answer is None or line is None:
             return None
-        from tui_debugger.tui.inspector import file_name
-
-        stem = "origin-" + file_name(self.about.key).removesuffix(".npy")
+        stem = stem_of(self.about.key, "origin")
         text = "\n".join(path_lines(answer.path))
         one = f"{tensor_name(line.tensor)}  {line.tensor.key.node}"
         return Extract(stem, text, one, _HEADER, [_export_row(each) for each in self._lines])
@@ -286,9 +310,20 @@ def _find(session: Session, about: Focus, number: int, progress: ProgressFn) -> 
     return _Answer(trace(session, about.key, questions[number], progress), number, len(questions))
 
 
+def _find_again(
+    session: Session, about: Focus, answer: _Answer, opened: Opened, progress: ProgressFn
+) -> tuple[_Answer, Opened]:
+    questions = questions_about(session, about.hit)
+    path = trace(session, about.key, answer.path.question, progress)
+    followed = {
+        place: trace(session, old.start.tensor.key, old.question, progress) for place, old in opened.paths.items()
+    }
+    there = {line.place: line.tensor.key for line in lines_of(path, Opened(opened.places, followed))}
+    kept = {place: each for place, each in followed.items() if there.get(place) == each.start.tensor.key}
+    return _Answer(path, min(answer.number, len(questions) - 1), len(questions)), Opened(opened.places, kept)
+
+
 def _export_row(line: PathLine) -> tuple[object, ...]:
-    row, key = line.tensor, line.tensor.key
-    stats, meta = row.stats, row.meta
-    numbers = (stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4
-    kind = (meta.dtype, "×".join(map(str, meta.shape))) if meta is not None else ("", "")
-    return (key.step, key.rank, key.node, f"{key.side.label}:{key.slot}", *kind, *numbers, way_words(line.item))
+    key = line.tensor.key
+    place = (key.step, key.rank, key.node, f"{key.side.label}:{key.slot}")
+    return (*place, *tensor_fields(line.tensor), way_words(line.item))

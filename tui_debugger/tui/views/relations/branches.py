@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tui_debugger.model import TensorKey
 from tui_debugger.session.diagnosis.relations import Related
@@ -53,6 +53,16 @@ class Side:
     def toggled(self, place: Place) -> Side:
         """With an item opened or closed that was opened before."""
         return Side(self.first, self.inner, self.opened ^ {place})
+
+    def anew(self, first: Sequence[Related], look: Callable[[Related], Sequence[Related]]) -> Side:
+        """Other contents, with the same items opened; those of which nothing is left are closed."""
+        side = Side(first)
+        for place in sorted(self.inner, key=len):
+            at = {item.place: item for item in replace(side, opened=frozenset(side.inner)).items()}.get(place)
+            found = look(at.related) if at is not None else ()
+            if found:
+                side = side.with_inner(place, found)
+        return replace(side, opened=side.opened & self.opened)
 
     def items(self) -> tuple[Item, ...]:
         """All lines."""

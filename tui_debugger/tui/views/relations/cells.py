@@ -12,11 +12,11 @@ from tui_debugger.session.diagnosis.relations import Related, Tie, tie_words, wa
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.relations.branches import Item
+from tui_debugger.tui.widgets.stat_cells import count_cells
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
 from tui_debugger.words.hits import abbreviations, hit_parts
-from tui_debugger.words.numbers import count
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import tensor_line
 
@@ -46,7 +46,7 @@ def cells(item: Item, row: TensorRow, *, step: int) -> Sequence[Cell]:
     text = Text("  " * item.depth, no_wrap=True)
     text.append(f"{theme.OPEN_GLYPH} " if item.opened else "", theme.DIM)
     if key.step != step:
-        text.append(f"@{step_text(key.step)} ", theme.WATCHED)
+        text.append(f"@{'next' if related.ahead else step_text(key.step)} ", theme.WATCHED)
     text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
     if row.origin_text:  # a constant's value
         text.append(f" = {clean(row.origin_text)}", theme.DIM)
@@ -70,12 +70,9 @@ def _mark(related: Related, row: TensorRow) -> Text:
     return Text(theme.UNCERTAIN_GLYPH if related.tensor.uncertain else " ", theme.DOUBT)
 
 
-def _counts(row: TensorRow) -> list[Text]:
-    if row.stats is None:
-        waiting = row.index >= 0 and not row.error and row.meta is None
-        return [Text("…" if waiting else theme.NONE, theme.DIM)] * 2
-    amounts = (row.stats.nan, row.stats.inf)
-    return [Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM) for amount in amounts]
+def _counts(row: TensorRow) -> list[Cell]:
+    waiting = row.index >= 0 and not row.error and row.meta is None
+    return count_cells(row.stats, "…" if waiting else theme.NONE)
 
 
 def _watched(related: Related) -> Text:
@@ -97,13 +94,15 @@ def detail(related: Related, row: TensorRow, name: str, *, upstream: bool, maker
         maker: the node that made the tensor in the middle.
     """
     key = related.key
-    where = f"  {key.side.label}:{key.slot}  step {step_text(key.step)}  rank {key.rank}"
+    step = "no step yet" if related.ahead else f"step {step_text(key.step)}"
+    where = f"  {key.side.label}:{key.slot}  {step}  rank {key.rank}"
     kind = f"{clean(related.type)}  " if related.type else ""
     lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
     tie = tie_words(related, upstream=upstream)
     if related.tie is Tie.SELF:
         tie += _made(key.side, clean(maker.rpartition("/")[2]))
-    lines += [tie, "\n", _values(row), "\n", _found(related)]
+    values = "no later step was dumped" if related.ahead else _values(row)
+    lines += [tie, "\n", values, "\n", _found(related)]
     return Content.assemble(*lines)
 
 

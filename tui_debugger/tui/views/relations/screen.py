@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -26,21 +26,24 @@ from tui_debugger.session.diagnosis.relations import (
 )
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.screens.modal import Line
-from tui_debugger.tui.views.extract import Extract
+from tui_debugger.tui.views.extract import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.focus import Focus
-from tui_debugger.tui.views.keys import bindings, view_action
+from tui_debugger.tui.views.keys import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.views.lazy_rows import LazyRows
+from tui_debugger.tui.views.news import News, SeenResults
 from tui_debugger.tui.views.relations.branches import Item, Side, Trail
 from tui_debugger.tui.views.relations.cells import cells, detail
 from tui_debugger.tui.views.relations.column import RelatedList
+from tui_debugger.tui.views.relations.looking import look_again, measured, with_rows
 from tui_debugger.tui.views.stack_text import stack_text
-from tui_debugger.tui.views.view import View
+from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
+    from tui_debugger.session.types import Pair
     from tui_debugger.tui.views.view import Host
 
 NARROW = 150
@@ -49,12 +52,14 @@ _FRAMES = 5
 _LISTS = ("producers", "centre", "consumers")
 _GROUP = "Relations (L)"
 _ACTIONS = (
+    LOOK_AGAIN,
     view_action("walk_back", "Back", "backspace [", "The tensor that was in the middle before.", _GROUP),
     view_action("walk_forward", "Forward", "]", "Forward again.", _GROUP),
     view_action("expand", "One hop more", "space", "Opens or closes what lies one hop beyond the cursor.", _GROUP),
     view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
     view_action("main", "Show in the panes", "t", "Goes to the tensor under the cursor on the main screen.", _GROUP),
 )
+_NOTHING_OPENED: Mapping[str, Side] = {name: Side() for name in _LISTS}
 _HEADER = (
     "side",
     "hop",
@@ -64,12 +69,7 @@ _HEADER = (
     "type",
     "how",
     "watchpoints",
-    "dtype",
-    "shape",
-    "nan",
-    "inf",
-    "min",
-    "max",
+    *TENSOR_HEADER,
 )
 
 
@@ -109,6 +109,7 @@ class RelationsView(View):
         self._sides: dict[str, Side] = {name: Side() for name in _LISTS}
         self._items: dict[str, tuple[Item, ...]] = dict.fromkeys(_LISTS, ())
         self._measured: dict[TensorKey, TensorRow] = {}
+        self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
         """The lists, and what is under the cursor."""
@@ -148,14 +149,55 @@ class RelationsView(View):
 
     def _walk_to(self, trail: Trail) -> None:
         key, _ = trail.here
-        self.work("looking around", partial(relations, self.host.session, key), partial(self._arrived, trail))
+        if self.outdated:
+            self._measured.clear()
+        self.work_anew("looking around", partial(relations, self.host.session, key), partial(self._arrived, trail))
 
     def _arrived(self, trail: Trail, found: Relations) -> None:
-        self._trail, self._shown = trail, found
+        self._trail = trail
+        self._take(found, _NOTHING_OPENED)
+        for name in _LISTS:
+            self._show(name, keep=False)
+        self._results.note(self._pairs())
+        self.table("centre").focus()
+        self._describe()
+        self._measure()
+
+    def look_again(self) -> None:
+        """The same tensor; what was opened and where the cursor is stay, as far as they are there."""
+        job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides))
+        self.work_anew("looking around", job, self._arrived_again)
+
+    def _arrived_again(self, found: tuple[Relations, Mapping[str, Side]]) -> None:
+        self._measured.clear()
+        self._take(*found)
+        for name in _LISTS:
+            self._show(name)
+        self._results.note(self._pairs())
+        self._describe()
+        self._measure()
+
+    def outdated_by(self, news: News) -> str:
+        """The steps of what is shown count, the next one where that reads a parameter, and what checks found there."""
+        rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
+        waits = any(item.related.ahead for item in self._items["consumers"])
+        later = waits and any(step > self._trail.here[0].step for step in news.steps_of(rank))
+        if later or rank in news.ranks or any(of == rank and step in steps for of, step in news.rewritten):
+            return RUN_CHANGED
+        return CHECKED if news.results and self._results.newer else ""
+
+    def _pairs(self) -> set[Pair]:
+        """(rank, step) of everything that is shown, also where nothing was dumped yet."""
+        rank = self._trail.here[0].rank
+        return {(rank, item.related.key.step) for items in self._items.values() for item in items}
+
+    def _take(self, found: Relations, inner: Mapping[str, Side]) -> None:
+        """Other contents; ``inner`` is what is opened in the lists."""
+        self._shown, trail = found, self._trail
         self._sides = {
-            "producers": Side(found.producers),
+            "producers": replace(inner["producers"], first=found.producers),
             "centre": Side((found.centre, *found.siblings)),
-            "consumers": Side(found.consumers),
+            "consumers": replace(inner["consumers"], first=found.consumers),
         }
         number = f"  {trail.at + 1} of {len(trail.visited)} visited" if len(trail.visited) > 1 else ""
         key = found.centre.key
@@ -164,11 +206,6 @@ class RelationsView(View):
         self.set_heading(f"Relations of {name}  {where}")
         self.table("producers").set_title(f"made from {len(found.producers):,}")
         self.table("consumers").set_title(f"used by {len(found.consumers):,}")
-        for name in _LISTS:
-            self._show(name, keep=False)
-        self.table("centre").focus()
-        self._describe()
-        self._measure()
 
     def action_walk_back(self) -> None:
         """The tensor that was in the middle before."""
@@ -189,7 +226,9 @@ class RelationsView(View):
     def _chosen(self, event: VirtualTable.RowSelected) -> None:
         event.stop()
         item = self.item
-        if item is None or item.related.key == self._trail.here[0]:
+        if item is not None and item.related.ahead:
+            self.say("no later step was dumped: there is nothing to go to", note=True)
+        elif item is None or item.related.key == self._trail.here[0]:
             self.host.open("values", self.focus_here)
         else:
             self._walk_to(self._trail.walked(item.related.key, item.related.row))
@@ -255,7 +294,8 @@ class RelationsView(View):
             return
         row = self._row(item.related)
         key = item.related.key
-        where = f"  {key.side.label}:{key.slot}  step {key.step}  rank {key.rank}"
+        step = "no step yet" if item.related.ahead else f"step {step_text(key.step)}"
+        where = f"  {key.side.label}:{key.slot}  {step}  rank {key.rank}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 4, 16))
         text = detail(item.related, row, name, upstream=self.side == "producers", maker=self._shown.maker)
         self.query_one("#detail", Line).show(text)
@@ -285,7 +325,7 @@ class RelationsView(View):
             return
         rows = self._in_sight()
         if rows:
-            self.work("statistics", partial(_measured, self.host.session, rows), self._told)
+            self.work("statistics", partial(measured, self.host.session, rows), self._told)
 
     def _told(self, rows: tuple[TensorRow, ...]) -> None:
         self._measured.update((row.key, row) for row in rows)
@@ -326,37 +366,16 @@ class RelationsView(View):
             return None
         item = self.item
         from tui_debugger.session.diagnosis.relations_text import relations_lines
-        from tui_debugger.tui.inspector import file_name
 
-        stem = "relations-" + file_name(found.centre.key).removesuffix(".npy")
-        known = _with_rows(found, self._row)
+        stem = stem_of(found.centre.key, "relations")
+        known = with_rows(found, self._row)
         one = item.related.key.node if item is not None else ""
         rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]
         return Extract(stem, "\n".join(relations_lines(known)), one, _HEADER, rows)
 
     def _export(self, name: str, item: Item) -> tuple[object, ...]:
         related, row = item.related, self._row(item.related)
-        key, stats, meta = related.key, row.stats, row.meta
-        numbers = (stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4
-        kind = (meta.dtype, "×".join(map(str, meta.shape))) if meta is not None else ("", "")
+        key = related.key
         how = tie_words(related, upstream=name == "producers")
         place = (name, item.depth + (name != "centre"), key.step, key.node, f"{key.side.label}:{key.slot}")
-        return (*place, related.type, how, watch_words(related), *kind, *numbers)
-
-
-def _measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) -> tuple[TensorRow, ...]:
-    return session.measure(rows, progress)
-
-
-def _with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relations:
-    def known(related: Sequence[Related]) -> tuple[Related, ...]:
-        return tuple(replace(each, tensor=row(each)) for each in related)
-
-    (centre,) = known((found.centre,))
-    return replace(
-        found,
-        centre=centre,
-        siblings=known(found.siblings),
-        producers=known(found.producers),
-        consumers=known(found.consumers),
-    )
+        return (*place, related.type, how, watch_words(related), *tensor_fields(row))

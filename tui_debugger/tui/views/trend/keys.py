@@ -10,7 +10,7 @@ from tui_debugger.tui.views.keys import view_action
 ACTIONS: Final[tuple[Action, ...]] = tuple(
     view_action(id_, title, keys, text, "Through the steps")
     for id_, keys, title, text in (
-        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, |x| mean, σ, zeros."),
+        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
         ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
         ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
         ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),

@@ -86,6 +86,13 @@ class Overlay:
         self._todo[key] = steps[start:stop] + steps[:start] + steps[stop:]
         self._count = FIRST_PART
 
+    def renew(self, rank: int, steps: Iterable[int]) -> None:
+        """Has some steps read (again) of the tensors of a rank."""
+        there = set(self._steps(rank)).intersection(steps)
+        for key in self.keys:
+            if key.rank == rank and there:
+                self._todo[key] = sorted(there.union(self._todo.get(key, ())))
+
     def drop(self, key: TensorKey) -> None:
         """Takes a tensor away."""
         self.keys.remove(key)

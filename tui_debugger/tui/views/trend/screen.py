@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -15,17 +16,12 @@ from textual.widget import Widget
 from tui_debugger.analysis.health import Health
 from tui_debugger.session.diagnosis.trend import Series, State, trend, unchecked, with_hits
 from tui_debugger.session.diagnosis.trend_text import (
-    MARKS,
     MOST,
     about,
-    full_text,
     groups_for,
-    name,
-    rows,
     step_words,
     worth_marking,
 )
-from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.screens.prompts import ChoiceScreen
@@ -33,12 +29,13 @@ from tui_debugger.tui.views.extract import Extract
 from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.keys import bindings
 from tui_debugger.tui.views.trend.adding import KINDS
+from tui_debugger.tui.views.trend.handing import extract_of
 from tui_debugger.tui.views.trend.keys import ACTIONS, HINTS
+from tui_debugger.tui.views.trend.legend import legend
 from tui_debugger.tui.views.trend.overlay import Overlay
-from tui_debugger.tui.views.trend.plots import COLOURS, Plots
+from tui_debugger.tui.views.trend.plots import Plots
 from tui_debugger.tui.views.trend.table import COLUMNS, WIDTH, SeriesRows, StepTable
 from tui_debugger.tui.views.view import Host, View
-from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 from tui_debugger.words.clean import clean
 from tui_debugger.words.drawing.plot import BLOCKS, BRAILLE
@@ -46,6 +43,7 @@ from tui_debugger.words.drawing.plot import BLOCKS, BRAILLE
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.tui.actions import Action
+    from tui_debugger.tui.views.news import News
 
 WIDE: Final = 150
 """Columns from which the table stands beside the plots."""
@@ -83,6 +81,7 @@ class TrendView(View):
         self.dots = BRAILLE
         self._first_group = 0
         self._placed = False
+        self._catching_up = False
 
     # -- contents ----------------------------------------------------------------------------------
 
@@ -137,11 +136,13 @@ class TrendView(View):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _read_on(self) -> None:
+    def _read_on(self, *, quietly: bool = False) -> None:
         """Reads some more steps of the next tensor that is not complete; each part is shown when it is there."""
         part = self.overlay.next_part()
         if part is None:
+            self._catching_up = False
             return
+        self._catching_up = quietly
         session = self.host.session
 
         def job(progress: ProgressFn) -> Series:
@@ -150,9 +151,12 @@ class TrendView(View):
         def done(found: Series) -> None:
             self.overlay.arrived(part, found)
             self._show()
-            self._read_on()
+            self._read_on(quietly=quietly)
 
-        self.work(f"reading {part.total:,} steps", job, done)
+        if quietly:
+            self.work_quietly(job, done)
+        else:
+            self.work(f"reading {part.total:,} steps", job, done)
 
     def failed(self, error: Exception) -> None:
         """A tensor that cannot be read at all is taken away again, as long as there is another."""
@@ -160,6 +164,34 @@ class TrendView(View):
         key = self.overlay.reading
         if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
             self._drop(key)
+
+    def follow(self, news: News) -> None:
+        """Reads what is new, unless reading was stopped before; everything stays where it is."""
+        ranks = {key.rank for key in self.overlay.keys}
+        if not (news.results or ranks & news.ranks or any(rank in ranks for rank, _ in news.pairs)):
+            return
+        stopped = self.overlay.reading is not None and not self._catching_up
+        for rank in ranks:
+            every = rank in news.ranks
+            self.overlay.renew(rank, self.host.session.steps(rank) if every else news.steps_of(rank))
+        if news.results:
+            self.work_quietly(self._with_hits(), partial(self._followed, stopped=stopped))
+        else:
+            self._followed(stopped=stopped)
+
+    def _followed(self, found: Sequence[Series] = (), *, stopped: bool) -> None:
+        if found:
+            self.overlay.replace(found)
+            self._show()
+        if stopped:
+            self._tell_facts()
+        else:
+            self._read_on(quietly=True)
+
+    def _with_hits(self) -> Callable[[ProgressFn], list[Series]]:
+        """Work that marks what was read with what the session has found by now."""
+        session, shown_now = self.host.session, tuple(self.overlay.shown)
+        return lambda _: [with_hits(session, each) for each in shown_now]
 
     def _show(self) -> None:
         """Shows what was read."""
@@ -177,18 +209,7 @@ class TrendView(View):
         self._tell()
 
     def _tell(self) -> None:
-        keys = self.overlay.keys
-        ranks = [key.rank for key in keys]
-        room = max(self.size.width - 6, 20)
-        parts: list[Content | tuple[str, str] | str] = []
-        for number, key in enumerate(keys):
-            series = self.overlay.series_of(key)
-            words = name(series, ranks) if series is not None else clean(place_text(key))
-            colour = COLOURS[number].color
-            mark = MARKS[number] if len(keys) > 1 else " "
-            style = f"{'bold ' if number == self.overlay.current else ''}{colour.name if colour else ''}"
-            parts += ["\n" if number else "", (f"{mark} {shorten(words, room)}", style)]
-        self._put("legend", Content.assemble(*parts))
+        self._put("legend", legend(self.overlay, max(self.size.width - 6, 20)))
         self._tell_here()
         self._tell_facts()
 
@@ -204,7 +225,7 @@ class TrendView(View):
         session = self.host.session
         missing = int((series.health == Health.UNCHECKED).sum())
         words = [about(series)]
-        if not self.overlay.is_complete(series.key):
+        if not (self.overlay.is_complete(series.key) or self._catching_up):
             words.append("not all steps are read: r reads on")
         elif missing and session.watchpoints.enabled():
             words.append(f"{missing:,} not checked: r checks them")
@@ -366,25 +387,11 @@ class TrendView(View):
         """Esc: what was checked until then is shown."""
         was_working = self.working
         super().action_cancel()
-        if was_working:
-            session, shown_now = self.host.session, tuple(self.overlay.shown)
-
-            def found(_: ProgressFn) -> list[Series]:
-                return [with_hits(session, each) for each in shown_now]
-
-            if shown_now and self.overlay.reading is None:
-                self.work("reading results", found, self._checked)
+        if was_working and self.overlay.shown and self.overlay.reading is None:
+            self.work("reading results", self._with_hits(), self._checked)
 
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
         """Plots and tables with every step."""
-        series = self.overlay.shown
-        if not series:
-            return None
-        here, ranks = self.overlay.here, [each.key.rank for each in series]
-        text = full_text(series, self.plots.drawings)
-        table = [(name(each, ranks), *row.values()) for each in series for row in rows(each)]
-        header = ("tensor", *rows(series[0])[0]) if len(series[0].steps) else ()
-        one = f"{name(here, ranks)}  {self.query_one('#here', Line).content}" if here is not None else ""
-        return Extract("trend", text, one, header, table)
+        return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", Line).content))

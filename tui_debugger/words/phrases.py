@@ -7,6 +7,7 @@ from typing import Final
 
 from tui_debugger.analysis.spread import headroom
 from tui_debugger.analysis.spread.headroom import FloatLimits
+from tui_debugger.analysis.stats import peak
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.words.numbers import number, percent
 
@@ -63,10 +64,8 @@ def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near
         only_near: empty as well where the range of a wide type is far away.
     """
     limits = limits_of(meta)
-    if limits is None or stats is None or stats.minimum is None or stats.maximum is None:
-        return ""
-    top = max(abs(stats.minimum), abs(stats.maximum))
-    if not top or (only_near and limits.name not in HALVES and top < NEAR * limits.largest):
+    top = peak(stats)
+    if limits is None or not top or (only_near and limits.name not in HALVES and top < NEAR * limits.largest):
         return ""
     return (
         f"the greatest finite magnitude, {num(top)}, is {share(top, limits.largest)} of what {limits.name} can hold "

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tui_debugger.session.guidance.cases import Case, overflow_cause, plain_type
-from tui_debugger.session.guidance.evidence import peak
-from tui_debugger.session.guidance.phrases import limits_of, num
-from tui_debugger.session.guidance.types import Cause, Standing
+from tui_debugger.analysis.stats import peak
+from tui_debugger.session.hazards.cases import Case, overflow_cause
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.words.phrases import limits_of, num
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
@@ -51,10 +51,10 @@ def matmul(case: Case) -> Iterator[Cause]:
 
 def _inner_length(case: Case) -> int | None:
     """Products per element of the output: its smallest upper bound that shapes alone give."""
-    shapes = [given.row.meta.shape for given in case.inputs[:2] if given.row.meta is not None]
+    shapes = [row.meta.shape for row in case.inputs[:2] if row.meta is not None]
     if len(shapes) < 2 or not all(shapes):
         return None
-    if plain_type(case.type).startswith("conv"):  # every output channel has a filter of its own
+    if case.name.startswith("conv"):  # every output channel has a filter of its own
         return math.prod(shapes[1][1:])
     common = set(shapes[0][-2:]) & set(shapes[1][-2:])
     return max(common) if common else max(shapes[0])
@@ -67,8 +67,8 @@ def total(case: Case) -> Iterator[Cause]:
         yield Cause("a sum that is too large", "its input was not dumped", UNKNOWN)
         return
     each = max(stats.count // case.out.count, 1) if case.out.count else stats.count
-    meta = case.inputs[0].row.meta
-    if plain_type(case.type) == "cumsum" and meta is not None:  # its last elements are sums over a whole dimension
+    meta = case.inputs[0].meta
+    if case.name == "cumsum" and meta is not None:  # its last elements are sums over a whole dimension
         each = max(meta.shape, default=1)
     top = peak(stats) or 0.0
     title = f"a sum beyond the range of {limits.name}"
@@ -83,7 +83,7 @@ def total(case: Case) -> Iterator[Cause]:
 
 def addition(case: Case) -> Iterator[Cause]:
     """A sum, element by element."""
-    tops = [top for given in case.inputs if (top := peak(given.stats)) is not None]
+    tops = [top for row in case.inputs if (top := peak(row.stats)) is not None]
     if case.limits is not None and len(tops) > 1:
         yield overflow_cause(case.limits, sum(tops), " + ".join(map(num, tops[:4])), "sum")
 
@@ -91,7 +91,7 @@ def addition(case: Case) -> Iterator[Cause]:
 def cast(case: Case) -> Iterator[Cause]:
     """A change of the element type."""
     stats, limits = case.stats(0), case.limits
-    source = limits_of(case.inputs[0].row.meta) if case.inputs else None
+    source = limits_of(case.inputs[0].meta) if case.inputs else None
     top = peak(stats)
     if stats is None or limits is None or top is None:
         yield Cause("a value that the new type cannot hold", "its input or its types are not known", UNKNOWN)

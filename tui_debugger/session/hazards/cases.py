@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.analysis import hazards
+from tui_debugger.analysis.op_types import plain_type
 from tui_debugger.analysis.spread.headroom import FloatLimits
 from tui_debugger.model import TensorMeta, TensorStats
-from tui_debugger.session.guidance.evidence import Given
-from tui_debugger.session.guidance.phrases import limits_of, num
-from tui_debugger.session.guidance.types import Cause, Standing
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.session.types import TensorRow
+from tui_debugger.words.phrases import limits_of, num
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,18 @@ class Case:
     """
 
     type: str
-    inputs: Sequence[Given]
+    inputs: Sequence[TensorRow]
     meta: TensorMeta | None
     out: TensorStats
 
     def stats(self, slot: int) -> TensorStats | None:
         """Statistics of an input; None where it was not dumped."""
-        return next((given.stats for given in self.inputs if given.slot == slot), None)
+        return next((row.stats for row in self.inputs if row.slot == slot), None)
+
+    @property
+    def name(self) -> str:
+        """Its type as the table of rules has it."""
+        return type_name(self.type)
 
     @property
     def limits(self) -> FloatLimits | None:
@@ -40,14 +45,14 @@ class Case:
 
 
 QUOTIENTS: Final = frozenset({"div", "realdiv", "truediv", "divide"})
-"""Divisions, by ``plain_type``: in:0 / in:1."""
+"""Divisions, by ``type_name``: in:0 / in:1."""
 Check = Callable[[Case], Iterator[Cause]]
 """What speaks for and against the usual reasons of one kind of operator."""
 
 
-def plain_type(op_type: str) -> str:
+def type_name(op_type: str) -> str:
     """A type as the table has it: lower case, without version and vendor suffixes."""
-    name = hazards.plain_type(op_type).removeprefix("aclnn")
+    name = plain_type(op_type).removeprefix("aclnn")
     for suffix in ("ext", "v2", "v3"):
         name = name.removesuffix(suffix)
     return name

@@ -10,20 +10,27 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from tui_debugger.session.guidance.cases import Case, Check, are, overflow_cause, plain_type
-from tui_debugger.session.guidance.domains import Domain, divide, exponential, power, reciprocal
-from tui_debugger.session.guidance.evidence import peak
-from tui_debugger.session.guidance.magnitudes import addition, cast, matmul, product, square, total
-from tui_debugger.session.guidance.phrases import bad_counts, finite_words, num, of_all
-from tui_debugger.session.guidance.types import Cause, Standing
+from tui_debugger.analysis.stats import peak
+from tui_debugger.session.hazards.cases import Case, Check, are, overflow_cause
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.session.hazards.domains import Domain, divide, exponential, power, reciprocal
+from tui_debugger.session.hazards.magnitudes import addition, cast, matmul, product, square, total
+from tui_debugger.words.phrases import bad_counts, finite_words, num, of_all
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
 def causes(case: Case) -> tuple[Cause, ...]:
     """What speaks for and against the usual reasons of this operator; empty when no rule knows it."""
-    check = _BY_NAME.get(plain_type(case.type))
+    check = _BY_NAME.get(case.name)
+    if check is None and case.name.startswith(_PRODUCTS):
+        check = matmul
     return tuple(check(case)) if check is not None else ()
+
+
+def likely(case: Case) -> list[str]:
+    """What its inputs speak for, a sentence each; empty when they explain nothing."""
+    return [f"{cause.title}: {cause.evidence}" for cause in causes(case) if cause.standing is LIKELY]
 
 
 # -- normalisations, losses, tables ----------------------------------------------------------------
@@ -71,7 +78,7 @@ def _softmax(case: Case) -> Iterator[Cause]:
 
 def _entropy(case: Case) -> Iterator[Cause]:
     logits, labels = case.stats(0), case.stats(1)
-    meta = next((given.row.meta for given in case.inputs if given.slot == 0), None)
+    meta = next((row.meta for row in case.inputs if row.slot == 0), None)
     if labels is not None and labels.maximum is not None and meta is not None and meta.shape:
         classes = meta.shape[-1]
         wrong = labels.maximum >= classes or (labels.minimum or 0) < 0
@@ -99,7 +106,7 @@ def _binary_entropy(case: Case) -> Iterator[Cause]:
 
 
 def _lookup(case: Case) -> Iterator[Cause]:
-    table, indices = case.inputs[0].row.meta if case.inputs else None, case.stats(1)
+    table, indices = case.inputs[0].meta if case.inputs else None, case.stats(1)
     if table is None or not table.shape or indices is None or indices.maximum is None:
         yield Cause("an index outside the table", "the table or the indices were not dumped", UNKNOWN)
         return
@@ -110,7 +117,7 @@ def _lookup(case: Case) -> Iterator[Cause]:
 
 def untold(case: Case) -> Cause:
     """What is left to say when no rule knows the operator and its inputs are finite."""
-    tops = [f"{given.label} {finite_words(given.stats)}" for given in case.inputs if given.stats is not None]
+    tops = [f"in:{row.slot} {finite_words(row.stats)}" for row in case.inputs if row.stats is not None]
     return Cause(
         "the operator itself, or its kernel",
         f"its inputs are finite ({'; '.join(tops[:4])}), yet it made {bad_counts(case.out)}; no rule for the type "
@@ -120,7 +127,7 @@ def untold(case: Case) -> Cause:
 
 
 _RULES: Final[tuple[tuple[str, Check], ...]] = (
-    ("log log2 log10 loge", Domain("the logarithm", zero="-Inf", negative="NaN")),
+    ("log log2 log10 loge ln", Domain("the logarithm", zero="-Inf", negative="NaN")),
     ("log1p", Domain("log(1 + x)", low=-1.0, open_ends=True)),
     ("sqrt", Domain("the square root", negative="NaN")),
     ("rsqrt", Domain("1/√x", zero="Inf", negative="NaN")),
@@ -134,15 +141,17 @@ _RULES: Final[tuple[tuple[str, Check], ...]] = (
     ("exp expm1 exp2 sinh cosh", exponential),
     ("pow power", power),
     ("mul multiply", product),
-    ("square", square),
-    ("matmul batchmatmul mm bmm linear dense addmm matmulbiasaddfusion matmulbiasaddrelufusion conv2d conv3d", matmul),
+    ("square l2loss", square),
+    ("mm bmm linear dense addmm batchmatmul", matmul),
     ("reducesum sum sumd reducemean mean cumsum", total),
     ("add addn sub biasadd subtract addext", addition),
-    ("cast to", cast),
+    ("cast to tocopy", cast),
     ("layernorm batchnorm batchnormgrad rmsnorm instancenorm groupnorm l2normalize", _normalise),
     ("softmax logsoftmax maskedsoftmax scaledmaskedsoftmax", _softmax),
     ("sparsesoftmaxcrossentropywithlogits crossentropyloss nllloss softmaxcrossentropywithlogits", _entropy),
     ("binarycrossentropy bceloss", _binary_entropy),
     ("gather embedding embeddinglookup", _lookup),
 )
+_PRODUCTS: Final = ("matmul", "conv")
+"""Beginnings of the types of matrix products and convolutions, of which vendors have many, fused with what follows."""
 _BY_NAME: Final[dict[str, Check]] = {name: check for names, check in _RULES for name in names.split()}

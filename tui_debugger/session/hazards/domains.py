@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
-from tui_debugger.analysis.hazards import BOTH_WAYS, exponent_limit
+from tui_debugger.analysis.stats import peak
 from tui_debugger.model import TensorStats
-from tui_debugger.session.guidance.cases import Case, accounts, are, overflow_cause, plain_type
-from tui_debugger.session.guidance.evidence import peak
-from tui_debugger.session.guidance.phrases import finite_words, num, of_all
-from tui_debugger.session.guidance.types import Cause, Standing
+from tui_debugger.session.hazards.cases import Case, accounts, are, overflow_cause
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.words.phrases import finite_words, num, of_all
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
+BOTH_WAYS: Final = ("sinh", "cosh")
+"""Exponentials that grow on both sides of 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Domain:
 def divide(case: Case, numerator: int = 0, denominator: int = 1) -> Iterator[Cause]:
     """Division, element by element; what is broadcast counts as often as it is used."""
     below, above = case.stats(denominator), case.stats(numerator)
-    remainder = plain_type(case.type).endswith(("mod", "remainder"))
+    remainder = case.name.endswith(("mod", "remainder"))
     title = "division by 0"
     if below is None:
         yield Cause(title, f"the denominator, in:{denominator}, was not dumped", UNKNOWN)
@@ -149,8 +151,8 @@ def exponential(case: Case) -> Iterator[Cause]:
     if stats is None or limits is None:
         yield Cause(title, "its input was not dumped" if stats is None else "the element type is unknown", UNKNOWN)
         return
-    kind = plain_type(case.type)
-    largest = exponent_limit(kind, limits.largest)
+    kind = case.name
+    largest = _exponent_limit(kind, limits.largest)
     top = peak(stats) if kind in BOTH_WAYS else stats.maximum
     if top is None:
         return
@@ -162,6 +164,14 @@ def exponential(case: Case) -> Iterator[Cause]:
         )
     elif not stats.bad:
         yield Cause(title, f"in:0 reaches {num(top)}; {limits.name} overflows above {num(largest)} only", RULED_OUT)
+
+
+def _exponent_limit(kind: str, largest: float) -> float:
+    """The argument above which an exponential exceeds the greatest number of a type."""
+    if kind == "exp2":
+        return math.log2(largest)
+    # Of those two each is half the sum or difference of e^x and e^-x.
+    return math.log(largest) + (math.log(2) if kind in BOTH_WAYS else 0.0)
 
 
 def power(case: Case) -> Iterator[Cause]:

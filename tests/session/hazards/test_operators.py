@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -14,25 +15,21 @@ from hypothesis import strategies as st
 
 from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.model import Side, TensorKey, TensorMeta
-from tui_debugger.session.guidance.cases import Case
-from tui_debugger.session.guidance.evidence import Given
-from tui_debugger.session.guidance.operators import causes, untold
-from tui_debugger.session.guidance.types import Cause, Standing
+from tui_debugger.session.hazards.cases import Case
+from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.session.hazards.operators import causes, likely, untold
 from tui_debugger.session.types import TensorRow
 
 Array = npt.NDArray[Any]
 LIKELY, RULED_OUT = Standing.LIKELY, Standing.RULED_OUT
 
 
-def fed(slot: int, array: Array | None) -> Given:
-    key = TensorKey(0, "g", "n", Side.INPUT, slot, 0)
-    row = TensorRow(key, "in", slot, 0, has_value=True, has_previous=False)
-    if array is not None:
-        import dataclasses
-
-        meta = TensorMeta(array.dtype.name, array.shape, array.nbytes)
-        row = dataclasses.replace(row, meta=meta, stats=measure_stats(array)[0])
-    return Given(slot, row, -1, "producer", constant=False, gradient=False, made=key)
+def fed(slot: int, array: Array | None) -> TensorRow:
+    row = TensorRow(TensorKey(0, "g", "n", Side.INPUT, slot, 0), "in", slot, 0, has_value=True, has_previous=False)
+    if array is None:
+        return row
+    meta = TensorMeta(array.dtype.name, array.shape, array.nbytes)
+    return dataclasses.replace(row, meta=meta, stats=measure_stats(array)[0])
 
 
 def case(op_type: str, out: Array, *inputs: Array | None) -> Case:
@@ -83,6 +80,23 @@ def test_what_numpy_makes_nan_or_inf_of_has_a_likely_cause_and_nothing_else_has(
         assume(not ((array > 0).any() and (array < 0).any()))
     found = causes(case(op_type, out, array))
     assert bool(np.isfinite(out).all()) == all(cause.standing is not LIKELY for cause in found), found
+
+
+BINARY: dict[str, Callable[[Array, Array], Array]] = {
+    "Div": np.divide,
+    "RealDiv": np.divide,
+    "aten::div": np.divide,
+    "FloorMod": np.mod,
+}
+NUMBERS = hnp.arrays(np.float32, 4, elements=st.sampled_from([-1e20, -200.0, -0.5, 0.0, 0.5, 1.0, 89.0, 700.0]))
+
+
+@pytest.mark.parametrize("op_type", sorted(BINARY))
+@given(above=NUMBERS, below=NUMBERS)
+def test_a_division_has_a_likely_cause_exactly_when_it_fails(op_type: str, above: Array, below: Array) -> None:
+    with np.errstate(all="ignore"):
+        out = BINARY[op_type](above, below)
+    assert bool(likely(case(op_type, out, above, below))) == (not np.isfinite(out).all())
 
 
 @given(
@@ -151,6 +165,15 @@ def test_a_matrix_product_in_half_precision_is_judged_by_its_worst_sum() -> None
     assert set(standings(causes(case("MatMul", out, small * 1000, large * 1000))).values()) == {LIKELY}
 
 
+def test_a_product_has_two_factors_whatever_is_fused_with_it() -> None:
+    large, small = np.full((8, 8), 1000.0, np.float16), np.full((8, 8), 1e-3, np.float16)
+    out = np.full((8, 8), np.inf, np.float16)
+    for op_type in ("MatMul", "MatMulV2", "MatMulBiasAddFusion", "MatMulSomethingNew"):
+        assert likely(case(op_type, out, large, large)), op_type
+        assert not likely(case(op_type, out, large, small, large)), f"{op_type}: a bias is no factor"
+        assert not likely(case(op_type, out, large, None)), f"{op_type}: the other factor is not known"
+
+
 def test_a_convolution_adds_as_many_products_as_a_filter_has_elements() -> None:
     data, filters = np.full((1, 512, 4, 4), 5.0, np.float16), np.full((8, 512, 3, 3), 5.0, np.float16)
     (cause,) = causes(case("Conv2D", np.full((1, 8, 2, 2), np.inf, np.float16), data, filters))
@@ -208,3 +231,23 @@ def test_a_type_without_a_rule_says_so_with_what_is_known() -> None:
     assert causes(strange) == ()
     assert "its inputs are finite (in:0 from 1 to 2), yet it made 1 NaN" in untold(strange).evidence
     assert "MyKernel" in untold(strange).evidence
+
+
+def test_the_likely_causes_stand_for_themselves_in_a_sentence_each() -> None:
+    array = np.array([0, 1, -1], np.float32)
+    with np.errstate(all="ignore"):
+        found = likely(case("Log", np.log(array), array))
+    zero, negative = found
+    assert zero.startswith("the logarithm of 0: 1 of 3 elements of in:0 is 0, where the logarithm gives -Inf: ")
+    assert zero.endswith("that is every Inf of the output")
+    assert negative.startswith("the logarithm of a negative number: 1 of 3 elements of in:0 is negative (down to -1)")
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    ["Log", "Div", "Mod", "Sqrt", "Exp", "Cosh", "Pow", "Cast", "MatMul", "Square", "Add", "Gather", "Nosuch"],
+)
+def test_nothing_is_likely_where_nothing_is_known(op_type: str) -> None:
+    out, empty = np.array([np.nan], np.float32), np.zeros(0, np.float32)
+    for inputs in ((), (None, None), (empty, empty)):
+        assert likely(case(op_type, out, *inputs)) == []

@@ -1,0 +1,52 @@
+"""Every view in a terminal that changes its size, while it shows and while it works; and what stopping one leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sources.writer import write_dump
+from tests.tui.driver import Driver, opened
+from tests.tui.views.growing import RELU, look
+from tui_debugger.tui.views.kinds import VIEWS, ViewKind
+
+SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
+
+
+@pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.id)
+async def test_a_view_comes_back_from_every_size_as_it_was(kind: ViewKind, tmp_path: Path) -> None:
+    write_dump(tmp_path)
+    async with opened(tmp_path, size=(80, 24)) as screen:
+        await look(screen, kind.load(), kind.id)
+        before = screen.text
+        await _through_sizes(screen)
+        assert screen.text == before
+
+
+@pytest.mark.parametrize("kind", VIEWS, ids=lambda kind: kind.id)
+async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(kind: ViewKind, tmp_path: Path) -> None:
+    write_dump(tmp_path)
+    async with opened(tmp_path, size=(80, 24)) as screen:
+        run = screen.desk.views.run
+        screen.desk.views.run = lambda *_: None  # type: ignore[method-assign]
+        view = await look(screen, kind.load(), kind.id)
+        await _through_sizes(screen)
+        assert "Esc stops" in screen.text
+        await screen.press("escape")
+        assert "stopped" in screen.text
+        assert "Esc stops" not in screen.text
+        screen.desk.views.run = run  # type: ignore[method-assign]
+        assert screen.app.screen is view
+        await screen.press("r")
+        await screen.settled()
+        assert RELU.rpartition("/")[2] in screen.text
+        assert "stopped" not in screen.text
+        await screen.press("escape")
+        assert len(screen.app.screen_stack) == 1
+
+
+async def _through_sizes(screen: Driver) -> None:
+    for size in SIZES:
+        await screen.pilot.resize_terminal(*size)
+        await screen.settled()

@@ -1,0 +1,66 @@
+"""A source that grows: what is new in it, and what of all that is known that makes stale."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from tui_debugger.model import ReadSpec, TensorKey
+from tui_debugger.session.records import RecordCache
+from tui_debugger.session.results import ResultBook
+from tui_debugger.session.seen import FileState, SeenFiles, state_of
+from tui_debugger.session.types import Pair
+from tui_debugger.sources.base import Changes, Source
+
+
+class Follower:
+    """Looks for what is new, and forgets what was measured and found of what is not the same any more."""
+
+    def __init__(self, source: Source, cache: RecordCache) -> None:
+        """``cache`` is where the session keeps what was measured."""
+        self._source = source
+        self._cache = cache
+        self._seen = SeenFiles()
+
+    def file_state(self, key: TensorKey, spec: ReadSpec) -> FileState:
+        """What is different once a tensor has other values; from now on ``refresh`` looks at its file, too."""
+        state = state_of(spec)
+        self._seen.note(key, state)
+        return state
+
+    def watch_paths(self) -> Sequence[Path]:
+        """The directories of the source, and those of the files that ``refresh`` looks at."""
+        return list(dict.fromkeys([*self._source.watch_paths(), *self._seen.directories()]))
+
+    def refresh(self, book: ResultBook) -> Changes:
+        """What changed since the last time; the results in ``book`` that it makes stale are gone then."""
+        changes = self._source.refresh()
+        healed = self._cache.heal() | self._rewritten()
+        if healed:
+            changes = dataclasses.replace(changes, grown_steps=tuple(sorted({*changes.grown_steps, *healed})))
+        if changes:
+            self._drop(changes, book)
+        return changes
+
+    def forget(self, key: TensorKey) -> None:
+        """Has a tensor measured anew the next time, whatever its file looks like."""
+        row = self._source.nodes(key.rank).find(key.node, key.graph)
+        self._cache.forget(key.rank, key.step, (row, key.side, key.slot))
+
+    def _drop(self, changes: Changes, book: ResultBook) -> None:
+        grown = {*changes.grown_steps, *changes.new_steps}
+        for rank in changes.rebuilt:
+            book.drop_from(rank, 0)
+        for rank in {rank for rank, _ in grown}:
+            first = min(step for of, step in grown if of == rank)
+            book.drop_from(rank, first)
+            if any(step > first for step in self._source.steps(rank)):
+                self._cache.forget_changes(rank)
+
+    def _rewritten(self) -> set[Pair]:
+        """Where a tensor that is shown was written over: nothing that was measured of such a step counts any more."""
+        pairs = {(key.rank, key.step) for key in self._seen.rewritten()}
+        for rank, step in pairs:
+            self._cache.forget(rank, step)
+        return pairs
