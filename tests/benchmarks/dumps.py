@@ -56,6 +56,14 @@ def many_steps(folder: Path, steps: int) -> Path:
     return root
 
 
+def break_steps(root: Path) -> None:
+    """Makes ``many_steps`` a run that broke: from the first step that is not the real one's, every tensor has a NaN."""
+    for file in files_of(root):
+        if int(file.parent.name) > HEALTHY and (values := np.load(file)).dtype.kind == "f" and values.size:
+            values.flat[0] = np.nan
+            np.save(file, values)
+
+
 def one_tensor(folder: Path, elements: int) -> Path:
     """A dump of a single float32 tensor; a hole in the file where the disk has no room for the values."""
     step = folder / "huge" / NET / "0"

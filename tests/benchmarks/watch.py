@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from tests.benchmarks.dumps import big_tensors, files_of, many_steps, one_tensor
+from tests.benchmarks.dumps import big_tensors, break_steps, files_of, many_steps, one_tensor
 from tests.benchmarks.timing import Result, anonymous_peak, best
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.session import Session
@@ -73,10 +73,15 @@ def of_many_steps(root: Path, folder: Path) -> list[Result]:
             cold.append(best(opened_and_checked, 1))
             known.append(best(opened_and_checked, 3))
     asked = best(lambda: [os.stat(file) for file in named], 3)  # noqa: PTH116 - a Path for each costs as much again
+    break_steps(root)
+    with index_in(Path(tempfile.mkdtemp(dir=folder))):
+        broken = [best(opened_and_checked, 1), best(opened_and_checked, 3)]
     note = f"{len(files)} files in {len(list(root.glob('rank_0/*/*/*')))} steps: opened, checked, closed"
     return [
         Result("seven watchpoints over many steps / numpy.load", min(cold) / loaded, 0.5, at_most=True, note=note),
         Result("the same from the index / numpy.load", min(known) / loaded, 0.05, at_most=True, note="another session"),
+        Result("every tensor NaN from step 3 on / the healthy run", broken[0] / min(cold), note="origins included"),
+        Result("the same, both from the index", broken[1] / min(known)),
         Result("os.stat of every file / numpy.load", asked / loaded, note="the least: what the index holds may be old"),
     ]
 

@@ -16,6 +16,7 @@ from tui_debugger.session.copies import Copies
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.examine import find_origins
+from tui_debugger.session.origin.fed import surely_fed
 from tui_debugger.session.plan import Plan, Planner
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.wants import Wants
@@ -124,13 +125,21 @@ class Checker:
         with self.measurements.undisturbed():
             judged = _Judged(plan, self.planner, self.measurements)
             hits = self._hits(plan, judged)
-        rows = hits.records.rows
-        bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)).tolist()
-        made = [hits.make(index) for index in bad]
+            asked = self._may_be_origins(hits)
+        made = [hits.make(index) for index in asked]
         origins = find_origins(self.measurements, plan.step, made, progress)
-        hits.origin[[index for index, hit in zip(bad, made, strict=True) if hit.key in origins]] = True
+        hits.origin[[index for index, hit in zip(asked, made, strict=True) if hit.key in origins]] = True
         coverage = judged.coverage((self.flow.rank, plan.step))
         return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
+
+    def _may_be_origins(self, hits: StepHits) -> list[int]:
+        rows = hits.records.rows
+        bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0))
+        if not len(bad):
+            return []
+        fed = surely_fed(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad])
+        asked: list[int] = bad[~fed].tolist()
+        return asked
 
     def _hits(self, plan: Plan, judged: _Judged) -> StepHits:
         table, subjects = self.flow.table(plan.step), plan.subjects

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,15 +13,13 @@ from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.record import Need
 from tui_debugger.graph.edges import holders
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import PARAMETERS, Category, Side, Watchpoint
+from tui_debugger.model import Category, Side, Watchpoint
 from tui_debugger.session.flow import Flow
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
 
 Mask = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
-
-_IS_PARAMETER: Final = np.isin(np.arange(256), [int(category) for category in PARAMETERS])
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +140,7 @@ class Planner:
         """Files of what each input holds."""
         fed = np.flatnonzero(subjects.input & (subjects.holder >= 0))
         found = [self._outputs(step, subjects, fed)]
-        carried = fed[_IS_PARAMETER[self.flow.nodes.category[subjects.holder[fed]]]]
+        carried = fed[self.flow.nodes.are_parameters(subjects.holder[fed])]
         graph = self.flow.nodes.graph[subjects.holder[carried]]
         for number in np.unique(graph).tolist():
             of = carried[graph == number]
@@ -229,7 +226,7 @@ class _Choice:
         first = fed[at]
         holder = subjects.holder[first]
         chosen = (self._scope[holder] | self._scope[subjects.node[first]]) & starts[first]
-        chosen &= _IS_PARAMETER[self._nodes.category[holder]]
+        chosen &= self._nodes.are_parameters(holder)
         mask[:, first[chosen]] = self._initial[:, holder[chosen]]
         return mask
 
@@ -246,12 +243,12 @@ class _Choice:
     def _may_be_initial(self, node: Int64, is_input: Mask, holder: Int64) -> Mask:
         if not len(self._initial):
             return np.zeros(len(node), np.bool_)
-        chosen: Mask = is_input & (holder >= 0) & _IS_PARAMETER[self._nodes.category[holder]]
+        chosen: Mask = is_input & (holder >= 0) & self._nodes.are_parameters(holder)
         return chosen
 
     def _own_outputs(self, table: TensorTable, node: Int64, is_input: Mask, holder: Int64) -> tuple[Int64, Int64]:
         """The outputs of each input's own node, for anything but parameters: those have a file of what was written."""
-        carried = (holder >= 0) & _IS_PARAMETER[self._nodes.category[holder]]
+        carried = (holder >= 0) & self._nodes.are_parameters(holder)
         inputs = np.flatnonzero(is_input & ~carried)
         outputs = np.flatnonzero(table.side == int(Side.OUTPUT))
         outputs = outputs[np.argsort(table.node[outputs], kind="stable")]

@@ -139,6 +139,7 @@ class Examiner:
         """Reads nothing yet."""
         self.measurements = measurements
         self.flow = measurements.flow
+        self._records: dict[tuple[int, int], Record | None] = {}
 
     def examine(
         self, step: int, hits: Sequence[tuple[Hit, Sequence[Question]]], progress: ProgressFn = no_progress
@@ -151,18 +152,18 @@ class Examiner:
         makings = Makings(self.measurements, step)
         made = [(hit, makings.of(hit), tuple(questions)) for hit, questions in hits]
         text = f"rank {self.flow.rank} step {step}: origins"
-        self._ensure(((m, q, s.at) for _, m, q in made for s in m.sources), progress, text)
-        own = ((m, (OVERFLOW,), at) for _, m, _ in made for s in m.sources if s.own for at in makings.outputs(m.node))
-        self._ensure(own, progress, text)
-        replaced = ((m, q, s.held) for _, m, q in made for s in m.sources if self._replaced(makings, m, s, q))
+        self._ensure(((q, s.at) for _, m, q in made for s in m.sources), progress, text)
+        own = {m.node for _, m, _ in made if any(source.own for source in m.sources)}
+        self._ensure((((OVERFLOW,), at) for node in own for at in makings.outputs(node)), progress, text)
+        replaced = ((q, s.held) for _, m, q in made for s in m.sources if self._replaced(makings, m, s, q))
         self._ensure(replaced, progress, text)
         return [self._examined(makings, *each) for each in made]
 
     def _ensure(
-        self, asked: Iterable[tuple[Making, Sequence[Question], Located | None]], progress: ProgressFn, text: str
+        self, asked: Iterable[tuple[Sequence[Question], Located | None]], progress: ProgressFn, text: str
     ) -> None:
         wanted: dict[tuple[int, int], Need] = {}
-        for _, questions, at in asked:
+        for questions, at in asked:
             if at is None:
                 continue
             need = wanted.get((at.step, at.index), Need())
@@ -170,6 +171,7 @@ class Examiner:
                 need = need | question.need
             wanted[at.step, at.index] = need
         self.measurements.ensure(wanted, progress, text)
+        self._records.clear()
 
     def _replaced(self, makings: Makings, making: Making, source: Source, questions: Sequence[Question]) -> bool:
         bad = any(self._holds(source.at, question) for question in questions)
@@ -204,7 +206,13 @@ class Examiner:
         return meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint"))
 
     def _record(self, at: Located | None) -> Record | None:
-        return self.measurements.record(at.step, at.index) if at is not None else None
+        """What is known about a tensor; a weight or an activation is asked for by everything that it went into."""
+        if at is None:
+            return None
+        place = at.step, at.index
+        if place not in self._records:
+            self._records[place] = self.measurements.record(*place)
+        return self._records[place]
 
     def _holds(self, at: Located | None, question: Question) -> bool | None:
         record = self._record(at)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+import numpy as np
+
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, Verdict, Watchpoint
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.flow import Flow
-from tui_debugger.session.origin.examine import Examined, Examiner, question_of
+from tui_debugger.session.origin.examine import OVERFLOW, Examined, Examiner, Question, question_of
+from tui_debugger.session.origin.fed import surely_fed
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.search import Look
 from tui_debugger.session.origin.spread import knows_edges, spread_from
@@ -18,6 +21,8 @@ from tui_debugger.session.undisturbed import undisturbed
 
 CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 """Makes the checker of a rank with some watchpoints."""
+Asked = tuple[Hit, Sequence[Question]]
+"""A bad tensor, and what makes it bad."""
 
 
 def look_at(
@@ -52,7 +57,9 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
     if not hits:
         return Look(pair, result)
     questions = {watchpoint.id: question_of(watchpoint) for watchpoint in watchpoints}
-    asked = [(hit, [questions[found.watchpoint] for found in findings(hit)]) for hit in hits]
+    asked: list[Asked] = [(hit, [questions[found.watchpoint] for found in findings(hit)]) for hit in hits]
+    if all(question is OVERFLOW for question in questions.values()):
+        asked = _left(checker, step, asked)
     examined = Examiner(checker.measurements).examine(step, asked, progress)
     teller = Teller(checker.measurements, step, {hit.key for hit in hits}.__contains__, progress)
     starting = [each for each in examined if each.start in Start.origins()]
@@ -84,6 +91,16 @@ def _by_node(examined: Sequence[Examined]) -> list[list[Examined]]:
         first.setdefault(kind(each), number)
     ordered = sorted(examined, key=lambda each: first[kind(each)])
     return [list(group) for _, group in groupby(ordered, key=kind)]
+
+
+def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
+    """The first of some tensors with NaN or Inf, and all that may be where it starts."""
+    keys = [hit.key for hit, _ in asked]
+    node = np.array([hit.row for hit, _ in asked], np.int64)
+    with checker.measurements.undisturbed():
+        fed = surely_fed(checker.measurements, step, node, [key.side for key in keys], [key.slot for key in keys])
+    fed[0] = False
+    return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]
 
 
 def _is_carried(flow: Flow, hit: Hit) -> bool:

@@ -106,6 +106,7 @@ class Makings:
         self.step = step
         self.table = self.flow.table(step)
         self._inputs: dict[int, tuple[Source, ...]] = {}
+        self._outputs: dict[int, tuple[Located, ...]] = {}
 
     def of(self, hit: Hit) -> Making:
         """How the tensor of a hit was made."""
@@ -115,13 +116,15 @@ class Makings:
             return self._of_parameter(hit.row)
         return self._of_operator(hit.row)
 
-    def outputs(self, row: int) -> list[Located]:
+    def outputs(self, row: int) -> tuple[Located, ...]:
         """The dumped outputs of a node."""
-        if row < 0:
-            return []
-        table = self.table
-        found = [int(i) for i in table.of_node(row) if int(table.side[i]) == Side.OUTPUT]
-        return [Located(self.step, i, row, Side.OUTPUT, int(table.slot[i])) for i in found]
+        found = self._outputs.get(row)
+        if found is None:
+            table = self.table
+            outputs = [int(i) for i in table.of_node(row) if int(table.side[i]) == Side.OUTPUT] if row >= 0 else ()
+            found = tuple(Located(self.step, i, row, Side.OUTPUT, int(table.slot[i])) for i in outputs)
+            self._outputs[row] = found
+        return found
 
     def _of_operator(self, row: int, seen_by: int = -1) -> Making:
         sources = self.inputs(row)
