@@ -114,6 +114,20 @@ def test_differences_are_the_same_whoever_works(
         assert repr(shared) == repr(alone)
 
 
+def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_opened(
+    threads: Callable[[int], Workers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 64)
+    old, new = noise("f4", 500, 1), noise("f4", 500, 2)
+    spec, other = saved(tmp_path, "tensor.npy", old), saved(tmp_path, "other.npy", new)
+    opened = open_array(spec)
+    pairs = Pairs(opened, opened, (spec, spec), threads(2))
+    stock = Stock((opened,), opened.size, (spec,), threads(2))
+    Path(other.path).replace(spec.path)
+    assert repr(compare(pairs)) == repr(compare(Pairs(old, old)))
+    assert count_classes(stock).counts.tolist() == count_classes(old).counts.tolist()
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from((*KINDS, *FP8)),

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from concurrent.futures import CancelledError as DroppedError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
 from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.dtypes import DType
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.analysis.pool import OwnExecutor
-from tui_debugger.analysis.sides import FileState, file_state
+from tui_debugger.analysis.sides import Identity, identity
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
@@ -61,12 +61,20 @@ class Stock:
         count: elements to go through.
         specs: how others can read the same arrays; empty where nobody can.
         workers: who else works; None: nobody.
+        files: what the others have to find. As it is when this is made, right after the tensors were opened: a view
+            keeps them open, and another file may take the place of one meanwhile.
     """
 
     arrays: tuple[Array, ...]
     count: int
     specs: tuple[ReadSpec, ...] = ()
     workers: Workers | None = None
+    files: tuple[_File, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Looks at the files."""
+        files = zip(self.specs, self.arrays, strict=True) if self.specs else ()
+        object.__setattr__(self, "files", tuple(_File.of(spec, array) for spec, array in files))
 
 
 def stock_of(array: Array | Stock) -> Stock:
@@ -144,7 +152,7 @@ class _Crew:
         self.room = workers.parallel * AHEAD
         self._executor = executor
         self._workers = workers
-        self._files = tuple(_File.of(spec, array) for spec, array in zip(stock.specs, stock.arrays, strict=True))
+        self._files = stock.files
         self.lost = False
 
     @property
@@ -190,15 +198,15 @@ class _File:
     spec: ReadSpec
     dtype: DType
     shape: tuple[int, ...]
-    state: FileState
+    state: Identity | None
 
     @classmethod
     def of(cls, spec: ReadSpec, array: Array) -> _File:
-        return cls(spec, array.dtype, array.shape, file_state(spec.path))
+        return cls(spec, array.dtype, array.shape, identity(spec.path))
 
     def read(self) -> Array:
         array = open_array(self.spec)
-        if self != _File.of(self.spec, array):
+        if self.state is None or self != _File.of(self.spec, array):
             raise UnreadableTensorError("was written over meanwhile", where=self.spec.path)
         return array
 

@@ -51,6 +51,19 @@ def file_state(path: str | bytes) -> FileState:
     return (status.st_size, status.st_mtime_ns) if status.st_mtime_ns <= time.time_ns() - YOUNG else UNSURE
 
 
+Identity = tuple[int, int, int, int]
+"""Size, times of modification and of change (ns), and number of a file: also a new file in its place differs."""
+
+
+def identity(path: str | bytes) -> Identity | None:
+    """What tells a file from what it was and from another one in its place; None when it is not there."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a path that is no text would not survive pathlib
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 @dataclass(slots=True)
 class Other:
     """What a tensor is compared with.

@@ -5,11 +5,12 @@ A source looks at directories: a file that is written over in place leaves no tr
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from tui_debugger.analysis.sides import Identity, identity
 
 if TYPE_CHECKING:
     from tui_debugger.model import ReadSpec, TensorKey
@@ -28,18 +29,13 @@ class FileState:
     """
 
     spec: ReadSpec
-    status: tuple[int, int, int, int] | None
+    status: Identity | None
 
 
 def state_of(spec: ReadSpec) -> FileState:
     """How the file of a tensor looks now."""
-    if spec.format == "raw":  # a part of a file that goes on growing
-        return FileState(spec, None)
-    try:
-        status = os.stat(spec.path)  # noqa: PTH116 - a path that is no text would not survive pathlib
-    except (OSError, ValueError):
-        return FileState(spec, None)
-    return FileState(spec, (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    shared = spec.format == "raw"  # a part of a file that goes on growing
+    return FileState(spec, None if shared else identity(spec.path))
 
 
 class SeenFiles:

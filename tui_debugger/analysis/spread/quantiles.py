@@ -167,11 +167,8 @@ class _Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Narrow:
-    """The task of a span: how many elements it has by the next 16 bits of each class.
-
-    The answer says where in the counts of all classes there are any, and how many.
-    """
+class _OfClasses:
+    """A task about the keys of some classes: those that begin with one of the prefixes; ``left`` bits come after it."""
 
     kind: KeyKind
     inside: Mask
@@ -181,6 +178,20 @@ class _Narrow:
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
         return in_line(arrays[0])
+
+    def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
+        """The keys that are in one of the classes, and in which."""
+        high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
+        at = np.searchsorted(self.prefixes, high)
+        inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
+        return keys[inside], at[inside]
+
+
+class _Narrow(_OfClasses):
+    """How many elements a span has by the next 16 bits of each class.
+
+    The answer says where in the counts of all classes there are any, and how many.
+    """
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, Int64]:
         size = len(self.prefixes) * CLASSES
@@ -203,7 +214,7 @@ class _Narrow:
         """Where each key that is in one of the classes stands in the counts of all of them."""
         shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
         if self.left < self.kind.shift:
-            chosen, at = _of_prefixes(keys, self)
+            chosen, at = self.chosen(keys)
             found: Int64 = at * CLASSES + ((chosen >> shift) & mask).astype(np.int64)
             return found
         first = np.zeros(CLASSES, np.int64)  # all keys are of one of the classes, which their upper bits tell
@@ -213,27 +224,9 @@ class _Narrow:
         return places
 
 
-@dataclass(frozen=True, slots=True)
-class _Collect:
-    """The task of a span: the keys that it has of each class."""
-
-    kind: KeyKind
-    inside: Mask
-    prefixes: Keys
-    left: int
-    cost: int = 4
-
-    def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+class _Collect(_OfClasses):
+    """The keys that a span has of each class."""
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
         chosen = chosen_keys(prepared, self.kind, self.inside, span, checkpoint)
-        return np.concatenate([np.zeros(0, self.kind.key), *(_of_prefixes(keys, self)[0] for keys in chosen)])
-
-
-def _of_prefixes(keys: Keys, task: _Narrow | _Collect) -> tuple[Keys, Int64]:
-    """The keys that are in one of the classes, and in which."""
-    high = (keys >> task.kind.key.type(task.left)).astype(np.uint64)
-    at = np.searchsorted(task.prefixes, high)
-    inside = task.prefixes[np.minimum(at, len(task.prefixes) - 1)] == high
-    return keys[inside], at[inside]
+        return np.concatenate([np.zeros(0, self.kind.key), *(self.chosen(keys)[0] for keys in chosen)])
