@@ -156,6 +156,12 @@ def _processing(cluster: Cluster) -> int:
     return sum(len(tasks) for tasks in cluster._client.processing().values())
 
 
+def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gives up soon. Not before something was killed: a cluster on a busy machine may answer as late as that."""
+    monkeypatch.setattr(module, "GRACE", 0.3)
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
+
+
 def test_a_worker_killed_in_the_middle_loses_nothing(
     looks: Looks, alone: Records, workers: Workers, dask: DaskCluster
 ) -> None:
@@ -172,9 +178,11 @@ def test_a_worker_killed_in_the_middle_loses_nothing(
 def test_when_all_workers_are_killed_the_work_is_finished_here(
     looks: Looks, alone: Records, workers: Workers, dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.3)
-    monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
-    found = scan_with_workers_stopped(looks, workers, dask, lambda pids: dask.signal(signal.SIGKILL, *pids))
+    def kill_all(pids: list[int]) -> None:
+        dask.signal(signal.SIGKILL, *pids)
+        lose_patience(monkeypatch)
+
+    found = scan_with_workers_stopped(looks, workers, dask, kill_all)
     assert_equal_bits(found, alone, every(looks))
     assert workers.notices == ("the workers were lost: the work was finished by this process alone",)
     assert workers.executor(1 << 40) is None
@@ -183,9 +191,11 @@ def test_when_all_workers_are_killed_the_work_is_finished_here(
 def test_when_the_scheduler_is_killed_the_work_is_finished_here(
     looks: Looks, alone: Records, workers: Workers, dask: DaskCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.3)
-    monkeypatch.setattr(module, "LOOK_EVERY", 0.1)
-    found = scan_with_workers_stopped(looks, workers, dask, lambda _: dask.processes[0].kill())
+    def kill_the_scheduler(_: list[int]) -> None:
+        dask.processes[0].kill()
+        lose_patience(monkeypatch)
+
+    found = scan_with_workers_stopped(looks, workers, dask, kill_the_scheduler)
     assert_equal_bits(found, alone, every(looks))
     assert workers.notices
 
