@@ -7,7 +7,7 @@ records of one tensor, watchpoints and hits. Everything is picklable.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum, IntFlag
 
@@ -67,6 +67,8 @@ class TensorKey:
         side: input or output of that node.
         slot: index of the input or output.
         step: 0-based, as on disk.
+        round: which writing of the step, from 1 in the order of time, where its graph ran several times within the
+            step (a loop, two runs of one number); 0 where it was written once, and to look up the newest one.
     """
 
     rank: int
@@ -75,6 +77,7 @@ class TensorKey:
     side: Side
     slot: int
     step: int
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +238,18 @@ class ErrorBits(IntFlag):
 
 
 class Verdict(IntEnum):
-    """What a hit row means. Order is rank: a finding outranks the others."""
+    """What one watchpoint comes to on one tensor. Order is rank: a finding outranks the others."""
 
     NOT_COMPARABLE = 0
     """No previous step at the first dumped step: counted in the coverage, no finding."""
-    CANNOT_JUDGE = 1
+    BY_DESIGN = 1
+    """An Inf that its operator was told to write and that every consumer absorbed: counted apart, no finding."""
+    CANNOT_JUDGE = 2
     """A missing previous step later on, or an unreadable tensor."""
-    FINDING = 2
-    """A hit, a NaN or Inf that prevented the comparison, or a changed shape."""
+    BLOCKED = 3
+    """NaN or Inf kept the condition from being judged: no hit of it, but the tensor is a finding, as what it is."""
+    FINDING = 4
+    """The condition holds, or the shape changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +288,8 @@ class Hit:
         key: the tensor.
         row: node row in that rank's node table.
         results: one per watchpoint that has something to say, in watchpoint id order.
-        order: (step, position in execution order) for sorting; see ``sources.base.TensorTable.order``.
+        order: (turn of the run, position in execution order) for sorting: see ``GraphRun.turn`` and
+            ``sources.base.TensorTable.order``.
         stats: statistics of the tensor, None when it could not be read.
         origin: True when this tensor is bad (NaN/Inf) while every input of its node is clean.
         detail: extra text for the row, for example why the file could not be read.
@@ -297,8 +305,26 @@ class Hit:
 
     @property
     def verdict(self) -> Verdict:
-        """The strongest verdict among the results."""
-        return max((result.verdict for result in self.results), default=Verdict.NOT_COMPARABLE)
+        """The strongest verdict among the results; a blocked condition means that the tensor itself is a finding."""
+        strongest = max((result.verdict for result in self.results), default=Verdict.NOT_COMPARABLE)
+        return Verdict.FINDING if strongest is Verdict.BLOCKED else strongest
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnreadablePart:
+    """A part of a run that could not be looked at: nobody knows what it holds, so nothing that covers it is clean.
+
+    Attributes:
+        where: its path, relative to the run's directory.
+        why: a few words, for example ``permission denied`` or ``a FIFO in place of a directory``.
+        rank: the rank that it belongs to; None when that is not known.
+        step: the step that it belongs to; None when it may hold several, or that is not known.
+    """
+
+    where: str
+    why: str
+    rank: int | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +338,10 @@ class Coverage:
         skipped: files under no enabled watchpoint, or the copy of a tensor that was already judged.
         steps: (rank, step) pairs looked at.
         watched: (watchpoint id, tensors it looked at), by id: a watchpoint that looked at none says nothing.
+        parts: parts of the run that belong to what was asked for and could not be listed.
+        blocked: (watchpoint id, tensors it could not judge because of their NaN or Inf), by id.
+        by_design: tensors whose Inf was written by intent and absorbed: see ``Verdict.BY_DESIGN``.
+        constants: input files that hold a graph constant and that no watchpoint named: judged for overflow only.
     """
 
     checked: int = 0
@@ -320,6 +350,10 @@ class Coverage:
     skipped: int = 0
     steps: tuple[tuple[int, int], ...] = ()
     watched: tuple[tuple[int, int], ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
+    blocked: tuple[tuple[int, int], ...] = ()
+    by_design: int = 0
+    constants: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,12 +385,43 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """One run of a root graph at one step, from the run history or derived from the dumped steps."""
+    """One run of a graph that has files of its own, at one step.
+
+    Attributes:
+        step: as on disk; several runs can have the same one.
+        root_graph: number of the graph, as its directory is called.
+        graph: its name.
+        has_data: whether it was dumped.
+        round: which run of this graph within the step, from 1; 0 when there is only one.
+        began: first time stamp of its operators, microseconds since the epoch; 0 when unknown.
+        turn: sorts the runs of a rank in the order in which they ran: see ``turns``.
+    """
 
     step: int
     root_graph: int
     graph: str
     has_data: bool
+    round: int = 0
+    began: int = 0
+    turn: int = 0
+
+
+_TURN_BITS = 20
+
+
+def turns(steps: Sequence[int]) -> list[int]:
+    """One sort key for each run, given the steps of the runs in the order in which they ran.
+
+    The key is the highest step number reached so far, then the place among the runs that share it. Where every step
+    is one run, in ascending order, it depends on the step alone: that makes ranks and runs comparable.
+    """
+    found: list[int] = []
+    highest, place = -1, 0
+    for step in steps:
+        place = 0 if step > highest else place + 1
+        highest = max(highest, step)
+        found.append((highest << _TURN_BITS) + place)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

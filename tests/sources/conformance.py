@@ -13,7 +13,7 @@ import pytest
 
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.errors import CancelledError
-from tui_debugger.model import Progress, Side
+from tui_debugger.model import Progress, Side, turns
 from tui_debugger.sources.base import Capability, Source, TensorFlag, TensorTable
 
 
@@ -150,24 +150,41 @@ class SourceConformance:
             assert all(path.is_file() for path in (*files, *source.graph_files(rank)))
             assert len(set(files)) == len(files)
 
-    def test_the_previous_step_is_below_and_dumped_and_rises_with_the_step(self, source: Source) -> None:
+    def test_the_previous_run_is_dumped_and_ran_before(self, source: Source) -> None:
         for rank in source.ranks():
-            steps = list(source.steps(rank))
+            runs = [run for run in source.history(rank) if run.has_data]
+            turn = {(run.root_graph, run.step, run.round): run.turn for run in runs}
+            for run in runs:
+                before = source.previous_run(rank, run.root_graph, run.step, run.round)
+                if before is not None:
+                    assert turn[(run.root_graph, *before)] < run.turn
+                    others = [each for each in runs if each.root_graph == run.root_graph]
+                    between = [each for each in others if turn[(run.root_graph, *before)] < each.turn < run.turn]
+                    assert not between
+            last = max(source.steps(rank), default=0) + 1
             for info in source.nodes(rank).graphs:
-                previous = [
-                    source.previous_step(rank, info.root_id, step) for step in [*steps, max(steps, default=0) + 1]
-                ]
-                known = [step for step in previous if step is not None]
-                assert known == sorted(known)
-                assert set(known) <= set(steps)
-                assert all(p is None or p < step for p, step in zip(previous, steps, strict=False))
+                newest = source.previous_run(rank, info.root_id, last)
+                assert newest is None or (info.root_id, *newest) in turn
 
-    def test_the_history_is_sorted_and_knows_every_dumped_step(self, source: Source) -> None:
+    def test_the_history_is_in_the_order_of_the_runs_and_knows_every_dumped_step(self, source: Source) -> None:
         for rank in source.ranks():
             runs = source.history(rank)
-            keys = [(run.step, run.root_graph) for run in runs]
-            assert keys == sorted(set(keys))
-            assert {run.step for run in runs if run.has_data} == set(source.steps(rank))
+            assert [run.turn for run in runs] == turns([run.step for run in runs])
+            assert len({(run.step, run.root_graph, run.round) for run in runs}) == len(runs)
+            dumped = list(dict.fromkeys(run.step for run in runs if run.has_data))
+            assert dumped == list(source.steps(rank))
+
+    def test_a_table_names_every_writing_and_finds_the_newest(self, source: Source) -> None:
+        for rank in source.ranks():
+            for step in source.steps(rank):
+                table = source.tensors(rank, step)
+                columns = (table.node.tolist(), table.side.tolist(), table.slot.tolist())
+                keys = list(zip(*columns, table.round.tolist(), strict=True))
+                assert len(set(keys)) == len(keys)
+                newest = {key[:3]: index for index, key in enumerate(keys)}
+                assert table.find_all(*columns).tolist() == [newest[key[:3]] for key in keys]
+                for index, (node, side, slot, number) in list(enumerate(keys))[:50]:
+                    assert table.find(node, Side(side), slot, number) == (index if number else newest[node, side, slot])
 
     def test_a_step_that_is_not_dumped_is_empty(self, source: Source) -> None:
         for rank in source.ranks():

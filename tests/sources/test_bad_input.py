@@ -196,7 +196,7 @@ def test_an_unknown_rank_is_empty(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert list(source.steps(77)) == []
     assert len(source.tensors(77, 0)) == 0
-    assert source.previous_step(77, 0, 5) is None
+    assert source.previous_run(77, 0, 5) is None
     assert source.ranks() == [0]
 
 

@@ -12,7 +12,8 @@ from tui_debugger.sources.base import Source
 
 
 def previous(source: Source, rank: int = 0) -> list[int | None]:
-    return [source.previous_step(rank, 0, step) for step in source.steps(rank)]
+    runs = [source.previous_run(rank, 0, step) for step in source.steps(rank)]
+    return [run[0] if run is not None else None for run in runs]
 
 
 def test_the_previous_step_is_the_greatest_dumped_step_below(tmp_path: Path) -> None:
@@ -20,8 +21,8 @@ def test_the_previous_step_is_the_greatest_dumped_step_below(tmp_path: Path) -> 
     writer.history((1, 3, 4, 5, 6, 8))
     source = open_source(tmp_path)
     assert previous(source) == [None, 0, 2]
-    assert source.previous_step(0, 0, 1) == 0
-    assert source.previous_step(0, 0, 100) == 7
+    assert source.previous_run(0, 0, 1) == (0, 0)
+    assert source.previous_run(0, 0, 100) == (7, 0)
     assert [run.step for run in source.history(0)] == list(range(9))
     assert [run.step for run in source.history(0) if run.has_data] == [0, 2, 7]
 

@@ -127,11 +127,11 @@ def test_several_root_graphs_and_sub_graphs(tmp_path: Path) -> None:
     a, b, c = "Default/A/Add-op1", "Default/B/Mul-op1", "Default/B/Sub-op2"
     assert names == [[a], [b, c], [a, b, c], [a]]
     assert [nodes.graph_of(nodes.find(name)).root_id for name in (a, b, c)] == [0, 1, 1]
-    assert source.previous_step(0, 0, 3) == 2
-    assert source.previous_step(0, 1, 3) == 2
-    assert source.previous_step(0, 0, 2) == 0
-    assert source.previous_step(0, 1, 2) == 1
-    assert source.previous_step(0, 1, 1) is None
+    assert source.previous_run(0, 0, 3) == (2, 0)
+    assert source.previous_run(0, 1, 3) == (2, 0)
+    assert source.previous_run(0, 0, 2) == (0, 0)
+    assert source.previous_run(0, 1, 2) == (1, 0)
+    assert source.previous_run(0, 1, 1) is None
     assert [(run.step, run.root_graph) for run in source.history(0)] == [(0, 0), (1, 1), (2, 0), (2, 1), (3, 0)]
 
 
@@ -214,7 +214,7 @@ def test_a_rank_without_metadata_and_history_but_with_its_own_graph(tmp_path: Pa
     source = open_source(tmp_path)
     assert source.ranks() == [0, 1]
     assert list(source.steps(1)) == [0, 2]
-    assert source.previous_step(1, 0, 2) == 0
+    assert source.previous_run(1, 0, 2) == (0, 0)
     assert [run.step for run in source.history(0)] == [0, 1, 2]
     assert not any("borrow" in notice or "is used" in notice for notice in source.info.notices)
     assert not np.any(source.nodes(1).flags & NodeFlag.FILE_ONLY)

@@ -19,7 +19,7 @@ from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.table import LiveTable
 from tui_debugger.live.types import Phase, Stop
-from tui_debugger.model import GraphRun, ProgressFn, RunInfo, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 
 _NOTICES: Final = 50
@@ -184,11 +184,23 @@ class LiveSource:
     def history(self, rank: int) -> Sequence[GraphRun]:
         """One run of every root graph per step: which of several ran is not told."""
         roots = {info.root_id: info.name for info in reversed(self.nodes(rank).graphs) if info.is_root}
-        return tuple(GraphRun(step, root, roots[root], True) for step in self.steps(rank) for root in sorted(roots))
+        runs = [(step, root) for step in self.steps(rank) for root in sorted(roots)]
+        order = turns([step for step, _ in runs])
+        return tuple(GraphRun(*run, roots[run[1]], True, turn=turn) for run, turn in zip(runs, order, strict=True))
 
-    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:  # noqa: ARG002 - see history
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,  # noqa: ARG002 - see history
+        step: int,
+        round: int = 0,  # noqa: A002, ARG002 - see history
+    ) -> tuple[int, int] | None:
         """The step right before, where anything of it is known: another one would be a wrong answer."""
-        return step - 1 if step - 1 in self.steps(rank) else None
+        return (step - 1, 0) if step - 1 in self.steps(rank) else None
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """Nothing: what a training does not send is no file."""
+        return ()
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - read when it came
         """Node table of a rank; empty before its graph came."""

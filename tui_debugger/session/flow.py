@@ -51,7 +51,7 @@ class Flow:
         self._source = source
         self._progress = progress
         self._tables: dict[int, TensorTable] = {}
-        self._previous: dict[tuple[int, int], int | None] = {}
+        self._previous: dict[tuple[int, int, int], tuple[int, int] | None] = {}
         self._holders: dict[int, list[Holder]] = {}
 
     def table(self, step: int) -> TensorTable:
@@ -73,12 +73,17 @@ class Flow:
             self._tables[step] = table
         return table
 
-    def previous_step(self, row: int, step: int) -> int | None:
-        """The step before, in the node's own root graph."""
-        key = (self.nodes.graph_of(row).root_id, step)
+    def previous_run(self, row: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
+        """(step, round) of the run before, of the node's own root graph: see ``Source.previous_run``."""
+        key = (self.nodes.graph_of(row).root_id, step, round)
         if key not in self._previous:
-            self._previous[key] = self._source.previous_step(self.rank, *key)
+            self._previous[key] = self._source.previous_run(self.rank, *key)
         return self._previous[key]
+
+    def previous_step(self, row: int, step: int) -> int | None:
+        """The step of the run before, of the node's own root graph: ``step`` itself when it holds several runs."""
+        before = self.previous_run(row, step)
+        return before[0] if before is not None else None
 
     def holders(self, row: int) -> list[Holder]:
         """What feeds each input slot of a node; empty without a graph."""

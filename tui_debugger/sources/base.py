@@ -13,7 +13,16 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.looks import Specs
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, no_progress
+from tui_debugger.model import (
+    GraphRun,
+    ProgressFn,
+    ReadSpec,
+    RunInfo,
+    Side,
+    TensorStats,
+    UnreadablePart,
+    no_progress,
+)
 
 
 class TensorFlag(IntFlag):
@@ -78,8 +87,10 @@ class TensorTable(Protocol):
         order: int32 position of this tensor within the step: by execution order of its node, ties and gaps by
             timestamp, parameters after all operators, constants last; inputs of a node before its outputs.
         timestamp: int64, microseconds since the epoch, 0 when unknown.
+        round: uint16, which run of its graph within the step wrote it, from 1 in the order of time; 0 where the tensor
+            was written once. Later rounds come later in the table.
 
-    Duplicates (same node, side, slot) are already resolved: the latest timestamp, compared as a number.
+    Rows are unique by (node, side, slot, round). Who names no round means the newest one.
     """
 
     node: npt.NDArray[np.int32]
@@ -88,18 +99,25 @@ class TensorTable(Protocol):
     flags: npt.NDArray[np.uint8]
     order: npt.NDArray[np.int32]
     timestamp: npt.NDArray[np.int64]
+    round: npt.NDArray[np.uint16]
 
     def __len__(self) -> int:
         """Number of tensors."""
 
-    def find(self, node: int, side: Side, slot: int) -> int:
-        """Index of a tensor, or -1."""
+    def find(self, node: int, side: Side, slot: int, round: int = 0) -> int:  # noqa: A002 - the word for it
+        """Index of a tensor, or -1; round 0 is the newest one."""
 
-    def find_all(self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Indices of several tensors, given as columns; -1 where there is none."""
+    def find_all(
+        self, node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike, at: npt.ArrayLike | None = None
+    ) -> npt.NDArray[np.int64]:
+        """Indices of several tensors, given as columns; -1 where there is none.
 
-    def of_node(self, node: int) -> npt.NDArray[np.int64]:
-        """Indices of a node's tensors: inputs by slot, then outputs by slot."""
+        Of several rounds the newest one that was written at a time ``at`` or before (the first one, where all were
+        written later); without ``at`` the newest one.
+        """
+
+    def of_node(self, node: int, *, every: bool = False) -> npt.NDArray[np.int64]:
+        """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round, or every one."""
 
     def spec(self, index: int) -> ReadSpec:
         """How to read the tensor's values. Undefined for STAT_ONLY rows."""
@@ -186,13 +204,25 @@ class Source(Protocol):
         """Ranks, ascending."""
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Dumped steps of a rank, ascending, over all its graphs."""
+        """Dumped steps of a rank over all its graphs, in the order in which they began to run."""
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """Run history, by step then root graph; derived from the dumped steps when no history file exists."""
+        """The runs of a rank, in the order in which they ran: by the time stamps of what was dumped."""
 
-    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:
-        """The greatest dumped step below ``step`` in which that root graph ran; None when there is none."""
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,
+        step: int,
+        round: int = 0,  # noqa: A002 - the word for it
+    ) -> tuple[int, int] | None:
+        """(step, round) of the dumped run of a graph before the one that is named; None when there is none.
+
+        Round 0 names the newest run of the step; in the answer it means that the step holds one run only.
+        """
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """The parts of the run that could not be listed, as far as it was looked at; listing a step may find more."""
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""

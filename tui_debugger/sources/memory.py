@@ -26,7 +26,9 @@ from tui_debugger.model import (
     RunInfo,
     Side,
     TensorStats,
+    UnreadablePart,
     no_progress,
+    turns,
 )
 from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable
 from tui_debugger.sources.columns import Columns, Int64, Spots
@@ -214,21 +216,40 @@ class MemorySource:
             return sorted(self._tensors)
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Steps of a rank, ascending."""
+        """Steps of a rank in the order of the given history; without one, ascending."""
         with self._lock:
-            return sorted(self._tensors.get(rank, {}))
+            steps = sorted(self._tensors.get(rank, {}))
+        ran = {run.step: place for place, run in reversed(list(enumerate(self._history or ())))}
+        return sorted(steps, key=lambda step: (ran.get(step, len(ran)), step)) if ran else steps
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """The given history, else one run of every root graph per step."""
-        if self._history is not None:
-            return self._history
-        roots = [info for info in self.nodes(rank).graphs if info.is_root]
-        return tuple(GraphRun(step, info.root_id, info.name, True) for step in self.steps(rank) for info in roots)
+        """The given history in the given order, else one run of every root graph per step."""
+        runs = self._history
+        if runs is None:
+            roots = [info for info in self.nodes(rank).graphs if info.is_root]
+            runs = tuple(GraphRun(step, info.root_id, info.name, True) for step in self.steps(rank) for info in roots)
+        return tuple(replace(run, turn=turn) for run, turn in zip(runs, turns([r.step for r in runs]), strict=True))
 
-    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:
-        """The greatest step below ``step`` (in which the root graph ran, when a history was given)."""
-        ran = {run.step for run in self.history(rank) if run.root_graph == root_graph}
-        return max((s for s in self.steps(rank) if s < step and s in ran), default=None)
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,
+        step: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> tuple[int, int] | None:
+        """The run before, of those whose step has tensors."""
+        steps = set(self.steps(rank))
+        ran = [
+            (run.step, run.round) for run in self.history(rank) if run.root_graph == root_graph and run.step in steps
+        ]
+        mine = [place for place, run in enumerate(ran) if run[0] == step and round in (0, run[1])]
+        if mine:
+            return ran[mine[-1] - 1] if mine[-1] else None
+        return max((run for run in ran if run[0] < step), default=None)
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """Nothing."""
+        return ()
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - nothing takes long here
         """The given table plus a row for every unknown node."""

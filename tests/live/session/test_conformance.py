@@ -113,8 +113,8 @@ def test_previous_values_are_listed_at_the_step_before(live_source: Callable[...
     assert list(source.steps(0)) == [6, 7]
     names = {source.nodes(0).names[row] for row in source.tensors(0, 6).node.tolist()}
     assert names == {"x", WEIGHT}
-    assert source.previous_step(0, 0, 7) == 6
-    assert source.previous_step(0, 0, 6) is None
+    assert source.previous_run(0, 0, 7) == (6, 0)
+    assert source.previous_run(0, 0, 6) is None
 
 
 def test_a_client_that_keeps_every_tensor_of_the_step_before_has_them_listed(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tui_debugger.model import GraphRun
+from tui_debugger.model import GraphRun, turns
 from tui_debugger.sources.mindspore.layout import RankLayout, Stamp, stamp
 
 DIRECTORY = "execution_order"
@@ -101,7 +101,8 @@ def graph_runs(history: History, layout: RankLayout, names: Mapping[int, str]) -
         dumped = layout.dumped(root)
         name = names.get(root, f"kernel_graph_{root}")
         runs += [GraphRun(step, root, name, step in dumped) for step in {*history.steps.get(root, ()), *dumped}]
-    return tuple(sorted(runs, key=lambda run: (run.step, run.root_graph)))
+    runs.sort(key=lambda run: (run.step, run.root_graph))
+    return tuple(replace(run, turn=turn) for run, turn in zip(runs, turns([r.step for r in runs]), strict=True))
 
 
 def dumped_runs(history: History, layout: RankLayout, root_graph: int) -> list[int]:

@@ -129,13 +129,13 @@ class RankRun:
         names = {info.root_id: info.name for info in reversed(graphs) if info.is_root}
         return graph_runs(self._history, self._layout, names)
 
-    def previous_step(self, root_graph: int, step: int) -> int | None:
-        """The greatest dumped step below ``step`` in which a root graph ran."""
+    def previous_run(self, root_graph: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002, ARG002
+        """See ``base.Source.previous_run``."""
         if root_graph not in self._ran:
             self._ran = {**self._ran, root_graph: dumped_runs(self._history, self._layout, root_graph)}
         ran = self._ran[root_graph]
         at = bisect_left(ran, step)
-        return ran[at - 1] if at else None
+        return (ran[at - 1], 0) if at else None
 
     def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
         """The node table; the first call reads the graph and matches the files of some steps."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, RunInfo, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 from tui_debugger.sources.mindspore.discover import Found, find_dump, is_rank, rank_directories
 from tui_debugger.sources.mindspore.graphs import graph_paths
@@ -83,9 +83,19 @@ class MindSporeSource:
         """Run history by step, then root graph."""
         return self._rank(rank).history()
 
-    def previous_step(self, rank: int, root_graph: int, step: int) -> int | None:
-        """The greatest dumped step below ``step`` in which that root graph ran."""
-        return self._rank(rank).previous_step(root_graph, step)
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,
+        step: int,
+        round: int = 0,  # noqa: A002 - see base.Source
+    ) -> tuple[int, int] | None:
+        """The dumped run of a graph before the one that is named."""
+        return self._rank(rank).previous_run(root_graph, step, round)
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """The parts of the run that could not be listed."""
+        return ()
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
