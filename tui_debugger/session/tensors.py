@@ -32,20 +32,35 @@ def hits_in(known: PairResult | None) -> HitsOf:
     return of_nodes
 
 
-def tensor_rows(flow: Flow, step: int, row: int, hits_of: HitsOf) -> tuple[TensorRow, ...]:
+def tensor_rows(
+    flow: Flow,
+    step: int,
+    row: int,
+    hits_of: HitsOf,
+    round: int = 0,  # noqa: A002 - see TensorKey
+) -> tuple[TensorRow, ...]:
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
-    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor.
+    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. ``round`` says which run
+    of the node is meant, 0 the newest one.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()
-    maker = _RowMaker(flow, step, row, hits_of([row, *(holder.row for holder in flow.holders(row))]))
+    maker = _RowMaker(flow, step, row, hits_of([row, *(holder.row for holder in flow.holders(row))]), round)
     rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
     return tuple(rows)
 
 
 class _RowMaker:
-    def __init__(self, flow: Flow, step: int, row: int, is_hit: IsHit) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        step: int,
+        row: int,
+        is_hit: IsHit,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> None:
+        self.round = round
         self.flow = flow
         self.step = step
         self.row = row
@@ -61,9 +76,9 @@ class _RowMaker:
         return [self._input(slot) for slot in sorted(slots)]
 
     def _input(self, slot: int) -> TensorRow:
-        at = self.flow.locate_input(self.step, self.row, slot)
+        at = self.flow.locate_input(self.step, self.row, slot, self.round)
         if at is None:
-            at = Located(self.step, -1, self.row, Side.INPUT, slot)
+            at = Located(self.step, -1, self.row, Side.INPUT, slot, self.round)
         return self.make(at, "in", slot, self._producer_text(slot))
 
     def _producer_text(self, slot: int) -> str:
@@ -83,23 +98,22 @@ class _RowMaker:
         return [self._output(slot) for slot in sorted(slots)]
 
     def _output(self, slot: int) -> TensorRow:
-        index = self.table.find(self.row, Side.OUTPUT, slot)
+        at = self.flow.located(self.step, self.row, Side.OUTPUT, slot, self.round)
         text = self.flow.nodes.constants.get(self.row, "") if self.flow.is_constant(self.row) else ""
-        return self.make(Located(self.step, index, self.row, Side.OUTPUT, slot), "out", slot, text)
+        return self.make(at, "out", slot, text)
 
     def parameters(self) -> list[TensorRow]:
         nodes, rows = self.flow.nodes, []
         for slot, holder in enumerate(self.holders):
             if holder.row >= 0 and nodes.category_of(holder.row) in PARAMETERS and self.flow.updated(holder.row):
-                index = self.table.find(holder.row, Side.OUTPUT, holder.slot)
-                if index >= 0:
-                    at = Located(self.step, index, holder.row, Side.OUTPUT, holder.slot)
+                at = self.flow.located(self.step, holder.row, Side.OUTPUT, holder.slot, self.round)
+                if at.index >= 0:
                     rows.append(self.make(at, "param", slot, f"{nodes.names[holder.row]}:{holder.slot}"))
         return rows
 
     def make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
-        nodes, table = self.flow.nodes, self.flow.table(at.step)
-        key = nodes.key(self.flow.rank, at.step, at.row, at.side, at.slot)
+        table = self.flow.table(at.step)
+        key = self.flow.key(at)
         has_file = at.index >= 0
         flags = int(table.flags[at.index]) if has_file else 0
         return TensorRow(
@@ -117,8 +131,8 @@ class _RowMaker:
         )
 
     def _has_previous(self, at: Located) -> bool:
-        before = self.flow.previous_step(at.row, at.step)
-        return before is not None and self.flow.table(before).find(at.row, at.side, at.slot) >= 0
+        before = self.flow.before(at.row, at.side, at.slot, at.step, at.round)
+        return before is not None and before.index >= 0
 
 
 def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
@@ -137,7 +151,7 @@ def row_of(flow: Flow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
         raise UnreadableTensorError(
             "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
         )
-    at = Located(key.step, flow.table(key.step).find(row, key.side, key.slot), row, key.side, key.slot)
+    at = flow.located(key.step, row, key.side, key.slot, key.round)
     return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
 
 
@@ -153,9 +167,10 @@ def measured(
 
 def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
     """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
-    table = flow.table(row.key.step)
-    index = table.find(flow.nodes.find(row.key.node, row.key.graph), row.key.side, row.key.slot)
-    return (row.key.step, index) if index >= 0 else None
+    key = row.key
+    flow.table(key.step)  # first: it may bring the node
+    at = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
+    return (key.step, at.index) if at.index >= 0 else None
 
 
 def _filled(row: TensorRow, record: Record | None) -> TensorRow:
