@@ -14,7 +14,7 @@ from tui_debugger.session.naming import place_text
 from tui_debugger.words.clean import clean
 from tui_debugger.words.drawing.timeline import column_width, header, span_text
 from tui_debugger.words.health import GLYPHS, WORDS
-from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.watchpoints import watch_line
@@ -151,8 +151,8 @@ def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, 
 def _details(cell: Cell, *, scope: bool) -> list[str]:
     details = []
     if cell.hit is not None:
-        said = " ".join(abbr for abbr, _ in abbreviations(cell.hit))
-        parts = ", ".join(map(str, hit_parts(cell.hit)))
+        said = said_words(cell.hit)
+        parts = hit_text(cell.hit)
         worst = (
             clean(place_text(cell.hit.key).rpartition("/")[2])
             if scope

@@ -14,8 +14,8 @@ from tui_debugger.session.types import TensorRow
 
 
 def findings(hit: Hit) -> list[WatchResult]:
-    """What watchpoints found on a tensor."""
-    return [result for result in hit.results if result.verdict is Verdict.FINDING]
+    """What makes a tensor a finding: what watchpoints found on it, and what NaN or Inf kept them from judging."""
+    return [result for result in hit.results if result.verdict in (Verdict.FINDING, Verdict.BLOCKED)]
 
 
 class Teller:
