@@ -9,6 +9,7 @@ from typing import Any
 
 from tui_debugger import __version__
 from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.analysis.conditions import not_finite_words
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit
 from tui_debugger.session.naming import place_text
@@ -169,7 +170,10 @@ def _remarks(report: Report) -> list[str]:
     """What somebody who reads "clean" has to know."""
     judgement = report.judgement
     lines = [
-        f"NOT COMPARED: {watch_line(tally.watchpoint)} {_idle(tally)}" for tally in judgement.tallies if tally.idle
+        f"{what}: {watch_line(tally.watchpoint)} {why}"
+        for tally in judgement.tallies
+        if tally.idle
+        for what, why in (_idle(tally),)
     ]
     if report.fail_on and judgement.others:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
@@ -198,12 +202,14 @@ def _beginnings(report: Report) -> list[str]:
     return lines
 
 
-def _idle(tally: Tally) -> str:
+def _idle(tally: Tally) -> tuple[str, str]:
+    """What to call it that a watchpoint judged nothing, and why."""
+    tensors = plural(tally.tensors, "tensor")
     if tally.cannot_judge:
-        return f"could judge none of its {plural(tally.tensors, 'tensor')}"
-    if tally.blocked.tensors and not tally.not_comparable:
-        return f"could judge none of its {plural(tally.tensors, 'tensor')}: they hold NaN or Inf"
-    return f"compared none of its {plural(tally.tensors, 'tensor')}: there is no step before the first dumped one"
+        return "NOT COMPARED", f"could judge none of its {tensors}"
+    if tally.not_comparable:
+        return "NOT COMPARED", f"compared none of its {tensors}: there is no step before the first dumped one"
+    return "NOT JUDGED", f"could judge none of its {tensors}: {not_finite_words(tally.blocked.error) or 'Inf'} in all"
 
 
 def _doubt(doubt: Doubt) -> str:

@@ -71,10 +71,9 @@ class Log:
         from tui_debugger.words.hits import hit_text, said_words
         from tui_debugger.words.steps import step_text
 
-        said, words = said_words(hit), hit_text(hit)
-        origin = "◆ " if hit.origin else ""
-        where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
-        print(clean(f"{where}  {said}  {origin}{words}  {place_text(hit.key)}"))
+        words = ("◆ " if hit.origin else "") + hit_text(hit)
+        parts = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}", said_words(hit), words, place_text(hit.key)]
+        print(clean("  ".join(filter(None, parts))))
 
     def collect(self, session: LiveSession, hits: Sequence[Hit], progress: ProgressFn) -> None:
         """Fetches the tensors of nodes with findings, inputs included, as far as there is room."""

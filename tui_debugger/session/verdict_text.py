@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tui_debugger.analysis.conditions import not_finite_words
-from tui_debugger.model import Hit, Verdict
+from tui_debugger.model import Hit
 from tui_debugger.session.hits import Blocked, is_overflow
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdicts import Tally
-from tui_debugger.words.hits import abbreviations
 from tui_debugger.words.numbers import named, plural
 from tui_debugger.words.watchpoints import watch_line
-
-_NAMED = 4
-"""So many conditions are named."""
 
 
 def coverage_line(result: CheckResult) -> str:
@@ -56,7 +52,7 @@ def _blocked(blocked: Blocked) -> str:
 
 
 def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
-    """``NaN or Inf in 314 tensors at step 3, 2 origins ◆``: what kinds of finding there are, and where."""
+    """``NaN or Inf in 314 tensors, other findings in 5, at step 3, 2 origins ◆``; ``5 tensors at step 3``."""
     text = f"{_kinds(hits)} at {named('step', sorted({hit.key.step for hit in hits}))}"
     if len({rank for rank, _ in result.pairs}) > 1:
         text += f" of {named('rank', sorted({hit.key.rank for hit in hits}))}"
@@ -65,16 +61,13 @@ def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
 
 
 def _kinds(hits: Sequence[Hit]) -> str:
-    """``NaN in 3 tensors, GV WNC in 2 others``: a tensor with NaN or Inf counts as that, whatever else was asked."""
+    """How many tensors: one with NaN or Inf counts as that, whatever else was asked."""
     overflow = [hit for hit in hits if is_overflow(hit)]
-    others = [hit for hit in hits if not is_overflow(hit)]
-    parts = [f"{_not_finite(overflow)} in {plural(len(overflow), 'tensor')}"] if overflow else []
-    if others:
-        found = {abbr for hit in others for abbr, verdict in abbreviations(hit) if verdict is Verdict.FINDING}
-        named_ = " ".join(sorted(found)) if len(found) <= _NAMED else "other findings" if overflow else "findings"
-        count = f"{len(others):,} other{'s' * (len(others) != 1)}" if overflow else plural(len(others), "tensor")
-        parts.append(f"{named_} in {count}")
-    return ", ".join(parts)
+    if not overflow:
+        return plural(len(hits), "tensor")
+    others = len(hits) - len(overflow)
+    text = f"{_not_finite(overflow)} in {plural(len(overflow), 'tensor')}"
+    return text + (f", other findings in {others:,}," if others else "")
 
 
 def _not_finite(hits: Sequence[Hit]) -> str:

@@ -53,14 +53,10 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
 def said_words(hit: Hit) -> str:
     """``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
 
-    Conditions that NaN or Inf kept from being judged are named where no other one is: ``hit_text`` tells of them.
+    Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
     """
-    found = abbreviations(hit)
-    told = [f"{abbr}?" if verdict is Verdict.CANNOT_JUDGE else abbr for abbr, verdict in found if verdict in _TOLD]
-    return " ".join(told or [f"{abbr}?" for abbr, verdict in found if verdict is Verdict.BLOCKED])
-
-
-_TOLD: Final = (Verdict.FINDING, Verdict.CANNOT_JUDGE)
+    marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
+    return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
 
 
 def hit_text(hit: Hit) -> str:

@@ -151,14 +151,12 @@ def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, 
 def _details(cell: Cell, *, scope: bool) -> list[str]:
     details = []
     if cell.hit is not None:
-        said = said_words(cell.hit)
-        parts = hit_text(cell.hit)
         worst = (
             clean(place_text(cell.hit.key).rpartition("/")[2])
             if scope
             else clean(f"{cell.hit.key.side.label}:{cell.hit.key.slot}")
         )
-        details.append(clean(f"{worst} {said} {parts}"))
+        details.append(clean(" ".join(filter(None, (worst, said_words(cell.hit), hit_text(cell.hit))))))
     if cell.counts and sum(count for _, count in cell.counts) > 1:
         counted = ", ".join(f"{WORDS[health]} {count:,}" for health, count in cell.counts)
         details.append(f"tensors: {counted}")

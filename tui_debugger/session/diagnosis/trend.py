@@ -303,7 +303,7 @@ def _health(
         else:
             hit = result.hits[at]
             health[number] = _of_hit(hit)
-            words = said_words(hit)
+            words = said_words(hit) or ("NaN or Inf" if hit.verdict is Verdict.FINDING else "")
             if words:
                 said[step] = words
     return health, said

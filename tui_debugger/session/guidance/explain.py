@@ -102,7 +102,7 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
         if result.error and not (bad and result.verdict in _KEPT):  # NaN and Inf are explained, and nothing else is
             by_error.setdefault(result.error, []).append(result)
     found += [special.not_compared(evidence, group) for group in by_error.values()]
-    if not bad and not any(result.verdict is Verdict.FINDING for result in results):
+    if not bad and not any(result.verdict in (Verdict.FINDING, Verdict.BLOCKED) for result in results):
         found.append(special.clean(evidence, _judged(evidence.session, checked=checked)))
     return found
 
