@@ -259,11 +259,24 @@ class TestErrorsInsteadOfValues:
         assert result is not None
         assert (result.verdict, result.error) == (Verdict.CANNOT_JUDGE, ErrorBits.NO_PREVIOUS)
 
-    def test_nan_outranks_a_missing_previous_step(self) -> None:
-        result = judge(WCL, {}, f32(NAN), first_step=True)
+    @pytest.mark.parametrize("first", [True, False])
+    def test_nan_outranks_a_missing_previous_step(self, *, first: bool) -> None:
+        result = judge(WCL, {}, f32(NAN), first_step=first)
         assert result is not None
-        assert (result.verdict, result.error) == (Verdict.FINDING, ErrorBits.NAN | ErrorBits.NO_PREVIOUS)
+        assert (result.verdict, result.error) == (Verdict.BLOCKED, ErrorBits.NAN | ErrorBits.NO_PREVIOUS)
         assert reasons(result.error) == ("contains NaN", "no previous step")
+
+    @pytest.mark.parametrize(("value", "error"), [(NAN, ErrorBits.NAN), (-INF, ErrorBits.INF)])
+    def test_what_nan_or_inf_blocks_is_no_hit(self, value: float, error: ErrorBits) -> None:
+        for condition, params in ((WCL, {}), (WNC, {}), ("TL", {"max_gt": 0}), ("TZ", {}), ("GV", {"max_lt": 9})):
+            result = judge(condition, params, f32(1, value), f32(1, value))
+            assert result is not None
+            assert (result.verdict, result.error) == (Verdict.BLOCKED, error)
+
+    def test_a_changed_shape_is_a_finding_beside_nan(self) -> None:
+        result = judge(WNC, {}, f32(1, NAN), f32(1))
+        assert result is not None
+        assert (result.verdict, result.error) == (Verdict.FINDING, ErrorBits.NAN | ErrorBits.SHAPE_CHANGED)
 
     def test_nothing_is_compared_beside_an_error(self) -> None:
         result = judge("TL", {"max_gt": 0}, f32(5, INF))

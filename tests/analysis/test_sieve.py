@@ -85,7 +85,7 @@ def test_the_sieve_agrees_with_evaluate_on_every_record(data: st.DataObject) -> 
         assert int(said.verdict[index]) == (SILENT if result is None else result.verdict)
         if result is not None:
             assert int(said.error[index]) == result.error
-        finding = result is not None and result.verdict is Verdict.FINDING
+        finding = result is not None and result.verdict in (Verdict.FINDING, Verdict.BLOCKED)
         assert int(said.finding[index]) == (int(result.error) if finding and result is not None else -1)
 
 

@@ -171,7 +171,7 @@ def test_a_finding_outranks_what_cannot_be_judged(capsys: Capsys, dump: Path) ->
     assert "NaN 1 +Inf 1 of 3" in finding
     assert "TO?" in unsure, "findings come first, although this one is of an earlier step"
     assert answer.lines[-2] == "cannot judge: 1 tensor cannot be read (--allow-unreadable accepts that)"
-    assert answer.last == "FINDINGS: 1 tensor at step 1 of rank 1, 1 origin ◆"
+    assert answer.last == "FINDINGS: NaN or Inf in 1 tensor at step 1 of rank 1, 1 origin ◆"
 
 
 def test_a_missing_previous_step_cannot_be_judged(capsys: Capsys, dump: Path) -> None:

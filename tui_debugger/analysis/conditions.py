@@ -31,6 +31,7 @@ from tui_debugger.model import ErrorBits, ParamResult, Verdict, Watchpoint, Watc
 
 __all__ = [
     "CONDITIONS",
+    "NOT_FINITE",
     "REASONS",
     "Condition",
     "ParamSpec",
@@ -39,6 +40,7 @@ __all__ = [
     "by_abbr",
     "evaluate",
     "needs",
+    "not_finite_words",
     "reasons",
     "validate",
 ]
@@ -59,9 +61,18 @@ REASONS: Final[Mapping[ErrorBits, str]] = {
 """Why nothing could be compared, for people."""
 
 
+NOT_FINITE: Final = ErrorBits.NAN | ErrorBits.INF
+"""What makes a tensor a finding by itself, and keeps every other condition from being judged."""
+
+
 def reasons(error: ErrorBits) -> tuple[str, ...]:
     """The bits of an error in words, lowest bit first."""
     return tuple(text for bit, text in REASONS.items() if error & bit)
+
+
+def not_finite_words(error: ErrorBits) -> str:
+    """``NaN``, ``Inf``, ``NaN or Inf``: what of the two there is."""
+    return " or ".join(name for bit, name in ((ErrorBits.NAN, "NaN"), (ErrorBits.INF, "Inf")) if error & bit)
 
 
 def validate(condition_id: str, params: Mapping[str, Value], one_check: bool = False) -> Params:
@@ -184,11 +195,13 @@ def evaluate(watchpoint: Watchpoint, record: Record, *, first_step: bool, initia
     """Judges one watchpoint on one tensor.
 
     Rules (MindSpore 1.1 to 2.3, measured on 2.0.0): NaN or Inf anywhere suppresses every other comparison and is
-    reported instead; the overflow conditions report only whether there is NaN or Inf; an empty tensor and one
-    without numbers never hit; ``operator_overflow`` is not decided by values and never hits here.
+    reported instead, as blocked: the tensor is a finding then, but no hit of the condition; the overflow conditions
+    report only whether there is NaN or Inf; an empty tensor and one without numbers never hit;
+    ``operator_overflow`` is not decided by values and never hits here.
 
     Deliberate differences: ``epsilon`` and ``equal_nan`` are used (with ``equal_nan`` a NaN does not prevent the
-    comparison); a changed shape is reported; an Inf that became finite counts as changed.
+    comparison); a changed shape is reported, as a finding of the condition also where there is NaN; an Inf that became
+    finite counts as changed.
 
     Args:
         watchpoint: condition and parameters; its selection is not looked at.
@@ -244,8 +257,10 @@ def _error_bits(plan: JudgingPlan, record: Record) -> ErrorBits:
 
 
 def _verdict(error: ErrorBits, first_step: bool) -> Verdict:
-    if error & (ErrorBits.NAN | ErrorBits.INF | ErrorBits.SHAPE_CHANGED):
+    if error & ErrorBits.SHAPE_CHANGED:
         return Verdict.FINDING
+    if error & NOT_FINITE:
+        return Verdict.BLOCKED
     if error == ErrorBits.NO_PREVIOUS and first_step:
         return Verdict.NOT_COMPARABLE
     return Verdict.CANNOT_JUDGE

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.analysis.conditions import PLAIN, PREVIOUS_BITS, JudgingPlan, judging_plan
+from tui_debugger.analysis.conditions import NOT_FINITE, PLAIN, PREVIOUS_BITS, JudgingPlan, judging_plan
 from tui_debugger.analysis.records import BEFORE_WORDS, CHANGE_KNOWN, Records, State
 from tui_debugger.model import ErrorBits, Verdict, Watchpoint
 
@@ -29,7 +29,6 @@ SILENT: Final = -1
 """Verdict of a row about which there is nothing to report."""
 
 _BEFORE_BITS: Final = np.array([int(PREVIOUS_BITS.get(word, ErrorBits.NONE)) for word in BEFORE_WORDS], np.int16)
-_FINDINGS: Final = int(ErrorBits.NAN | ErrorBits.INF | ErrorBits.SHAPE_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,9 @@ class Sifted:
 
     @property
     def finding(self) -> Int16:
-        """The error bits of a finding (0: the condition itself holds), -1 where there is none."""
-        return np.where(self.verdict == Verdict.FINDING, self.error, np.int16(-1)).astype(np.int16)
+        """The error bits of what makes a tensor a finding (0: the condition itself holds), -1 where there is none."""
+        found = (self.verdict == Verdict.FINDING) | (self.verdict == Verdict.BLOCKED)
+        return np.where(found, self.error, np.int16(-1)).astype(np.int16)
 
 
 class Sieve:
@@ -165,7 +165,8 @@ def _verdicts(error: Int16, first_step: Mask) -> Int8:
     """What kind of thing the error bits of rows are."""
     verdict = np.full(len(error), Verdict.CANNOT_JUDGE, np.int8)
     verdict[(error == int(ErrorBits.NO_PREVIOUS)) & first_step] = Verdict.NOT_COMPARABLE
-    verdict[(error & _FINDINGS) != 0] = Verdict.FINDING
+    verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED
+    verdict[(error & int(ErrorBits.SHAPE_CHANGED)) != 0] = Verdict.FINDING
     return verdict
 
 

@@ -9,15 +9,16 @@ from typing import Any
 
 from tui_debugger import __version__
 from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.analysis.conditions import not_finite_words
 from tui_debugger.cli.output import note, print_json, print_table
-from tui_debugger.model import Hit, Verdict
+from tui_debugger.model import Hit
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
 from tui_debugger.session.types import CheckResult
-from tui_debugger.session.verdict_text import coverage_line, findings_line
+from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
 from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.numbers import named, plural
 from tui_debugger.words.watchpoints import watch_line
 
@@ -123,6 +124,8 @@ def _tally_row(tally: Tally) -> dict[str, Any]:
         "findings": tally.findings,
         "not_comparable": tally.not_comparable,
         "cannot_judge": tally.cannot_judge,
+        "blocked": tally.blocked.tensors,
+        "by_design": tally.by_design,
     }
 
 
@@ -146,17 +149,12 @@ def _print_hits(report: Report, limit: int) -> None:
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
     """The name comes last: it is the longest, and stays whole for those who copy it into ``tdbg show``."""
     key = hit.key
-    said = [
-        abbr if verdict is Verdict.FINDING else f"{abbr}?"
-        for abbr, verdict in abbreviations(hit)
-        if verdict is not Verdict.NOT_COMPARABLE
-    ]
     return [
         str(key.step),
         *([str(key.rank)] if ranks else []),
-        " ".join(said),
+        said_words(hit),
         "◆" if hit.origin else "",
-        ", ".join(map(str, hit_parts(hit))),
+        hit_text(hit),
         place_text(key, with_graph=graphs),
     ]
 
@@ -164,18 +162,18 @@ def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
 def _print_watchpoints(report: Report) -> None:
     if not report.asked:
         print("no watchpoint was given: these are the recommended ones")
-    rows = [
-        (f"{tally.tensors:,}", f"{tally.findings:,}", watch_line(tally.watchpoint))
-        for tally in report.judgement.tallies
-    ]
-    print_table(("tensors", "findings", "watchpoint"), rows, right=("tensors", "findings"))
+    titles, rows = tally_table(report.judgement.tallies)
+    print_table(titles, rows, right=titles[:-1])
 
 
 def _remarks(report: Report) -> list[str]:
     """What somebody who reads "clean" has to know."""
     judgement = report.judgement
     lines = [
-        f"NOT COMPARED: {watch_line(tally.watchpoint)} {_idle(tally)}" for tally in judgement.tallies if tally.idle
+        f"{what}: {watch_line(tally.watchpoint)} {why}"
+        for tally in judgement.tallies
+        if tally.idle
+        for what, why in (_idle(tally),)
     ]
     if report.fail_on and judgement.others:
         lines.append(f"{plural(len(judgement.others), 'tensor')} with findings that --fail-on does not name")
@@ -197,17 +195,21 @@ def _beginnings(report: Report) -> list[str]:
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
-        lines.append(f"{word} at step {hit.key.step}{rank}: {', '.join(map(str, hit_parts(hit)))}")
+        lines.append(f"{word} at step {hit.key.step}{rank}: {hit_text(hit)}")
         lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
     if len(hits) > _FIRST:
         lines.append(f"… {plural(len(hits) - _FIRST, 'more origin')} ◆")
     return lines
 
 
-def _idle(tally: Tally) -> str:
+def _idle(tally: Tally) -> tuple[str, str]:
+    """What to call it that a watchpoint judged nothing, and why."""
+    tensors = plural(tally.tensors, "tensor")
     if tally.cannot_judge:
-        return f"could judge none of its {plural(tally.tensors, 'tensor')}"
-    return f"compared none of its {plural(tally.tensors, 'tensor')}: there is no step before the first dumped one"
+        return "NOT COMPARED", f"could judge none of its {tensors}"
+    if tally.not_comparable:
+        return "NOT COMPARED", f"compared none of its {tensors}: there is no step before the first dumped one"
+    return "NOT JUDGED", f"could judge none of its {tensors}: {not_finite_words(tally.blocked.error) or 'Inf'} in all"
 
 
 def _doubt(doubt: Doubt) -> str:

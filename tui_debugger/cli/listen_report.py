@@ -68,14 +68,12 @@ class Log:
             return
         from tui_debugger.session.naming import place_text
         from tui_debugger.words.clean import clean
-        from tui_debugger.words.hits import abbreviations, hit_parts
+        from tui_debugger.words.hits import hit_text, said_words
         from tui_debugger.words.steps import step_text
 
-        said = " ".join(abbr for abbr, verdict in abbreviations(hit) if verdict.name == "FINDING")
-        words = ", ".join(map(str, hit_parts(hit)))
-        origin = "◆ " if hit.origin else ""
-        where = f"step {step_text(hit.key.step)}  rank {hit.key.rank}"
-        print(clean(f"{where}  {said}  {origin}{words}  {place_text(hit.key)}"))
+        words = ("◆ " if hit.origin else "") + hit_text(hit)
+        parts = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}", said_words(hit), words, place_text(hit.key)]
+        print(clean("  ".join(filter(None, parts))))
 
     def collect(self, session: LiveSession, hits: Sequence[Hit], progress: ProgressFn) -> None:
         """Fetches the tensors of nodes with findings, inputs included, as far as there is room."""
@@ -176,7 +174,12 @@ class Log:
             "verdict": judgement.outcome.value,
             "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
             "watchpoints": [
-                {**watch_row(tally.watchpoint, tally.tensors), "judged": tally.judged, "findings": tally.findings}
+                {
+                    **watch_row(tally.watchpoint, tally.tensors),
+                    "judged": tally.judged,
+                    "findings": tally.findings,
+                    "blocked": tally.blocked.tensors,
+                }
                 for tally in judgement.tallies
             ],
             "coverage": coverage,

@@ -129,7 +129,7 @@ class Checker:
         made = [hits.make(index) for index in asked]
         origins = find_origins(self.measurements, plan.step, made, progress)
         hits.origin[[index for index, hit in zip(asked, made, strict=True) if hit.key in origins]] = True
-        coverage = judged.coverage((self.flow.rank, plan.step))
+        coverage = judged.coverage((self.flow.rank, plan.step), hits)
         return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
 
     def _may_be_origins(self, hits: StepHits) -> list[int]:
@@ -198,13 +198,13 @@ class _Judged:
 
     def nodes(self, count: int) -> npt.NDArray[np.uint8]:
         """See ``PairResult.judged``."""
-        told = self._watched & ((self.verdicts == SILENT) | (self.verdicts == Verdict.FINDING))
+        told = self._watched & (self.verdicts != Verdict.CANNOT_JUDGE) & (self.verdicts != Verdict.NOT_COMPARABLE)
         mask = np.zeros(count, np.bool_)
         mask[self._plan.subjects.node[told.any(axis=0)]] = True
         return np.packbits(mask)
 
-    def coverage(self, pair: tuple[int, int]) -> Coverage:
-        """What was looked at."""
+    def coverage(self, pair: tuple[int, int], hits: StepHits) -> Coverage:
+        """What was looked at; ``hits`` know what is by design."""
         wanted, judged = self._wanted.any(axis=0), self._watched.any(axis=0)
         copies = int((wanted & self._known & ~judged).sum())
         counts = zip(self._watchpoints, self._watched.sum(axis=1).tolist(), strict=True)
@@ -215,4 +215,7 @@ class _Judged:
             skipped=self._plan.subjects.skipped + int((~wanted).sum()) + copies,
             steps=(pair,),
             watched=tuple(sorted((w.id, count) for w, count in counts if count)),
+            blocked=hits.counted(Verdict.BLOCKED),
+            by_design=int((hits.verdicts == Verdict.BY_DESIGN).any(axis=0).sum()),
+            constants=self._plan.subjects.constants,
         )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.analysis.conditions import evaluate
+from tui_debugger.analysis.conditions import NOT_FINITE, evaluate
 from tui_debugger.analysis.records import Records
 from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.table import NodeTable
@@ -19,7 +19,21 @@ from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpo
 
 Mask = npt.NDArray[np.bool_]
 Int8 = npt.NDArray[np.int8]
+Int16 = npt.NDArray[np.int16]
 Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Tensors that a watchpoint could not judge because of their NaN or Inf.
+
+    Attributes:
+        tensors: how many.
+        error: what they have: ``NAN``, ``INF`` or both.
+    """
+
+    tensors: int = 0
+    error: ErrorBits = ErrorBits.NONE
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +95,27 @@ class StepHits:
             detail=record.error if record is not None else "",
         )
 
+    def counted(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:
+        """(watchpoint id, hits of which it came to a verdict), by id; those without any are left out."""
+        counts = zip(self.watchpoints, (self.verdicts == verdict).sum(axis=1).tolist(), strict=True)
+        return tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count))
+
+    def not_finite(self) -> Int16:
+        """``ErrorBits`` of each hit: whether it has NaN, and Inf."""
+        rows = self.records.rows
+        bits: Int16 = np.where(rows["nan"] > 0, np.int16(ErrorBits.NAN), np.int16(0))
+        bits[(rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)] |= int(ErrorBits.INF)
+        return bits
+
     def _results(self, index: int) -> tuple[WatchResult, ...]:
         record, first = self.records.get(index), bool(self.first[index])
         results = []
         for number in np.flatnonzero(self.verdicts[:, index] != SILENT).tolist():
             watchpoint, initial = self.watchpoints[number]
             result = evaluate(watchpoint, record, first_step=first or initial, initial=initial) if record else None
-            if result is not None:
-                results.append(result)
+            if result is not None:  # what the tensor's consumers make of it is in the column alone
+                verdict = Verdict(int(self.verdicts[number, index]))
+                results.append(result if result.verdict is verdict else replace(result, verdict=verdict))
         return tuple(sorted(results, key=lambda result: result.watchpoint))
 
 
@@ -97,8 +124,8 @@ def is_overflow(hit: Hit) -> bool:
     if hit.stats is not None:
         return hit.stats.bad
     return any(
-        each.verdict is Verdict.FINDING
-        and (CONDITIONS[each.condition].wire == WIRE_OVERFLOW or each.error & (ErrorBits.NAN | ErrorBits.INF))
+        each.error & NOT_FINITE
+        or (each.verdict is Verdict.FINDING and CONDITIONS[each.condition].wire == WIRE_OVERFLOW)
         for each in hit.results
     )
 
@@ -108,7 +135,7 @@ class HitList(Sequence[Hit]):
 
     Attributes:
         parts: the steps that they are hits of, with all of their hits.
-        verdict: the strongest verdict of each hit.
+        verdict: the strongest verdict of each hit, as ``Hit.verdict``: what blocks a condition is a finding.
         node: its row in the node table of its rank.
         rank: its rank.
         origin: whether it is an origin.
@@ -126,6 +153,7 @@ class HitList(Sequence[Hit]):
         ranks = np.array([each.rank for each in self.parts], np.int64)
         by = np.lexsort((ranks[part], order, turn))
         verdict = _joined([each.verdicts.max(axis=0, initial=SILENT) for each in self.parts])
+        verdict[verdict == Verdict.BLOCKED] = Verdict.FINDING
         self._choose(part[by], at[by], verdict[by].astype(np.int8))
 
     def _choose(self, part: Int64, at: Int64, verdict: Int8) -> None:
@@ -187,8 +215,12 @@ class HitList(Sequence[Hit]):
         return self.chosen(self._any(verdict, lambda _: True))
 
     def found_by(self, conditions: Collection[str]) -> Mask:
-        """Which hits are findings of one of some conditions."""
-        return self._any(Verdict.FINDING, lambda watchpoint: watchpoint.condition in conditions)
+        """Which hits are findings when only some conditions are asked: NaN and Inf are, where one cannot be judged."""
+
+        def asked(watchpoint: Watchpoint) -> bool:
+            return watchpoint.condition in conditions
+
+        return self._any(Verdict.FINDING, asked) | self._any(Verdict.BLOCKED, asked)
 
     def by_step(self) -> Iterator[tuple[StepHits, Int64, Int64]]:
         """Each step, with the places that its hits have in this list, and those that they have in the step."""
@@ -247,6 +279,19 @@ class HitList(Sequence[Hit]):
                 for verdict in Verdict:
                     counts[watchpoint.id, verdict] += int((row == verdict).sum())
         return +counts
+
+    def blocked(self) -> dict[int, Blocked]:
+        """What NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out."""
+        tensors, errors = Counter[int](), dict[int, int]()
+        for part, _, at in self.by_step():
+            bits = part.not_finite()[at]
+            for (watchpoint, _), row in zip(part.watchpoints, part.verdicts[:, at], strict=True):
+                kept = bits[row == Verdict.BLOCKED]
+                if len(kept):
+                    tensors[watchpoint.id] += len(kept)
+                    found = int(np.bitwise_or.reduce(kept))
+                    errors[watchpoint.id] = errors.get(watchpoint.id, 0) | found
+        return {number: Blocked(count, ErrorBits(errors[number])) for number, count in tensors.items()}
 
     @staticmethod
     def merged(lists: Iterable[HitList]) -> HitList:

@@ -150,6 +150,7 @@ class OutputTensors:
         unreadable = len({hit.key for _, hit in hits if hit.detail})
         watched = Counter({each.watchpoint.id: 0 for each in questions})
         watched.update(questions[number].watchpoint.id for number, _, _ in asked)
+        blocked = Counter(hit.results[0].watchpoint for _, hit in hits if hit.results[0].verdict is Verdict.BLOCKED)
         return Coverage(
             checked=looked_at - unreadable,
             unreadable=unreadable,
@@ -157,6 +158,7 @@ class OutputTensors:
             skipped=len(np.unique(np.concatenate(named))) - looked_at if named else 0,
             steps=((self.flow.rank, step),),
             watched=tuple(sorted(watched.items())),
+            blocked=tuple(sorted(blocked.items())),
         )
 
     def _asked(

@@ -113,6 +113,7 @@ def _coverage(
         skipped=int((~looked & (graph.flags == 0)).sum()),
         steps=(pair,),
         watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
+        blocked=hits.counted(Verdict.BLOCKED),
     )
 
 

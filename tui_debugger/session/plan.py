@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.record import Need
 from tui_debugger.graph.edges import holders
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import Category, Side, Watchpoint
+from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.session.flow import Flow, of_round, read_by
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
@@ -37,6 +37,8 @@ class Subjects:
         own: (subject, row in the step's table) of outputs that may have been written over an input: an in-place
             operator's input is dumped after the kernel ran.
         skipped: files under no watchpoint.
+        constants: inputs that hold a graph constant, under a watchpoint that does not name their node: see
+            ``Coverage.constants``.
     """
 
     row: Int64
@@ -49,6 +51,7 @@ class Subjects:
     covered_node: Mask
     own: tuple[Int64, Int64]
     skipped: int
+    constants: int = 0
 
     def __len__(self) -> int:
         """Number of subjects."""
@@ -193,7 +196,14 @@ class _Choice:
         self._scope = scope
         self._regular = _stacked([mask(w) for w in regular], len(nodes))
         self._initial = _stacked([mask(w) for w in initial], len(nodes))
-        self._overflow = np.array([CONDITIONS[w.condition].wire == WIRE_OVERFLOW for w in regular], np.bool_)
+        # NaN in the copy of a constant that a kernel read is wrong in any case; else it may well be zero or large.
+        judges_constants = [
+            self._regular[number]
+            if CONDITIONS[w.condition].wire == WIRE_OVERFLOW
+            else mask(replace(w, selection=_by_name(w.selection)))
+            for number, w in enumerate(regular)
+        ]
+        self._judges_constants = _stacked(judges_constants, len(nodes))
 
     def subjects(self, table: TensorTable) -> Subjects:
         """What of a step's files is judged."""
@@ -202,7 +212,7 @@ class _Choice:
         is_input = table.side[row] == int(Side.INPUT)
         holder, holder_slot = node.copy(), slot.copy()
         holder[is_input], holder_slot[is_input] = holders(self._nodes, node[is_input], slot[is_input])
-        watch = self._watching(node, is_input, holder)
+        watch, constants = self._watching(node, is_input, holder)
         kept = watch.any(axis=0) | self._may_be_initial(node, is_input, holder)
         row, node, holder, holder_slot = (each[kept] for each in (row, node, holder, holder_slot))
         is_input = is_input[kept]
@@ -219,6 +229,7 @@ class _Choice:
             covering[:, node],
             self._own_outputs(table, row, node, is_input, holder),
             len(table) - len(row),
+            constants,
         )
 
     def initial(self, subjects: Subjects, starts: Mask) -> Mask:
@@ -235,15 +246,16 @@ class _Choice:
         mask[:, first[chosen]] = self._initial[:, holder[chosen]]
         return mask
 
-    def _watching(self, node: Int64, is_input: Mask, holder: Int64) -> Mask:
-        """[watchpoint, file]: which regular watchpoints judge a file."""
+    def _watching(self, node: Int64, is_input: Mask, holder: Int64) -> tuple[Mask, int]:
+        """[watchpoint, file]: which regular watchpoints judge a file; how many hold a constant that some does not."""
         known = is_input & (holder >= 0)
         constant = known & (self._nodes.category[holder] == int(Category.CONSTANT))
         watch = self._regular[:, np.where(known & ~constant, holder, node)]
-        # A constant may well be zero or large; NaN in the copy that a kernel read is wrong in any case.
-        watch[:, constant] &= self._overflow[:, np.newaxis]
         watch &= self._scope[node] | (known & self._scope[holder])
-        return watch
+        covered = watch[:, constant]
+        judged = covered & self._judges_constants[:, node[constant]]
+        watch[:, constant] = judged
+        return watch, int((covered & ~judged).any(axis=0).sum())
 
     def _may_be_initial(self, node: Int64, is_input: Mask, holder: Int64) -> Mask:
         if not len(self._initial):
@@ -274,6 +286,12 @@ class _Choice:
 def _outputs(subjects: Subjects, which: Int64) -> tuple[Int64, Int64, Int64]:
     """The outputs that some subjects hold: node, side, slot."""
     return subjects.holder[which], np.full(len(which), int(Side.OUTPUT)), subjects.holder_slot[which]
+
+
+def _by_name(selection: NodeSelection) -> NodeSelection:
+    """What a selection names, by node, scope, type or a regular expression: who names a node means all its inputs."""
+    named = tuple(selector for selector in selection.include if selector.kind is not NodeKind.CATEGORY)
+    return NodeSelection(named, selection.exclude)
 
 
 def _stacked(masks: Sequence[Mask], length: int) -> Mask:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.conditions import NOT_FINITE
 from tui_debugger.analysis.record import Record
 from tui_debugger.analysis.records import Records
 from tui_debugger.analysis.sieve import SILENT
@@ -19,8 +21,6 @@ from tui_debugger.model import PARAMETERS, ErrorBits, ParamResult, Side, Verdict
 from tui_debugger.session.hits import StepHits
 from tui_debugger.session.types import Pair
 
-_BAD: Final = ErrorBits.NAN | ErrorBits.INF
-_FOUND: Final = _BAD | ErrorBits.SHAPE_CHANGED
 _SUPPORT: Final = frozenset({"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"})
 """Parameters that decide nothing: clients report 0 as their actual value."""
 
@@ -34,6 +34,14 @@ class ReceivedHits(StepHits):
     """
 
     said: tuple[tuple[WatchResult, ...], ...] = ()
+
+    def not_finite(self) -> npt.NDArray[np.int16]:
+        """See ``StepHits``: as the client said, who need not tell the statistics."""
+        bits = super().not_finite()
+        for at, results in enumerate(self.said):
+            for each in results:
+                bits[at] |= int(each.error & NOT_FINITE)
+        return bits
 
     def _results(self, index: int) -> tuple[WatchResult, ...]:
         return self.said[index]
@@ -130,8 +138,10 @@ def _param(param: ParamResult) -> ParamResult:
 
 
 def _verdict(error: ErrorBits, step: int) -> Verdict:
-    if not error or error & _FOUND:
+    if not error or error & ErrorBits.SHAPE_CHANGED:
         return Verdict.FINDING
+    if error & NOT_FINITE:
+        return Verdict.BLOCKED
     return Verdict.NOT_COMPARABLE if error == ErrorBits.NO_PREVIOUS and step <= START + 1 else Verdict.CANNOT_JUDGE
 
 
@@ -140,7 +150,7 @@ def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]
     return np.array(
         [
             any(
-                each.error & _BAD or (CONDITIONS[each.condition].wire == WIRE_OVERFLOW and not each.error)
+                each.error & NOT_FINITE or (CONDITIONS[each.condition].wire == WIRE_OVERFLOW and not each.error)
                 for each in results
             )
             for results in hits.said

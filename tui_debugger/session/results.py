@@ -108,9 +108,10 @@ class ResultBook:
 
 def combined(covers: Sequence[Coverage]) -> Coverage:
     """One coverage from those of several pairs."""
-    watched = Counter[int]()
+    watched, blocked = Counter[int](), Counter[int]()
     for cover in covers:
         watched.update(dict(cover.watched))
+        blocked.update(dict(cover.blocked))
     return Coverage(
         checked=sum(c.checked for c in covers),
         unreadable=sum(c.unreadable for c in covers),
@@ -118,6 +119,9 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
         skipped=sum(c.skipped for c in covers),
         steps=tuple(pair for c in covers for pair in c.steps),
         watched=tuple(sorted(watched.items())),
+        blocked=tuple(sorted(blocked.items())),
+        by_design=sum(c.by_design for c in covers),
+        constants=sum(c.constants for c in covers),
     )
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import reasons
 from tui_debugger.analysis.watch_text import format_watch
-from tui_debugger.model import ErrorBits, Verdict, Watchpoint
-from tui_debugger.session.hits import HitList
+from tui_debugger.model import Coverage, ErrorBits, NodeKind, Verdict, Watchpoint
+from tui_debugger.session.hits import Blocked, HitList
 from tui_debugger.session.types import CheckResult
 from tui_debugger.words.numbers import plural
 
@@ -25,20 +26,30 @@ class Outcome(Enum):
     INTERRUPTED = "interrupted"
 
 
+_NONE_BLOCKED: Final = Blocked()
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one watchpoint came to: tensors it looked at, and those with each verdict."""
+    """What one watchpoint came to: tensors it looked at, and those with each verdict.
+
+    ``blocked`` are no findings of it: NaN or Inf kept it from judging them.
+    """
 
     watchpoint: Watchpoint
     tensors: int
     findings: int
     not_comparable: int
     cannot_judge: int
+    blocked: Blocked = _NONE_BLOCKED
+    by_design: int = 0
 
     @property
     def judged(self) -> int:
-        """Tensors that it could say something about."""
-        return self.tensors - self.not_comparable - self.cannot_judge
+        """Tensors that it could say something about. An Inf by design is judged by what looks for Inf."""
+        overflow = CONDITIONS[self.watchpoint.condition].wire == WIRE_OVERFLOW
+        unjudged = self.not_comparable + self.cannot_judge + self.blocked.tensors
+        return self.tensors - unjudged - (0 if overflow else self.by_design)
 
     @property
     def idle(self) -> bool:
@@ -68,7 +79,7 @@ class Judgement:
         outcome: a finding outranks a doubt.
         tallies: one per watchpoint.
         doubts: why it could not say "clean"; given beside a finding too.
-        failing: hits with a finding of a condition that counts.
+        failing: hits with a finding of a condition that counts, or with NaN or Inf that kept it from being judged.
         others: hits with findings of other conditions only.
         unsure: hits without a finding that could not be judged.
     """
@@ -107,7 +118,7 @@ def judge(
     if not result.cancelled:  # what was not looked at yet is no doubt about what was
         doubts = (
             *_nothing(result, tallies, fail_on),
-            *([] if allow_unmatched else _unmatched(tallies, rules)),
+            *([] if allow_unmatched else _unmatched(tallies, rules, result.coverage)),
             *([] if allow_unreadable else _unjudged(result)),
         )
     if result.cancelled:
@@ -121,7 +132,7 @@ def judge(
 
 def _tallies(result: CheckResult) -> tuple[Tally, ...]:
     watched = dict(result.coverage.watched)
-    counts = result.hits.counts()
+    counts, blocked = result.hits.counts(), result.hits.blocked()
     return tuple(
         Tally(
             watchpoint=watchpoint,
@@ -129,6 +140,8 @@ def _tallies(result: CheckResult) -> tuple[Tally, ...]:
             findings=counts[watchpoint.id, Verdict.FINDING],
             not_comparable=counts[watchpoint.id, Verdict.NOT_COMPARABLE],
             cannot_judge=counts[watchpoint.id, Verdict.CANNOT_JUDGE],
+            blocked=blocked.get(watchpoint.id, _NONE_BLOCKED),
+            by_design=counts[watchpoint.id, Verdict.BY_DESIGN],
         )
         for watchpoint in result.watchpoints
     )
@@ -147,6 +160,8 @@ def _nothing(result: CheckResult, tallies: tuple[Tally, ...], fail_on: Collectio
         done = "looked at any tensor"
     elif any(tally.not_comparable for tally in failing):
         done = "compared any tensor: there is no step before the first dumped one"
+    elif any(tally.blocked.tensors for tally in failing):
+        done = "could judge any tensor: they hold NaN or Inf"
     else:
         done = "could judge any tensor"
     that = (
@@ -155,7 +170,7 @@ def _nothing(result: CheckResult, tallies: tuple[Tally, ...], fail_on: Collectio
     yield Doubt("nothing", f"no watchpoint{that} {done}")
 
 
-def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int]) -> Iterator[Doubt]:
+def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Coverage) -> Iterator[Doubt]:
     for tally in tallies:
         if tally.watchpoint.id in rules and not tally.tensors:
             condition = CONDITIONS[tally.watchpoint.condition]
@@ -164,6 +179,10 @@ def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int]) -> Iterator[D
                 why = ": the values of a dump do not tell what the device recorded"
             elif condition.initial_only:
                 why = ": initial values are judged at the first dumped step only"
+            elif coverage.constants and any(
+                selector.kind is NodeKind.CATEGORY for selector in tally.watchpoint.selection.include
+            ):
+                why = ": of inputs that hold graph constants it judges those of nodes that it names"
             yield Doubt("unmatched", f"{format_watch(tally.watchpoint)} looked at no tensor{why}")
 
 

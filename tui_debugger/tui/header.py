@@ -76,6 +76,8 @@ def coverage(session: Session, state: State) -> Text:
         text.append(f" · {cover.checked:,} checked", theme.DIM)
         if cover.not_comparable:
             text.append(f" · {cover.not_comparable:,} not comparable", theme.DIM)
+        if cover.by_design:
+            text.append(f" · {cover.by_design:,} Inf by design", theme.DIM)
         if cover.unreadable:
             text.append(f" · {cover.unreadable:,} unreadable", theme.DOUBT)
     notices = len(session.info.notices)

@@ -14,7 +14,9 @@ from tui_debugger.tui import theme
 
 VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
     Verdict.FINDING: (theme.HIT_GLYPH, theme.FINDING),
+    Verdict.BLOCKED: (theme.HIT_GLYPH, theme.FINDING),
     Verdict.CANNOT_JUDGE: ("?", theme.DOUBT),
+    Verdict.BY_DESIGN: (theme.NONE, theme.DIM),
     Verdict.NOT_COMPARABLE: (theme.NONE, theme.DIM),
 }
 CATEGORIES: Final[dict[Category, str]] = {

@@ -10,6 +10,7 @@ from tui_debugger.model import Verdict
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult
+    from tui_debugger.session.hits import Blocked
 
 
 @dataclass(frozen=True)
@@ -19,14 +20,16 @@ class Tally:
     Attributes:
         findings: hits that are findings.
         by_watchpoint: findings of each watchpoint, by id; those without any are left out.
+        blocked: what NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out.
     """
 
     findings: int
     by_watchpoint: Mapping[int, int]
+    blocked: Mapping[int, Blocked]
 
     @classmethod
     def of(cls, result: CheckResult) -> Tally:
         """Counts; as slow as the result is large."""
         counts = result.hits.counts()
         found = {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}
-        return cls(result.hits.findings, found)
+        return cls(result.hits.findings, found, result.hits.blocked())

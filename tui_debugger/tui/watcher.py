@@ -275,9 +275,9 @@ class Watcher:
         desk = self._desk
         if desk.session is None:
             return
-        found = desk.state.tally.by_watchpoint if desk.state.tally is not None else None
         outdated = desk.state.result is not None and not desk.checker.fresh
-        desk.watchpoints_pane.show(self._session.watchpoints.items(), self._covered, found, outdated=outdated)
+        items = self._session.watchpoints.items()
+        desk.watchpoints_pane.show(items, self._covered, desk.state.tally, outdated=outdated)
 
     def selected(self, watchpoint: int | None) -> None:
         """The cursor came to a watchpoint."""

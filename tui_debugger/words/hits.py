@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from tui_debugger.analysis.conditions import CONDITIONS, reasons
+from tui_debugger.analysis.conditions import CONDITIONS, NOT_FINITE, not_finite_words, reasons
 from tui_debugger.model import ErrorBits, Hit, ParamResult, TensorStats, Verdict, WatchResult
 from tui_debugger.words.numbers import count, number
 
@@ -27,11 +28,13 @@ class Part:
         text: the words.
         weight: how loud.
         actual: the value found, to be shown after an arrow; empty when there is none.
+        apart: it is no finding beside the others, and is set apart from them.
     """
 
     text: str
     weight: Weight = Weight.PLAIN
     actual: str = ""
+    apart: bool = False
 
     def __str__(self) -> str:
         """``mean |x| > 0.5 → 0.73``."""
@@ -47,24 +50,68 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
     return list(found.items())
 
 
+def said_words(hit: Hit) -> str:
+    """``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
+
+    Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
+    """
+    marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
+    return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
+
+
+def hit_text(hit: Hit) -> str:
+    """``mean |x| > 0.5 → 0.73, max > 1 → 3``, ``NaN 3 of 12 · WNC not judged``: all parts of ``hit_parts``."""
+    text = ""
+    for part in hit_parts(hit):
+        text += (SEPARATOR if part.apart else ", ") if text else ""
+        text += str(part)
+    return text
+
+
+SEPARATOR: Final = " · "
+"""Between what was found and what was not judged because of it."""
+
+
+def not_judged(tensors: int, error: ErrorBits) -> str:
+    """``51 not judged: NaN``: what a watchpoint could not say anything about, counted apart from its findings."""
+    return f"{tensors:,} not judged: {not_finite_words(error)}"
+
+
 def hit_parts(hit: Hit) -> list[Part]:
-    """For every hit parameter the set and the actual value; else the reasons. Each part once."""
+    """For every hit parameter the set and the actual value; else the reasons. Each part once.
+
+    Conditions that NaN or Inf kept from being judged come last, in one part.
+    """
     parts: dict[str, Part] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         for part in _parts(result, hit.stats):
             parts.setdefault(str(part), part)
     if hit.detail:
         parts.setdefault(hit.detail, Part(hit.detail, Weight.DOUBT))
+    kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
+    if kept:
+        text = f"{' '.join(dict.fromkeys(kept))} not judged"
+        parts.setdefault(text, Part(text, Weight.DIM, apart=True))
     return list(parts.values())
+
+
+def _is_kept(result: WatchResult) -> bool:
+    """Whether NaN or Inf kept a condition from being judged."""
+    unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
+    return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
 
 def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
     parts = [_param(result.condition, param) for param in result.params if param.hit]
     error = result.error
-    if error & (ErrorBits.NAN | ErrorBits.INF) or (result.verdict is Verdict.FINDING and not parts and not error):
-        text = contents(stats) or ", ".join(reasons(error)) or _summary(result.condition)
+    if result.verdict is Verdict.BY_DESIGN:
+        return [Part(f"{contents(stats) or 'Inf'} by design", Weight.DIM)]
+    if error & NOT_FINITE or (result.verdict is Verdict.FINDING and not parts and not error):
+        text = contents(stats) or ", ".join(reasons(error & NOT_FINITE)) or _summary(result.condition)
         parts.append(Part(text, Weight.FINDING))
-        error &= ~(ErrorBits.NAN | ErrorBits.INF)
+        error &= ~NOT_FINITE
+    if result.verdict is Verdict.BLOCKED:
+        return parts  # what else would have kept it from being judged does not matter
     weight = Weight.FINDING if result.verdict is Verdict.FINDING else Weight.DIM
     return parts + [Part(reason, weight) for reason in reasons(error)]
 

@@ -64,8 +64,9 @@ def test_unknown_nodes_and_watchpoints_are_dropped_with_one_notice_each() -> Non
     ("error", "step", "verdict"),
     [
         (0, 4, Verdict.FINDING),
-        (int(ErrorBits.NAN), 4, Verdict.FINDING),
-        (int(ErrorBits.INF | ErrorBits.NO_PREVIOUS), 0, Verdict.FINDING),
+        (int(ErrorBits.NAN), 4, Verdict.BLOCKED),
+        (int(ErrorBits.INF | ErrorBits.NO_PREVIOUS), 0, Verdict.BLOCKED),
+        (int(ErrorBits.NAN | ErrorBits.SHAPE_CHANGED), 4, Verdict.FINDING),
         (int(ErrorBits.NO_PREVIOUS), 0, Verdict.NOT_COMPARABLE),
         (int(ErrorBits.NO_PREVIOUS), 4, Verdict.CANNOT_JUDGE),
         (int(ErrorBits.OUT_OF_MEMORY), 4, Verdict.CANNOT_JUDGE),

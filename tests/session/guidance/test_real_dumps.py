@@ -92,10 +92,10 @@ def test_a_weight_names_the_bad_gradient_and_later_the_step_at_which_it_turned(n
     assert about.step == 3
 
 
-def test_what_nan_kept_from_being_compared_is_one_section(nan: Explained) -> None:
-    found = section(nan("head.weight", 3), "weight_not_changed")
-    assert found.title == "Not compared"
-    assert found.found == "WCL, WNC, WCS, TZ could not be judged: contains NaN"
+def test_what_nan_kept_from_being_judged_is_explained_as_nan(nan: Explained) -> None:
+    (found,) = nan("head.weight", 3).sections
+    assert found.conditions == ("tensor_overflow",)
+    assert "not judged because of that: WCL, WNC, WCS, TZ" in found.facts
 
 
 def test_a_weight_with_a_learning_rate_of_0(mlp: Explained) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.conditions import by_abbr
+from tui_debugger.analysis.conditions import by_abbr, not_finite_words
 from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.client.judging import Judge
@@ -22,6 +22,8 @@ from tui_debugger.model import TensorMeta, TensorStats, Verdict
 
 ROW_BYTES: Final = 600
 """What one tensor's statistics take in memory, about."""
+_FOUND: Final = (Verdict.FINDING, Verdict.BLOCKED)
+"""What makes a tensor a finding."""
 REMEMBERED: Final = 100_000
 """Hits that are not reported a second time."""
 
@@ -152,13 +154,12 @@ class FlightRecorder:
         Returns:
             A sentence for people when something was written; empty else.
         """
-        fresh = [hit for hit in hits if hit.result.verdict is Verdict.FINDING and _key(hit) not in self._seen]
+        fresh = [hit for hit in hits if hit.result.verdict in _FOUND and _key(hit) not in self._seen]
         if len(self._seen) < REMEMBERED:
             self._seen.update(map(_key, fresh))
         if fresh and not self._reason:
-            abbr = by_abbr(fresh[0].result.condition).abbr
             more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
-            self._reason = f"{abbr} hit on {fresh[0].node}{more} at step {step}"
+            self._reason = f"{_what(fresh[0])} {fresh[0].node}{more} at step {step}"
         if not self._reason or step < self._quiet_until:
             return ""
         reason, self._reason = self._reason, ""
@@ -195,6 +196,13 @@ class FlightRecorder:
         path, nbytes = write_flight(directory, self._identity, self._graphs, self._ring, room=room, reason=reason)
         self._disk += nbytes
         return f"{reason}: the last {len(self._ring)} steps are in {path}"
+
+
+def _what(hit: ClientHit) -> str:
+    """``TL hit on``; what kept a condition from being judged is no hit of it."""
+    if hit.result.verdict is Verdict.BLOCKED:
+        return f"{not_finite_words(hit.result.error)} in"
+    return f"{by_abbr(hit.result.condition).abbr} hit on"
 
 
 def _key(hit: ClientHit) -> tuple[int, str, int]:

@@ -14,7 +14,7 @@ from tui_debugger.session.naming import place_text
 from tui_debugger.words.clean import clean
 from tui_debugger.words.drawing.timeline import column_width, header, span_text
 from tui_debugger.words.health import GLYPHS, WORDS
-from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.watchpoints import watch_line
@@ -151,14 +151,12 @@ def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, 
 def _details(cell: Cell, *, scope: bool) -> list[str]:
     details = []
     if cell.hit is not None:
-        said = " ".join(abbr for abbr, _ in abbreviations(cell.hit))
-        parts = ", ".join(map(str, hit_parts(cell.hit)))
         worst = (
             clean(place_text(cell.hit.key).rpartition("/")[2])
             if scope
             else clean(f"{cell.hit.key.side.label}:{cell.hit.key.slot}")
         )
-        details.append(clean(f"{worst} {said} {parts}"))
+        details.append(clean(" ".join(filter(None, (worst, said_words(cell.hit), hit_text(cell.hit))))))
     if cell.counts and sum(count for _, count in cell.counts) > 1:
         counted = ", ".join(f"{WORDS[health]} {count:,}" for health, count in cell.counts)
         details.append(f"tensors: {counted}")

@@ -22,7 +22,7 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.hits import abbreviations
+from tui_debugger.words.hits import said_words
 
 Int64 = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -303,14 +303,10 @@ def _health(
         else:
             hit = result.hits[at]
             health[number] = _of_hit(hit)
-            words = [_word(abbr, verdict) for abbr, verdict in abbreviations(hit) if verdict != Verdict.NOT_COMPARABLE]
+            words = said_words(hit) or ("NaN or Inf" if hit.verdict is Verdict.FINDING else "")
             if words:
-                said[step] = " ".join(words)
+                said[step] = words
     return health, said
-
-
-def _word(abbr: str, verdict: Verdict) -> str:
-    return abbr if verdict is Verdict.FINDING else f"{abbr}?"
 
 
 def _bit(bits: UInt8, row: int) -> bool:
@@ -321,6 +317,8 @@ def _bit(bits: UInt8, row: int) -> bool:
 def _of_hit(hit: Hit) -> Health:
     if hit.verdict is Verdict.CANNOT_JUDGE:
         return Health.UNREADABLE
+    if hit.verdict is Verdict.BY_DESIGN:
+        return Health.CLEAN
     if hit.verdict is not Verdict.FINDING:
         return Health.NOT_JUDGED
     if hit.origin:

@@ -41,7 +41,8 @@ EXPLAINED: Final = frozenset(_BY_CONDITION) | {
     condition.id for condition in CONDITIONS.values() if condition.wire == WIRE_OVERFLOW
 }
 """Conditions that have guidance: all of them."""
-_BAD: Final = ErrorBits.NAN | ErrorBits.INF
+_KEPT: Final = (Verdict.BLOCKED, Verdict.BY_DESIGN)
+"""Verdicts of conditions that NaN or Inf kept from being judged."""
 
 
 def explain(session: Session, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress) -> Guidance:
@@ -79,7 +80,8 @@ def _explained(evidence: Evidence, hit: Hit | None) -> Guidance:
     results = hit.results if hit is not None else ()
     sections = _merged([_ordered(evidence, each) for each in _sections(evidence, results, checked=checked)])
     bad = evidence.stats is not None and evidence.stats.bad
-    finding = bad or any(result.verdict is Verdict.FINDING for result in results)
+    intended = any(result.verdict is Verdict.BY_DESIGN for result in results)
+    finding = (bad and not intended) or (hit is not None and hit.verdict is Verdict.FINDING)
     return Guidance(evidence.tensor, evidence.type, sections, tuple(_missing(evidence)), finding)
 
 
@@ -88,7 +90,8 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
     bad = evidence.stats is not None and evidence.stats.bad
     if bad:
         of_overflow = [result.condition for result in results if CONDITIONS[result.condition].wire == WIRE_OVERFLOW]
-        found.append(overflow.overflow(evidence, tuple(dict.fromkeys(of_overflow))))
+        section = overflow.overflow(evidence, tuple(dict.fromkeys(of_overflow)))
+        found.append(replace(section, facts=(*section.facts, *_kept(results))))
     found += [
         _BY_CONDITION[result.condition](evidence, result)
         for result in results
@@ -96,12 +99,18 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
     ]
     by_error: dict[ErrorBits, list[WatchResult]] = {}
     for result in results:
-        if result.error:
+        if result.error and not (bad and result.verdict in _KEPT):  # NaN and Inf are explained, and nothing else is
             by_error.setdefault(result.error, []).append(result)
     found += [special.not_compared(evidence, group) for group in by_error.values()]
-    if not bad and not any(result.verdict is Verdict.FINDING for result in results):
+    if not bad and not any(result.verdict in (Verdict.FINDING, Verdict.BLOCKED) for result in results):
         found.append(special.clean(evidence, _judged(evidence.session, checked=checked)))
     return found
+
+
+def _kept(results: Sequence[WatchResult]) -> list[str]:
+    """Which conditions NaN or Inf kept from being judged, as a fact."""
+    names = dict.fromkeys(CONDITIONS[each.condition].abbr for each in results if each.error and each.verdict in _KEPT)
+    return [f"not judged because of that: {', '.join(names)}"] if names else []
 
 
 def _judged(session: Session, *, checked: bool) -> str:

@@ -60,7 +60,8 @@ def question_of(watchpoint: Watchpoint) -> Question:
         result = evaluate(watchpoint, record, first_step=first)
         if result is None:
             return False
-        return True if result.verdict is Verdict.FINDING else None
+        # A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
+        return True if result.verdict in (Verdict.FINDING, Verdict.BLOCKED) else None
 
     return Question(needs(watchpoint), holds)
 

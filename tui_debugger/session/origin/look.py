@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
 
-from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, Verdict, Watchpoint
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.flow import Flow
 from tui_debugger.session.origin.examine import OVERFLOW, Examined, Examiner, Question, question_of
@@ -57,7 +57,7 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
     if not hits:
         return Look(pair, result)
     questions = {watchpoint.id: question_of(watchpoint) for watchpoint in watchpoints}
-    asked: list[Asked] = [(hit, [questions[found.watchpoint] for found in findings(hit)]) for hit in hits]
+    asked: list[Asked] = [(hit, [_question(found, questions) for found in findings(hit)]) for hit in hits]
     if all(question is OVERFLOW for question in questions.values()):
         asked = _left(checker, step, asked)
     examined = Examiner(checker.measurements).examine(step, asked, progress)
@@ -80,6 +80,11 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
         spread=spread_from(checker.flow, row, origins[0].hit if origins else hits[0], hits, spread),
         by_graph=knows_edges(checker.flow, row),
     )
+
+
+def _question(found: WatchResult, questions: Mapping[int, Question]) -> Question:
+    """What makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
+    return OVERFLOW if found.verdict is Verdict.BLOCKED else questions[found.watchpoint]
 
 
 def _by_node(examined: Sequence[Examined]) -> list[list[Examined]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tui_debugger.model import Hit, ProgressFn, TensorKey, Watchpoint, no_progress
+from tui_debugger.model import Hit, ProgressFn, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE, Fed, Origin
 from tui_debugger.session.types import TensorRow
@@ -209,7 +209,8 @@ def questions_about(session: Session, hit: Hit | None) -> tuple[Watchpoint, ...]
     from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
     from tui_debugger.session.origin.telling import findings
 
-    found = [session.watchpoints.get(result.watchpoint) for result in findings(hit)] if hit is not None else []
+    told = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
+    found = [session.watchpoints.get(result.watchpoint) for result in told]
     asked = [
         each
         for each in found

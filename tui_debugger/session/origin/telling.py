@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.model import Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
 from tui_debugger.session.flow import Located
 from tui_debugger.session.measuring import Measurements
@@ -14,8 +15,11 @@ from tui_debugger.session.types import TensorRow
 
 
 def findings(hit: Hit) -> list[WatchResult]:
-    """What watchpoints found on a tensor."""
-    return [result for result in hit.results if result.verdict is Verdict.FINDING]
+    """What makes a tensor a finding: what watchpoints found on it, and what its NaN blocks where none looked for it."""
+    found = [result for result in hit.results if result.verdict is Verdict.FINDING]
+    if any(CONDITIONS[result.condition].wire == WIRE_OVERFLOW for result in found):
+        return found
+    return [result for result in hit.results if result.verdict in (Verdict.FINDING, Verdict.BLOCKED)]
 
 
 class Teller:

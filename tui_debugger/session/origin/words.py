@@ -16,7 +16,7 @@ from tui_debugger.session.origin.search import Origin
 from tui_debugger.session.origin.telling import findings
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import contents, hit_parts
+from tui_debugger.words.hits import contents, hit_text
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.watchpoints import watch_line
@@ -30,7 +30,7 @@ _NAMED = 6
 def said(found: Origin | Hit) -> str:
     """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
     hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
-    return clean(", ".join(map(str, hit_parts(hit))))
+    return clean(hit_text(hit))
 
 
 def _place(origin: Origin) -> str:

@@ -9,22 +9,21 @@ from typing import Final
 
 from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_watch
-from tui_debugger.model import Hit, Verdict
+from tui_debugger.model import Hit
 from tui_debugger.session.guidance.lines import GLYPHS, section_title
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.blocks import origin_lines
 from tui_debugger.session.origin.words import said
 from tui_debugger.session.reporting.material import Material
-from tui_debugger.session.verdict_text import coverage_line, findings_line
+from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Outcome
 from tui_debugger.version import __version__
-from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.markdown import code, fenced, prose, table, without_homes
 from tui_debugger.words.numbers import brief, plural
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import STATISTIC_TITLES, statistic_texts
-from tui_debugger.words.watchpoints import watch_line
 
 MOST_HITS: Final = 50
 """Rows of the hits table, unless asked otherwise."""
@@ -133,10 +132,8 @@ def _steps(material: Material) -> str:
 def _watchpoints(material: Material) -> Iterator[str]:
     tallies = material.judgement.tallies
     yield from _heading("Watchpoints")
-    rows = [
-        (f"{tally.tensors:,}", f"{tally.findings:,}", prose(watch_line(tally.watchpoint))) for tally in tallies[:_NAMED]
-    ]
-    yield from table(("tensors", "findings", "watchpoint"), rows, right=("tensors", "findings"))
+    titles, rows = tally_table(tallies[:_NAMED])
+    yield from table(titles, [(*numbers, prose(words)) for *numbers, words in rows], right=titles[:-1])
     yield from _left_out(len(tallies) - _NAMED, "watchpoint")
 
 
@@ -199,17 +196,12 @@ def _hits(material: Material, most: int) -> Iterator[str]:
 
 def _hit(hit: Hit, *, graphs: bool) -> tuple[str, ...]:
     key = hit.key
-    words = [
-        abbr if verdict_ is Verdict.FINDING else f"{abbr}?"
-        for abbr, verdict_ in abbreviations(hit)
-        if verdict_ is not Verdict.NOT_COMPARABLE
-    ]
     return (
         step_text(key.step),
         str(key.rank),
         "◆" if hit.origin else "",
-        " ".join(words),
-        prose(", ".join(map(str, hit_parts(hit)))),
+        said_words(hit),
+        prose(hit_text(hit)),
         *map(prose, statistic_texts(hit.stats)),
         code(place_text(key, with_graph=graphs)),
     )

@@ -27,7 +27,13 @@ def material_row(material: Material, most: int) -> Row:
         },
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
         "watchpoints": [
-            {**watch_row(tally.watchpoint, tally.tensors), "findings": tally.findings} for tally in judgement.tallies
+            {
+                **watch_row(tally.watchpoint, tally.tensors),
+                "findings": tally.findings,
+                "blocked": tally.blocked.tensors,
+                "by_design": tally.by_design,
+            }
+            for tally in judgement.tallies
         ],
         "coverage": coverage_row(material.result.coverage),
         "findings": len(judgement.failing) + len(judgement.others),

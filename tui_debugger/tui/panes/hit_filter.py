@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from tui_debugger.session.hits import HitList
 
+_QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)
+
 
 @dataclass(frozen=True)
 class HitFilter:
@@ -23,7 +25,7 @@ class HitFilter:
         watchpoints: ids.
         graphs: graph names.
         ranks: ranks.
-        quiet: also rows where nothing could be compared for a good reason.
+        quiet: also rows where nothing could be compared for a good reason, and those with Inf by design.
     """
 
     watchpoints: frozenset[int] = frozenset()
@@ -37,7 +39,7 @@ class HitFilter:
 
     def mask(self, hits: HitList) -> npt.NDArray[np.bool_]:
         """Which rows are shown."""
-        kept = np.ones(len(hits), np.bool_) if self.quiet else hits.verdict != Verdict.NOT_COMPARABLE
+        kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
             kept &= hits.said_by(self.watchpoints)
         if self.graphs:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Verdict
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.words.hits import abbreviations
 
 Int64 = npt.NDArray[np.int64]
 
-_CODES = 30
-"""Watchpoints whose verdicts fit into one number, two bits each."""
+_WAYS = len(Verdict) + 1
+"""A verdict, or none."""
+_CODES = int(62 // math.log2(_WAYS))
+"""Watchpoints whose verdicts fit into one number."""
 
 
 def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
@@ -40,7 +44,7 @@ def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
     """The number in ``words`` of what each hit's watchpoints are called; the text of a new one is added."""
     codes = np.zeros(len(at), np.int64)
     for number, row in enumerate(part.verdicts, 1):
-        codes = codes * 4 + row[at] + 1  # a verdict is -1 (silent) to 2
+        codes = codes * _WAYS + row[at] + 1  # no verdict is -1
         if number % _CODES == 0:
             codes = np.unique(codes, return_inverse=True)[1]
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)

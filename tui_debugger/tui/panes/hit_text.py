@@ -18,7 +18,7 @@ _STYLES = {
 
 
 def abbreviations(hit: Hit) -> Text:
-    """Each watchpoint's abbreviation once, coloured by its verdict."""
+    """Each watchpoint's abbreviation once, coloured by its verdict: what NaN or Inf blocked is dimmed."""
     text = Text(no_wrap=True)
     for abbr, verdict in hits.abbreviations(hit):
         text.append(" " if text.plain else "")
@@ -30,7 +30,8 @@ def details(hit: Hit) -> Text:
     """``mean |x| > 0.5 → 0.73``: for every hit parameter the set and the actual value; else the reasons."""
     text = Text(no_wrap=True)
     for part in hits.hit_parts(hit):
-        text.append("  " if text.plain else "")
+        if text.plain:
+            text.append(hits.SEPARATOR if part.apart else "  ", theme.DIM if part.apart else "")
         text.append(part.text, _STYLES[part.weight])
         if part.actual:
             text.append(" → ", theme.DIM)

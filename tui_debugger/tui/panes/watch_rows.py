@@ -12,19 +12,22 @@ from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import Watchpoint
 from tui_debugger.tui import theme
+from tui_debugger.tui.tally import Tally
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.words.hits import param_words
+from tui_debugger.words.hits import not_judged, param_words
 
 
-def cells(watchpoint: Watchpoint, nodes: int | None, hits: int | None, *, outdated: bool) -> Sequence[Cell]:
+def cells(watchpoint: Watchpoint, nodes: int | None, tally: Tally | None, *, outdated: bool) -> Sequence[Cell]:
     """One row.
 
     Args:
         watchpoint: the watchpoint.
         nodes: how many it covers; None while they are counted.
-        hits: its findings; None when nothing was checked.
-        outdated: the list changed since the last check, so that ``hits`` is about an older one.
+        tally: findings, and what could not be judged; None when nothing was checked.
+        outdated: the list changed since the last check, so that ``tally`` is about an older one.
     """
+    hits = None if tally is None else tally.by_watchpoint.get(watchpoint.id, 0)
+    blocked = None if tally is None or outdated or not watchpoint.enabled else tally.blocked.get(watchpoint.id)
     condition = CONDITIONS.get(watchpoint.condition)
     style = theme.NORMAL if watchpoint.enabled else theme.DIM
     found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
@@ -34,7 +37,7 @@ def cells(watchpoint: Watchpoint, nodes: int | None, hits: int | None, *, outdat
         Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
         Text(str(watchpoint.id), theme.DIM),
         Text(condition.abbr if condition else "?", style + theme.STRONG),
-        _described(watchpoint, style),
+        _described(watchpoint, style, "" if blocked is None else not_judged(blocked.tensors, blocked.error)),
         Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
         found,
     )
@@ -51,8 +54,10 @@ def describe(watchpoint: Watchpoint) -> str:
     return f"{words}  {params}".rstrip()
 
 
-def _described(watchpoint: Watchpoint, style: Style) -> Text:
+def _described(watchpoint: Watchpoint, style: Style, beside: str) -> Text:
     text = Text(describe(watchpoint), style, no_wrap=True)
+    if beside:
+        text.append(f"  {beside}", theme.DIM)
     own_name = watchpoint.name and not watchpoint.name.startswith(RECOMMENDED)
     return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
 

@@ -13,6 +13,7 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint
+    from tui_debugger.tui.tally import Tally
 
 _COLUMNS = (
     Column("", 1, frozen=True),
@@ -47,14 +48,14 @@ class WatchpointsPane(Pane):
         )
         self._listed: tuple[Watchpoint, ...] = ()
         self._covered: Mapping[int, int] | None = None
-        self._found: Mapping[int, int] | None = None
+        self._tally: Tally | None = None
         self._outdated = False
 
     def show(
         self,
         items: tuple[Watchpoint, ...],
         nodes: Mapping[int, int],
-        hits: Mapping[int, int] | None,
+        tally: Tally | None,
         *,
         outdated: bool,
     ) -> None:
@@ -63,12 +64,12 @@ class WatchpointsPane(Pane):
         Args:
             items: the watchpoints.
             nodes: covered nodes by watchpoint id; missing while they are counted.
-            hits: findings by watchpoint id; None when nothing was checked.
+            tally: how often they hit; None when nothing was checked.
             outdated: the list changed since the last check.
         """
-        new = (items, nodes, hits, outdated)
-        if new != (self._listed, self._covered, self._found, self._outdated):
-            self._listed, self._covered, self._found, self._outdated = new
+        new = (items, nodes, tally, outdated)
+        if new != (self._listed, self._covered, self._tally, self._outdated):
+            self._listed, self._covered, self._tally, self._outdated = new
             self.refresh_rows()
 
     def refresh_rows(self) -> None:
@@ -78,11 +79,8 @@ class WatchpointsPane(Pane):
         test = matcher(self.search_text)
         self.mark_search(test is None)
         shown = [w for w in self._listed if test is None or test(search_text(w))]
-        nodes, found = self._covered or {}, self._found
-        rows = [
-            cells(w, nodes.get(w.id), None if found is None else found.get(w.id, 0), outdated=self._outdated)
-            for w in shown
-        ]
+        nodes, tally = self._covered or {}, self._tally
+        rows = [cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
         self.table.set_rows(ListRows(rows, [w.id for w in shown]))
         off = sum(not w.enabled for w in self._listed)
         parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])
@@ -107,7 +105,10 @@ class WatchpointsPane(Pane):
 
     def _tell(self) -> None:
         from tui_debugger.analysis.watch_text import format_selection
+        from tui_debugger.words.hits import not_judged
 
         found = next((w for w in self._listed if w.id == self.current), None)
-        self.set_detail("" if found is None else "@ " + format_selection(found.selection))
+        blocked = self._tally.blocked.get(found.id) if found is not None and self._tally is not None else None
+        kept = "" if blocked is None or self._outdated else not_judged(blocked.tensors, blocked.error) + "  "
+        self.set_detail("" if found is None else kept + "@ " + format_selection(found.selection))
         self.post_message(self.WatchpointHighlighted(self.current))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.content import Content
 
-from tui_debugger.model import Side, Verdict
+from tui_debugger.model import Side
 from tui_debugger.session.diagnosis.relations import Related, Tie, tie_words, watch_words
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
@@ -16,7 +16,7 @@ from tui_debugger.tui.widgets.stat_cells import count_cells
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import abbreviations, hit_parts
+from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import tensor_line
 
@@ -128,9 +128,8 @@ def _values(row: TensorRow) -> str:
 
 def _found(related: Related) -> str:
     if related.hit is not None:
-        found = abbreviations(related.hit)
-        said = [f"{theme.HIT_GLYPH}{abbr}" if verdict is Verdict.FINDING else f"{abbr}?" for abbr, verdict in found]
-        return clean(f"{' '.join(said)}: {', '.join(map(str, hit_parts(related.hit)))}")
+        said = [word if word.endswith("?") else f"{theme.HIT_GLYPH}{word}" for word in said_words(related.hit).split()]
+        return clean(f"{' '.join(said)}: {hit_text(related.hit)}" if said else hit_text(related.hit))
     watched = watch_words(related)
     if not watched:
         return "no watchpoint covers it"
