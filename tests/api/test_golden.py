@@ -1,4 +1,6 @@
-"""Every answer that MindInsight 2.0.0 recorded on four real dumps, two of them with two root graphs, asked again through the same classes.
+"""Every answer that MindInsight 2.0.0 recorded on four real dumps, asked again through the same classes.
+
+Two of the dumps have two root graphs.
 
 One difference is deliberate and listed in ``tests.old_tool``: a tensor that went from -Inf to finite counts as changed.
 """

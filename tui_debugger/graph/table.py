@@ -122,9 +122,18 @@ class NodeTable:
         """The graph a row belongs to."""
         return self.graphs[int(self.graph[row])]
 
-    def key(self, rank: int, step: int, row: int, side: Side = Side.OUTPUT, slot: int = 0) -> TensorKey:
+    def key(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        side: Side = Side.OUTPUT,
+        slot: int = 0,
+        *,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> TensorKey:
         """The handle of a tensor of a node."""
-        return TensorKey(rank, self.graph_of(row).name, self.names[row], side, slot, step)
+        return TensorKey(rank, self.graph_of(row).name, self.names[row], side, slot, step, round)
 
     def op_type(self, row: int) -> str:
         """Operator type name of a row."""

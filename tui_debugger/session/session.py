@@ -30,6 +30,7 @@ from tui_debugger.model import (
     TensorKey,
     Watchpoint,
     no_progress,
+    turns,
 )
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.checks import Checks
@@ -120,16 +121,32 @@ class Session:
         return self.source.ranks()
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Dumped steps of a rank, ascending."""
+        """Dumped steps of a rank, in the order in which they began to run."""
         return self.source.steps(rank)
 
+    def steps_in_order(self) -> tuple[int, ...]:
+        """The dumped steps of all ranks, in the order in which they began to run."""
+        began: dict[int, int] = {}
+        for rank in self.ranks():
+            first: dict[int, int] = {}
+            for run in self.history(rank):
+                first.setdefault(run.step, run.turn)
+            for step in self.steps(rank):
+                turn = first[step] if step in first else turns([step])[0]
+                began[step] = min(began.get(step, turn), turn)
+        return tuple(sorted(began, key=lambda step: (began[step], step)))
+
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """Run history of a rank."""
+        """Run history of a rank, in the order in which its graphs ran."""
         return self.source.history(rank)
 
     def previous_step(self, rank: int, row: int, step: int) -> int | None:
         """The step before, in the root graph of a node."""
         return self.flow(rank).previous_step(row, step)
+
+    def previous_run(self, rank: int, row: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
+        """(step, round) of the run before, in the root graph of a node."""
+        return self.flow(rank).previous_run(row, step, round)
 
     def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]:
         """Every dumped (rank, step) among the given ranks and steps, by step then rank."""
@@ -214,9 +231,12 @@ class Session:
 
     # -- tensors -----------------------------------------------------------------------------------
 
-    def tensor_rows(self, rank: int, step: int, row: int) -> tuple[TensorRow, ...]:
-        """Inputs, outputs and parameters of a node at a step; lists, reads nothing."""
-        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, self._hits_at((rank, step))))
+    def tensor_rows(self, rank: int, step: int, row: int, *, every: bool = False) -> tuple[TensorRow, ...]:
+        """Inputs, outputs and parameters of a node at a step; lists, reads nothing.
+
+        Of a tensor that was written several times in the step the newest one, with ``every`` all of them.
+        """
+        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, self._hits_at((rank, step)), every=every))
 
     def row_of(self, key: TensorKey) -> TensorRow:
         """The row of one tensor as an output (or input) of its own node; not measured yet.
@@ -256,7 +276,7 @@ class Session:
         """How to read a tensor; None when its values were not dumped."""
         flow = self.flow(key.rank)
         table = flow.table(key.step)
-        index = table.find(flow.nodes.find(key.node, key.graph), key.side, key.slot)
+        index = table.find(flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
         return table.spec(index) if index >= 0 and flow.has_values(table, index) else None
 
     def forget(self, key: TensorKey) -> None:

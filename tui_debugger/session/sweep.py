@@ -168,7 +168,8 @@ def _text(measurements: Measurements, step: int) -> str:
 def _placed(measurements: Measurements, table: TensorTable, step: int, index: int) -> SweptTensor:
     flow = measurements.flow
     row = int(table.node[index])
-    key = flow.nodes.key(flow.rank, step, row, Side(int(table.side[index])), int(table.slot[index]))
+    side, slot, number = Side(int(table.side[index])), int(table.slot[index]), int(table.round[index])
+    key = flow.nodes.key(flow.rank, step, row, side, slot, round=number)
     return SweptTensor(key, row, table.spec(index) if flow.has_values(table, index) else None)
 
 

@@ -16,6 +16,7 @@ from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.words.tensors import slot_text
 
 IsHit = Callable[[TensorKey], bool]
 HitsOf = Callable[[Sequence[int]], IsHit]
@@ -32,16 +33,17 @@ def hits_in(known: PairResult | None) -> HitsOf:
     return of_nodes
 
 
-def tensor_rows(flow: Flow, step: int, row: int, hits_of: HitsOf) -> tuple[TensorRow, ...]:
+def tensor_rows(flow: Flow, step: int, row: int, hits_of: HitsOf, *, every: bool = False) -> tuple[TensorRow, ...]:
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
-    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor.
+    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. Of a tensor that was
+    written several times in the step the newest one; with ``every`` the earlier ones below it, the youngest first.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()
     maker = _RowMaker(flow, step, row, hits_of([row, *(holder.row for holder in flow.holders(row))]))
     rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
-    return tuple(rows)
+    return tuple(maker.with_earlier(rows) if every else rows)
 
 
 class _RowMaker:
@@ -99,8 +101,9 @@ class _RowMaker:
 
     def make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
         nodes, table = self.flow.nodes, self.flow.table(at.step)
-        key = nodes.key(self.flow.rank, at.step, at.row, at.side, at.slot)
         has_file = at.index >= 0
+        number = int(table.round[at.index]) if has_file else 0
+        key = nodes.key(self.flow.rank, at.step, at.row, at.side, at.slot, round=number)
         flags = int(table.flags[at.index]) if has_file else 0
         return TensorRow(
             key=key,
@@ -108,17 +111,40 @@ class _RowMaker:
             slot=slot,
             index=at.index,
             has_value=has_file and bool(not flags & TensorFlag.STAT_ONLY or flags & TensorFlag.REMOTE),
-            has_previous=has_file and self._has_previous(at),
+            has_previous=has_file and self._has_previous(at, number),
             hit=self.is_hit(key),
             uncertain=bool(flags & TensorFlag.UNCERTAIN),
             origin_text=origin,
             recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
             remote=bool(flags & TensorFlag.REMOTE),
+            rounds=len(self._written(at)) if number else 0,
         )
 
-    def _has_previous(self, at: Located) -> bool:
-        before = self.flow.previous_step(at.row, at.step)
-        return before is not None and self.flow.table(before).find(at.row, at.side, at.slot) >= 0
+    def with_earlier(self, rows: Sequence[TensorRow]) -> list[TensorRow]:
+        """The rows, each followed by what was in its place before in the same step."""
+        found = []
+        for row in rows:
+            found.append(row)
+            if row.rounds > 1:
+                at = self.flow.nodes.find(row.key.node, row.key.graph)
+                newest = Located(row.key.step, row.index, at, row.key.side, row.key.slot)
+                found += [
+                    self.make(dataclasses.replace(newest, index=index), row.role, row.slot, row.origin_text)
+                    for index in reversed(self._written(newest))
+                    if int(self.flow.table(newest.step).round[index]) < row.key.round
+                ]
+        return found
+
+    def _written(self, at: Located) -> list[int]:
+        """Every row of a tensor in its step, by time."""
+        table = self.flow.table(at.step)
+        rows = table.of_node(at.row, every=True)
+        same = rows[(table.side[rows] == int(at.side)) & (table.slot[rows] == at.slot)]
+        return sorted(same.tolist(), key=lambda index: int(table.round[index]))
+
+    def _has_previous(self, at: Located, number: int) -> bool:
+        before = self.flow.previous_run(at.row, at.step, number)
+        return before is not None and self.flow.table(before[0]).find(at.row, at.side, at.slot, before[1]) >= 0
 
 
 def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
@@ -137,7 +163,7 @@ def row_of(flow: Flow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
         raise UnreadableTensorError(
             "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
         )
-    at = Located(key.step, flow.table(key.step).find(row, key.side, key.slot), row, key.side, key.slot)
+    at = Located(key.step, flow.table(key.step).find(row, key.side, key.slot, key.round), row, key.side, key.slot)
     return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
 
 
@@ -154,7 +180,7 @@ def measured(
 def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
     """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
     table = flow.table(row.key.step)
-    index = table.find(flow.nodes.find(row.key.node, row.key.graph), row.key.side, row.key.slot)
+    index = table.find(flow.nodes.find(row.key.node, row.key.graph), row.key.side, row.key.slot, row.key.round)
     return (row.key.step, index) if index >= 0 else None
 
 
@@ -175,7 +201,7 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
     if spec is None:
         raise UnreadableTensorError(
             "this tensor was not dumped",
-            where=f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
+            where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
             hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
         )
     return open_array(spec)
