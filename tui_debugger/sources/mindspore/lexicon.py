@@ -26,6 +26,7 @@ Prefix = tuple[int, bool, bytes]
 """(root graph, whether from the constants directory, ``type.name``): what names a node on disk."""
 
 _ZERO = ord("0")
+_PARAMETER = b"Parameter."
 _ANY_PREFIX = b"Type.name"
 _ANY_FILE = _ANY_PREFIX + b".0.0.0"
 
@@ -93,6 +94,15 @@ class Lexicon:
         self._patterns: WeakValueDictionary[bytes, Pattern] = WeakValueDictionary()
         self._columns = (np.zeros(0, np.uint8), np.zeros(0, np.int16), np.zeros(0, np.int32))
         self._place_column = np.zeros(0, np.int32)
+        self._operator_column = np.zeros(0, np.bool_)
+
+    def operators(self) -> npt.NDArray[np.bool_]:
+        """By prefix, whether it names an operator: else a parameter or a constant."""
+        known = len(self._operator_column)
+        if known < len(self.prefixes):
+            fresh = [not text.startswith(_PARAMETER) for text in self.prefixes[known:]]
+            self._operator_column = np.append(self._operator_column, np.array(fresh, np.bool_))
+        return self._operator_column
 
     def place(self, root: int, constants: bool) -> int:
         """Number of a kind of directory."""

@@ -25,6 +25,7 @@ from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon,
 from tui_debugger.sources.mindspore.names import SUFFIX
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics
+from tui_debugger.sources.mindspore.writings import Writings, writings_of
 
 MAPPING = "mapping.csv"
 _PROGRESS_EVERY = 4096
@@ -128,6 +129,11 @@ class Listing:
                 path = part.directory + b"/" + STATISTICS.encode()
                 found.append(RecordedRows(part.statistics, ids[part.statistics.prefix], path))
         return tuple(found)
+
+    @cached_property
+    def writings(self) -> Writings:
+        """Which run wrote what."""
+        return writings_of(self)
 
     @cached_property
     def prefixes(self) -> Int32:

@@ -27,12 +27,16 @@ from tui_debugger.sources.mindspore.nodes import NodeMap
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.steps import StepListings
 from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, step_table
+from tui_debugger.sources.mindspore.writings import Block
 
 _MATCH_STEPS = 4
 """So many steps may be read to decide which files belong to which node."""
 _WATCHED_STEPS = 4
 _MOST_ROWS = 4_000_000
 """So many rows of tensor tables are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
+
+_Alike = tuple[tuple[Pattern, ...], tuple[Block, ...]]
+"""What steps have in common that are arranged alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class RankRun:
         self._graph_notices: tuple[str, ...] = ()
         self._tables: dict[int, StepTable] = {}
         self._rows = 0
-        self._arrangements: WeakValueDictionary[tuple[Pattern, ...], Arrangement] = WeakValueDictionary()
+        self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
         self._arranged = 0
         self._listings.forget_all()
         self._provisional = False
@@ -274,11 +278,11 @@ class RankRun:
         if nodes.version != self._arranged:
             self._arrangements.clear()
             self._arranged = nodes.version
-        patterns = tuple(part.pattern for part in listing.parts)
-        like = self._arrangements.get(patterns) if not listing.statistics else None
+        alike = tuple(part.pattern for part in listing.parts), listing.writings.blocks
+        like = self._arrangements.get(alike) if not listing.statistics else None
         table = step_table(listing, rows, doubts, nodes.table, right_mean=self._right_mean, like=like)
         if table.arrangement.timeless:
-            self._arrangements[patterns] = table.arrangement
+            self._arrangements[alike] = table.arrangement
         return table
 
     def _places(self, step: int) -> list[Place]:

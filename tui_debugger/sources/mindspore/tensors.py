@@ -1,10 +1,14 @@
-"""The TensorTable of one (rank, step): a listing, resolved to node rows, without duplicates, in order."""
+"""The TensorTable of one (rank, step): a listing, resolved to node rows, in the order in which it was written.
+
+Rows stand in blocks: the operators of one run of one graph, the parameters of one run (MindSpore writes them when the run
+of their root graph ends), constants last. Blocks come by time, see ``writings``; in a block nodes come in execution order.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import blake2b
 from typing import Any
@@ -21,6 +25,8 @@ from tui_debugger.sources.mindspore.files import NO_FILE, NO_ODDITIES, Files, In
 from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon, UInt8
 from tui_debugger.sources.mindspore.listing import Listing, RecordedRows
 from tui_debugger.sources.mindspore.names import logical_dtype
+from tui_debugger.sources.mindspore.rounds import MOST_ROUNDS, UInt16
+from tui_debugger.sources.mindspore.writings import Block
 
 Bools = npt.NDArray[np.bool_]
 
@@ -38,7 +44,8 @@ class Arrangement:
         file: number of each row's file in the listing, -1 for a row of statistics alone.
         stat: number of each row's statistics, -1 without; None when no row has any.
         prefix, device, ending, directory: of each row.
-        timeless: no timestamp had a say, so that another step with the same names is arranged alike.
+        timeless: no timestamp had a say but in the order of the blocks, so that another step with the same names and
+            blocks is arranged alike.
     """
 
     lexicon: Lexicon
@@ -72,6 +79,8 @@ class Arrangement:
         # Rows without a file have no ending that tells side and slot.
         for each in (spots.side, spots.slot, np.ascontiguousarray(self.directory)):
             hasher.update(each.data)
+        if spots.repeated:
+            hasher.update(spots.round.data)
         return hasher.digest()
 
 
@@ -169,14 +178,19 @@ class _Rows:
     prefix: Int32
     file: Int32
     stat: Int32
+    run: UInt16
+    round: UInt16
 
     def keys(self) -> Int64:
         return tensor_keys(self.node, self.side, self.slot)
 
+    def rounds(self) -> Int64:
+        """``keys`` with the round; nodes below 2³⁰."""
+        keys: Int64 = (self.keys() << 16) | self.round
+        return keys
+
     def take(self, which: npt.NDArray[Any]) -> _Rows:
-        columns = (self.node, self.side, self.slot, self.timestamp, self.prefix, self.file, self.stat)
-        node, side, slot, timestamp, prefix, file, stat = (column[which] for column in columns)
-        return _Rows(node, side, slot, timestamp, prefix, file, stat)
+        return _Rows(*(getattr(self, each.name)[which] for each in fields(self)))
 
 
 def step_table(
@@ -196,7 +210,7 @@ def step_table(
         doubtful: by prefix, whether it is uncertain that the files are that node's.
         nodes: the node table the rows belong to.
         right_mean: recorded means can be believed (MindSpore 2.4 and newer).
-        like: the timeless arrangement of a step with the same patterns and nodes.
+        like: the timeless arrangement of a step with the same patterns, blocks and nodes.
     """
     arrangement = like if like is not None else _arrange(listing, node_of, doubtful, nodes)
     files, file = listing.files, arrangement.file
@@ -220,13 +234,14 @@ def step_table(
 
 
 def _arrange(listing: Listing, node_of: Int32, doubtful: Bools, nodes: NodeTable) -> Arrangement:
-    lexicon = listing.lexicon
+    lexicon, writings = listing.lexicon, listing.writings
     constant = np.array([is_constant for _, is_constant in lexicon.places] or [False])[lexicon.places_of()]
     every = _files(listing, node_of)
-    files = _latest(every)
-    rows = _join(files, _latest(_statistics(listing, node_of))) if listing.statistics else files
-    order, timed = _in_order(nodes, rows, constant[rows.prefix])
-    rows = rows.take(order)
+    rows = files = _distinct(every, constant)
+    if listing.statistics:
+        rows = _join(files, _distinct(_statistics(listing, node_of), constant))
+    order, timed = _in_order(nodes, rows, lexicon, writings.blocks)
+    rows = _unique_rounds(rows.take(order))
     flags = (
         TensorFlag.CONSTANT * constant[rows.prefix]
         + TensorFlag.STAT_ONLY * (rows.file < 0)
@@ -235,14 +250,17 @@ def _arrange(listing: Listing, node_of: Int32, doubtful: Bools, nodes: NodeTable
     columns = listing.files
     return Arrangement(
         lexicon=lexicon,
-        spots=Spots(rows.node, rows.side, rows.slot, flags.astype(np.uint8)),
+        spots=Spots(rows.node, rows.side, rows.slot, flags.astype(np.uint8), rows.round),
         file=rows.file,
         stat=rows.stat if listing.statistics else None,
         prefix=rows.prefix,
         device=_taken(columns.device, rows.file, NO_FILE),
         ending=_taken(columns.ending, rows.file, NO_FILE),
         directory=_taken(columns.directory, rows.file, 0),
-        timeless=not timed and not listing.statistics and len(files.file) == int((every.node >= 0).sum()),
+        timeless=not timed
+        and not listing.statistics
+        and not rows.round.any()
+        and len(files.file) == int((every.node >= 0).sum()),
     )
 
 
@@ -269,7 +287,8 @@ def _odd_rows(odd: Oddities, file: Int32, files: int) -> Oddities:
 
 
 def _files(listing: Listing, node_of: Int32) -> _Rows:
-    files = listing.files
+    files, writings = listing.files, listing.writings
+    part = slice(0, len(files))
     return _Rows(
         node=node_of[files.prefix],
         side=listing.side,
@@ -278,12 +297,15 @@ def _files(listing: Listing, node_of: Int32) -> _Rows:
         prefix=files.prefix,
         file=np.arange(len(files), dtype=np.int32),
         stat=np.full(len(files), -1, np.int32),
+        run=writings.run[part] if writings.run is not None else np.ones(len(files), np.uint16),
+        round=writings.round[part] if writings.round is not None else np.zeros(len(files), np.uint16),
     )
 
 
 def _statistics(listing: Listing, node_of: Int32) -> _Rows:
-    entries = listing.statistics
+    entries, writings = listing.statistics, listing.writings
     prefix = _joined((entry.prefix for entry in entries), np.int32)
+    part = slice(len(listing.files), None)
     return _Rows(
         node=node_of[prefix],
         side=_joined((entry.rows.side for entry in entries), np.uint8),
@@ -292,6 +314,8 @@ def _statistics(listing: Listing, node_of: Int32) -> _Rows:
         prefix=prefix,
         file=np.full(len(prefix), -1, np.int32),
         stat=np.arange(len(prefix), dtype=np.int32),
+        run=writings.run[part] if writings.run is not None else np.ones(len(prefix), np.uint16),
+        round=writings.round[part] if writings.round is not None else np.zeros(len(prefix), np.uint16),
     )
 
 
@@ -299,36 +323,34 @@ def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
     return np.concatenate([np.zeros(0, dtype), *columns])
 
 
-def _latest(rows: _Rows) -> _Rows:
-    """Of several rows of one (node, side, slot) the one with the latest timestamp; sorted by that key."""
-    kept = latest(rows.keys(), rows.timestamp)
-    return rows.take(kept[rows.node[kept] >= 0])
+def _distinct(rows: _Rows, constant: Bools) -> _Rows:
+    """The rows of known nodes, sorted by node, side, slot and round. Of a constant's writings the latest alone."""
+    keys = np.where(constant[rows.prefix], rows.keys(), -1 - np.arange(len(rows.node)))
+    if constant[rows.prefix].any():
+        rows = rows.take(latest(keys, rows.timestamp))
+    known = np.flatnonzero(rows.node >= 0)
+    return rows.take(known[np.argsort(rows.rounds()[known], kind="stable")])
 
 
 def _join(files: _Rows, statistics: _Rows) -> _Rows:
-    """Files with their statistic row, then statistic rows without a file; both sorted by key and unique."""
-    keys, others = files.keys(), statistics.keys()
+    """Files with their statistic row, then statistic rows without a file; both sorted by key and round."""
+    keys, others = files.rounds(), statistics.rounds()
     at = np.minimum(np.searchsorted(others, keys), max(len(others) - 1, 0))
     if len(others):
         files.stat = np.where(others[at] == keys, statistics.stat[at], np.int32(-1))
     alone = statistics.take(~np.isin(others, keys))
-    pairs = [
-        np.concatenate([getattr(files, name), getattr(alone, name)])
-        for name in ("node", "side", "slot", "timestamp", "prefix", "file", "stat")
-    ]
-    return _Rows(*pairs)
+    return _Rows(*(np.concatenate([getattr(files, each.name), getattr(alone, each.name)]) for each in fields(files)))
 
 
-def _in_order(nodes: NodeTable, rows: _Rows, constant: Bools) -> tuple[Int64, bool]:
-    """Row numbers by operators, parameters, constants; within by execution order, then time; inputs first.
+def _in_order(nodes: NodeTable, rows: _Rows, lexicon: Lexicon, blocks: Sequence[Block]) -> tuple[Int64, bool]:
+    """Row numbers by block; in a block by execution order, then time; a node's inputs first.
 
     Returns:
-        The row numbers, and whether time had a say.
+        The row numbers, and whether time had a say in more than the order of the blocks.
     """
     used, of = np.unique(rows.node, return_inverse=True)
     kinds = np.array([_KINDS.get(name, _OPERATOR) for name in nodes.types], np.int64)
     kind = kinds[nodes.type_id[used]] if len(used) else np.zeros(0, np.int64)
-    kind[of[constant]] = _CONSTANT
     order = nodes.order[used]
     timed = bool((order < 0).any()) or len(np.unique(order)) < len(order)
     when = np.zeros(len(used), np.int64)
@@ -338,8 +360,47 @@ def _in_order(nodes: NodeTable, rows: _Rows, constant: Bools) -> tuple[Int64, bo
         order = _gaps_by_time(order, when, kind == _OPERATOR)
     place = np.empty(len(used), np.int64)
     place[np.lexsort((used, when, order, kind))] = np.arange(len(used))
-    by: Int64 = np.argsort(tensor_keys(place[of], rows.side, rows.slot))
+    block = _block_of(rows, lexicon, blocks)
+    block[kind[of] == _CONSTANT] = len(blocks)
+    if rows.round.any():
+        return np.lexsort((rows.slot, rows.side, rows.round, place[of], block)), timed
+    by: Int64 = np.argsort((block << 48) | tensor_keys(place[of], rows.side, rows.slot), kind="stable")
     return by, timed
+
+
+def _block_of(rows: _Rows, lexicon: Lexicon, blocks: Sequence[Block]) -> Int64:
+    """Number of the block of each row; of constants the number behind the last."""
+    places, most = lexicon.places, int(rows.run.max(initial=1))
+    number = np.full((len(places), most + 1, 2), len(blocks), np.int64)
+    at = {place: index for index, place in enumerate(places)}
+    for index, block in enumerate(blocks):
+        if block.run <= most and (block.root, False) in at:
+            number[at[block.root, False], block.run, int(block.parameters)] = index
+    parameter = (~lexicon.operators()[rows.prefix]).astype(np.intp)
+    found: Int64 = number[lexicon.places_of()[rows.prefix], rows.run, parameter]
+    return found
+
+
+def _unique_rounds(rows: _Rows) -> _Rows:
+    """The rows with other rounds where files of several directories, or of several names, came to one tensor.
+
+    Those of such a tensor are numbered as they stand.
+    """
+    keys = rows.rounds()
+    by = np.argsort(keys, kind="stable")
+    same = keys[by[1:]] == keys[by[:-1]]
+    if not same.any():
+        return rows
+    tensors = rows.keys()
+    wrong = np.unique(tensors[by[1:][same]])
+    mine = np.flatnonzero(np.isin(tensors, wrong))
+    mine = mine[np.argsort(tensors[mine], kind="stable")]
+    starts = np.flatnonzero(np.append(True, tensors[mine][1:] != tensors[mine][:-1]))
+    counts = np.diff(np.append(starts, len(mine)))
+    numbers = np.arange(len(mine)) - np.repeat(starts, counts) + 1
+    rounds = rows.round.copy()
+    rounds[mine] = np.minimum(numbers, MOST_ROUNDS)
+    return replace(rows, round=rounds)
 
 
 def _gaps_by_time(order: Int32, when: Int64, operator: Bools) -> Int32:
