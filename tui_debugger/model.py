@@ -413,6 +413,11 @@ class GraphRun:
 _TURN_BITS = 20
 
 
+def turn_of(step: int) -> int:
+    """The turn of a step that is one run, in ascending order: see ``turns``."""
+    return step << _TURN_BITS
+
+
 def turns(steps: Sequence[int]) -> list[int]:
     """One sort key for each run, given the steps of the runs in the order in which they ran.
 

@@ -31,7 +31,7 @@ from tui_debugger.model import TensorMeta
 _HEAD: Final = struct.Struct("<4sI8sQII")
 """Magic, version of this layout, digest of ``ROW``, number of rows, number of columns of ranges and of closeness."""
 _MAGIC: Final = b"tdbR"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _ROW_DIGEST: Final = hashlib.blake2b(repr((ROW.descr, BEFORE_WORDS, list(State))).encode(), digest_size=8).digest()
 _STATES: Final = len(State)
 _LARGEST: Final = 2**63

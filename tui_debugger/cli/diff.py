@@ -196,7 +196,7 @@ def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
     from tui_debugger.session.naming import no_such_tensor
 
     row = session.nodes(rank).find(found.node, found.graph)
-    rows = session.tensor_rows(rank, step, row, every=True) if row >= 0 else ()
+    rows = session.tensor_rows(rank, step, row, found.asked.round) if row >= 0 else ()
     meant = [each for each in rows if found.asked.covers(each)]
     if not found.asked.role:
         meant = [each for each in meant if each.role == "out"] or meant

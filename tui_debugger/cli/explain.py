@@ -150,7 +150,7 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
 
     there: list[TensorRow] = []
     for rank, step in reversed([pair for pair in pairs if pair[0] in found.rows]):
-        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank], every=True) if row.index >= 0]
+        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round) if row.index >= 0]
         there += dumped
         rows = [row for row in dumped if found.asked.covers(row)]
         chosen = [row for row in rows if row.role == "out"] or rows

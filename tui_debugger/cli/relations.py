@@ -127,7 +127,7 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
         steps = [focus_step]
     there: list[TensorRow] = []
     for step in reversed(steps):
-        listed = session.tensor_rows(rank, step, found.rows[rank], every=True)
+        listed = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
         there += listed
         rows = [row for row in listed if found.asked.covers(row)]
         outputs = [row for row in rows if row.role == "out"]

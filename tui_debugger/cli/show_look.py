@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +77,7 @@ class Shown:
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
-def look(session: Session, found: Found, pairs: Iterable[Pair], wish: Wish, progress: ProgressFn) -> list[Shown]:
+def look(session: Session, found: Found, pairs: Sequence[Pair], wish: Wish, progress: ProgressFn) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
     Returns:
@@ -116,7 +116,7 @@ def _measured(
     wanted: dict[int, list[tuple[TensorRow, int]]] = {}
     for rank, step in pairs:
         progress(Progress(0, 0, f"rank {rank} step {step}"))
-        rows = session.tensor_rows(rank, step, found.rows[rank], every=True)
+        rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
         there += rows
         wanted.setdefault(rank, []).extend((row, step) for row in rows if found.asked.covers(row))
     if not any(wanted.values()):

@@ -181,14 +181,14 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
         asked = set(steps.get(rank, ()))
         ran = [step for step in session.steps(rank) if step in asked]
         for step in reversed(ran[-BACK:]):
-            rows = [each for each in session.tensor_rows(rank, step, row, every=True) if each.index >= 0]
+            rows = [each for each in session.tensor_rows(rank, step, row, found.asked.round) if each.index >= 0]
             wanted = [each for each in rows if found.asked.covers(each)]
             if not found.asked.role:
                 wanted = [each for each in wanted if each.role == "out"] or [
                     each for each in wanted if each.role == "in"
                 ]
             if wanted:
-                keys += [each.key if found.asked.round else replace(each.key, round=0) for each in wanted]
+                keys += [replace(each.key, round=found.asked.round) for each in wanted]
                 break
     return keys
 

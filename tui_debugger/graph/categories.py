@@ -141,6 +141,22 @@ def update_of(op_type: str) -> Update | None:
     return None
 
 
+def in_place_slots(op_type: str, inputs: int) -> frozenset[int]:
+    """Input slots of an operator that hold the parameters it updates; empty unless it is an optimizer's.
+
+    Args:
+        op_type: its type.
+        inputs: how many inputs it has.
+    """
+    update = update_of(op_type)
+    if update is None:
+        return frozenset()
+    slots = (update.weight, *update.states)
+    if not update.stride:
+        return frozenset(slots)
+    return frozenset(start + slot for start in range(0, inputs, update.stride) for slot in slots)
+
+
 def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
     """Whether a parameter's bare name is that of an optimizer's own parameter.
 

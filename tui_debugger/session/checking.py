@@ -71,7 +71,7 @@ class Checker:
         return result
 
     def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
-        """Checks some steps, ascending; the files of small ones are read together, each once.
+        """Checks some steps, in run order; the files of small ones are read together, each once.
 
         Raises:
             CancelledError: from ``progress``; what was measured is kept for the next time.
@@ -113,7 +113,7 @@ class Checker:
 
     def text(self, steps: Sequence[int]) -> str:
         """What is being read, in words."""
-        named = f"step {steps[0]}" if len(steps) == 1 else f"step {steps[0]}–{steps[-1]}"
+        named = f"step {steps[0]}" if len(steps) == 1 else f"step {min(steps)}–{max(steps)}"
         return f"rank {self.flow.rank} {named}"
 
     def judge(self, plan: Plan, progress: ProgressFn) -> PairResult:
@@ -155,6 +155,8 @@ class Checker:
             side=table.side[row],
             slot=table.slot[row],
             order=table.order[row],
+            round=table.round[row],
+            turn=self.flow.turns(plan.step, subjects.node[chosen], table.round[row]),
             records=records,
             watchpoints=tuple([(w, False) for w in self.planner.regular] + [(w, True) for w in self.planner.initial]),
             verdicts=judged.verdicts[:, chosen],

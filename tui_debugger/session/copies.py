@@ -50,7 +50,8 @@ class Copies:
         self._own = self._equal(plan.step, of[telling], own[telling])
         self._values = _words(self._records, subjects.row)
         self._fed = np.flatnonzero(subjects.input & (subjects.holder >= 0) & self._measured)
-        place = subjects.holder[self._fed] << 16 | subjects.holder_slot[self._fed]
+        place = subjects.holder[self._fed] << 32 | subjects.holder_slot[self._fed] << 16
+        place |= measurements.flow.table(plan.step).round[subjects.row[self._fed]].astype(np.int64)
         self._fed_groups = _groups(self._values[self._fed], place)
         self._unfed = np.flatnonzero(subjects.input & (subjects.holder < 0))
         self._flags = self._operators_flags() if len(self._unfed) else np.zeros(0, np.bool_)
@@ -63,7 +64,10 @@ class Copies:
         answered = np.zeros(len(subjects), np.bool_)
         for step, subject, row in self._held:
             use = subjects.covered_holder[number][subject] & watch[subject]
-            self._answer(answered, watchpoint, (step, subject[use], row[use]), finding)
+            fed = use & subjects.input[subject]
+            self._answer(answered, watchpoint, (step, subject[fed], row[fed]), finding)
+            if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
+                answered[subject[use & ~fed]] = True
         step, subject, row = self._own
         use = subjects.covered_node[number][subject] & watch[subject]
         self._answer(answered, watchpoint, (step, subject[use], row[use]), finding)

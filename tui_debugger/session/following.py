@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tui_debugger.model import ReadSpec, TensorKey
+from tui_debugger.model import ReadSpec, TensorKey, turn_of
 from tui_debugger.session.records import RecordCache
 from tui_debugger.session.results import ResultBook
 from tui_debugger.session.seen import FileState, SeenFiles, state_of
 from tui_debugger.session.types import Pair
 from tui_debugger.sources.base import Changes, Source
+
+
+def steps_before(source: Source, rank: int, steps: Collection[int]) -> set[int]:
+    """The steps of a rank all of whose runs came before any run of some steps.
+
+    That these changed changes nothing there: what a tensor was before is what an earlier run left.
+    """
+    spans = turn_spans(source, rank)
+    begin = min((spans.get(step, (turn_of(step), 0))[0] for step in steps), default=0)
+    return {step for step, (_, last) in spans.items() if last < begin and step not in steps}
+
+
+def turn_spans(source: Source, rank: int) -> dict[int, tuple[int, int]]:
+    """The turns of the first and the last run of every dumped step: see ``model.turns``."""
+    spans: dict[int, tuple[int, int]] = {}
+    for run in source.history(rank):
+        if run.has_data:
+            first, last = spans.get(run.step, (run.turn, run.turn))
+            spans[run.step] = min(first, run.turn), max(last, run.turn)
+    for step in source.steps(rank):
+        spans.setdefault(step, (turn_of(step), turn_of(step)))
+    return spans
 
 
 class Follower:
@@ -46,16 +68,17 @@ class Follower:
     def forget(self, key: TensorKey) -> None:
         """Has a tensor measured anew the next time, whatever its file looks like."""
         row = self._source.nodes(key.rank).find(key.node, key.graph)
-        self._cache.forget(key.rank, key.step, (row, key.side, key.slot))
+        self._cache.forget(key.rank, key.step, (row, key.side, key.slot, key.round))
 
     def _drop(self, changes: Changes, book: ResultBook) -> None:
         grown = {*changes.grown_steps, *changes.new_steps}
         for rank in changes.rebuilt:
             book.drop_from(rank, 0)
         for rank in {rank for rank, _ in grown}:
-            first = min(step for of, step in grown if of == rank)
-            book.drop_from(rank, first)
-            if any(step > first for step in self._source.steps(rank)):
+            changed = {step for of, step in grown if of == rank}
+            earlier = steps_before(self._source, rank, changed)
+            book.keep_only(rank, earlier)
+            if not changed.issuperset(set(self._source.steps(rank)) - earlier):
                 self._cache.forget_changes(rank)
 
     def _rewritten(self) -> set[Pair]:

@@ -29,7 +29,8 @@ class StepHits:
     Attributes:
         rank, step: where they are.
         nodes: the node table that ``node`` are rows of.
-        node, side, slot, order: the tensors; ``order`` is their place in the step.
+        node, side, slot, round, order: the tensors; ``order`` is their place in the step.
+        turn: when the run was that wrote each: see ``model.turns``.
         records: what is known about them, one row each.
         watchpoints: with a flag: whether it judged them as initial values.
         verdicts: [watchpoint, hit]: a ``Verdict`` or ``SILENT``.
@@ -44,6 +45,8 @@ class StepHits:
     side: npt.NDArray[np.uint8]
     slot: npt.NDArray[np.int16]
     order: npt.NDArray[np.int32]
+    round: npt.NDArray[np.uint16]
+    turn: Int64
     records: Records
     watchpoints: tuple[tuple[Watchpoint, bool], ...]
     verdicts: Int8
@@ -66,12 +69,13 @@ class StepHits:
         """A hit made anew."""
         record = self.records.get(index)
         row = int(self.node[index])
-        key = self.nodes.key(self.rank, self.step, row, Side(int(self.side[index])), int(self.slot[index]))
+        side, slot, number = Side(int(self.side[index])), int(self.slot[index]), int(self.round[index])
+        key = self.nodes.key(self.rank, self.step, row, side, slot, round=number)
         return Hit(
             key=key,
             row=row,
             results=self._results(index),
-            order=(self.step, int(self.order[index])),
+            order=(int(self.turn[index]), int(self.order[index])),
             stats=record.stats if record is not None else None,
             origin=bool(self.origin[index]),
             detail=record.error if record is not None else "",
@@ -113,13 +117,14 @@ class HitList(Sequence[Hit]):
     __slots__ = ("_at", "_part", "node", "origin", "parts", "rank", "verdict")
 
     def __init__(self, parts: Iterable[StepHits] = ()) -> None:
-        """All hits of the steps, by step, then execution order, then rank."""
+        """All hits of the steps, by the turn of their run, then execution order, then rank."""
         self.parts = [part for part in parts if len(part)]
         part = np.repeat(np.arange(len(self.parts)), [len(each) for each in self.parts])
         at = _joined([np.arange(len(each)) for each in self.parts])
         order = _joined([each.order for each in self.parts])
-        steps, ranks = (np.array([getattr(each, name) for each in self.parts], np.int64) for name in ("step", "rank"))
-        by = np.lexsort((ranks[part], order, steps[part])) if len(self.parts) > 1 else np.arange(len(part))
+        turn = _joined([each.turn for each in self.parts])
+        ranks = np.array([each.rank for each in self.parts], np.int64)
+        by = np.lexsort((ranks[part], order, turn))
         verdict = _joined([each.verdicts.max(axis=0, initial=SILENT) for each in self.parts])
         self._choose(part[by], at[by], verdict[by].astype(np.int8))
 
@@ -208,12 +213,16 @@ class HitList(Sequence[Hit]):
         return mask
 
     def find(self, key: TensorKey) -> int:
-        """Where the hit of a tensor is in the list, or -1."""
+        """Where the hit of a tensor is in the list, or -1; of several rounds that one, or the newest one."""
         for number, part in enumerate(self.parts):
             if (part.rank, part.step) == (key.rank, key.step):
                 row = part.nodes.find(key.node, key.graph)
-                at = np.flatnonzero((part.node == row) & (part.side == key.side) & (part.slot == key.slot))
-                places = np.flatnonzero((self._part == number) & (self._at == at[0])) if len(at) else at
+                mine = (part.node == row) & (part.side == key.side) & (part.slot == key.slot)
+                if key.round:
+                    mine &= (part.round == key.round) | (part.round == 0)
+                at = np.flatnonzero(mine)
+                newest = at[np.argmax(part.round[at])] if len(at) else -1
+                places = np.flatnonzero((self._part == number) & (self._at == newest))
                 return int(places[0]) if len(places) else -1
         return -1
 

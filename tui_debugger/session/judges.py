@@ -79,7 +79,7 @@ class Judges:
                     if attempt == RENUMBERINGS:
                         raise
                 changed += tickets  # not reached, because the nodes were read anew
-            steps = sorted(changed)
+            steps = [step for step in steps if step in changed]
             if not steps:
                 return
 

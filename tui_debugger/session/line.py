@@ -31,7 +31,7 @@ class Group:
     """Some steps of one rank.
 
     Attributes:
-        steps: ascending.
+        steps: in run order.
         reading: what has to be read; None when there is nothing.
     """
 
@@ -42,7 +42,7 @@ class Group:
 
         Args:
             rank: of the steps.
-            steps: ascending.
+            steps: in run order.
             checker: of the rank; without one the steps are left to ``again``.
             progress: told how far reading is.
             put: takes the results.
@@ -103,7 +103,7 @@ class Group:
         except RenumberedError:
             self._give_up()
         if left:
-            yield from self._again(sorted(left))
+            yield from self._again(list(left))
 
     def _give_up(self) -> None:
         self._checker, self.reading = None, None

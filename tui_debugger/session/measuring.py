@@ -15,7 +15,7 @@ from tui_debugger.analysis.records import CHANGE_ASKED, NOT_ASKED, Before, Recor
 from tui_debugger.analysis.scan import Meanwhile, nothing, scan
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
-from tui_debugger.session.flow import Flow
+from tui_debugger.session.flow import Flow, located_at
 from tui_debugger.session.reading import Reading, ReadingList
 from tui_debugger.session.records import KeptStep, Shelf
 from tui_debugger.session.remembering import Memory
@@ -163,20 +163,10 @@ class Measurements:
         return None
 
     def befores(self, step: int, rows: Int64) -> tuple[Int64, Int64]:
-        """The step before of each row, and the same tensor's row in that step's table; -1, -1 where there is none."""
-        table, graphs = self.flow.table(step), self.flow.nodes.graph
-        before, index = np.full(len(rows), -1, np.int64), np.full(len(rows), -1, np.int64)
-        graph = graphs[table.node[rows]]
-        for number in np.unique(graph).tolist():
-            of = np.flatnonzero(graph == number)
-            earlier = self.flow.previous_step(int(table.node[rows[of[0]]]), step)
-            if earlier is None:
-                continue
-            at = rows[of]
-            found = self.flow.table(earlier).find_all(table.node[at], table.side[at], table.slot[at])
-            before[of] = np.where(found >= 0, earlier, -1)
-            index[of] = found
-        return before, index
+        """The step of each row's value of before, and its row in that step's table; -1, -1 where there is none."""
+        table = self.flow.table(step)
+        node = table.node[rows].astype(np.int64)
+        return self.flow.befores(step, node, table.side[rows], table.slot[rows], table.round[rows])
 
     def _states(self, step: int) -> tuple[Int64, Int64]:
         """Sizes and modification times of a step's files, as they were when first asked for."""
@@ -204,7 +194,7 @@ class Measurements:
 
     def _put_recorded(self, kept: KeptStep, step: int, index: int, need: Need) -> None:
         known = self._shelf.get(step, kept.table, index)
-        first = self.flow.previous_step(int(kept.table.node[index]), step) is None
+        first = self.flow.is_first(located_at(kept.table, step, index))
         whole = need if known is None else need | known.need
         with self._shelf.lock:
             kept.records.put(index, _recorded(kept.table, index, whole, first_step=first))

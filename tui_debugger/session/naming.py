@@ -40,12 +40,8 @@ class Asked:
     round: int = 0
 
     def covers(self, row: TensorRow) -> bool:
-        """Whether a tensor is wanted."""
-        return self.covers_slot(row.role, row.slot) and (row.key.round == self.round if self.round else not row.earlier)
-
-    def covers_slot(self, role: str, slot: int) -> bool:
-        """Whether a tensor is wanted, whatever its round."""
-        return self.role in ("", role) and self.slot in (None, slot)
+        """Whether a tensor is wanted, among those of the round."""
+        return self.role in ("", row.role) and self.slot in (None, row.slot)
 
     def __str__(self) -> str:
         """``out 0``, ``in``, ``out 0#1``."""

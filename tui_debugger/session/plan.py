@@ -14,7 +14,7 @@ from tui_debugger.analysis.record import Need
 from tui_debugger.graph.edges import holders
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, Side, Watchpoint
-from tui_debugger.session.flow import Flow
+from tui_debugger.session.flow import Flow, of_round, read_by
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
 
@@ -62,9 +62,10 @@ class Plan:
     Attributes:
         subjects: what is judged.
         initial: [watchpoint, subject]: which of ``Planner.initial`` judge it as a weight's initial value.
-        first: whether no step came before, by subject.
-        references: (step, subject, row in that step's table) of files of the tensor that an input holds: the producer's
-            output now, for a parameter also of the step before.
+        first: whether no run came before, by subject.
+        references: (step, subject, row in that step's table) of files of the tensor that a subject holds: of an input
+            the producer's output now, for a parameter also the one of before; of a weight that only another graph
+            updates what the run before left there.
         wants: what has to be measured.
     """
 
@@ -108,8 +109,11 @@ class Planner:
         """The plan of one step; what it has to know is added to ``wants``."""
         table = self.flow.table(step)
         choice, subjects = self._subjects(table)
-        first = self._without_previous(step, subjects.node)
-        initial = choice.initial(subjects, self._without_previous(step, np.maximum(subjects.holder, 0)))
+        rounds = table.round[subjects.row]
+        first = self.flow.starts(step, subjects.node, table.side[subjects.row], rounds)
+        # The inputs that hold a parameter are asked about the parameter: whether some run left a value there before.
+        outputs = np.full(len(subjects), int(Side.OUTPUT))
+        initial = choice.initial(subjects, self.flow.starts(step, np.maximum(subjects.holder, 0), outputs, rounds))
         plan = Plan(step, subjects, initial, first, self._references(step, subjects), wants or Wants())
         self._ask(plan, table)
         return plan
@@ -127,34 +131,34 @@ class Planner:
         self._last = (nodes, table, choice, subjects)
         return choice, subjects
 
-    def _without_previous(self, step: int, node: Int64) -> Mask:
-        """For each node whether no step came before."""
-        graph = self.flow.nodes.graph[node]
-        found = np.zeros(len(node), np.bool_)
-        for number in np.unique(graph).tolist():
-            of = graph == number
-            found[of] = self.flow.previous_step(int(node[np.argmax(of)]), step) is None
-        return found
-
     def _references(self, step: int, subjects: Subjects) -> tuple[tuple[int, Int64, Int64], ...]:
-        """Files of what each input holds."""
+        """Files of what each input holds, and of a weight that another graph updates what that left there."""
         fed = np.flatnonzero(subjects.input & (subjects.holder >= 0))
-        found = [self._outputs(step, subjects, fed)]
-        carried = fed[self.flow.nodes.are_parameters(subjects.holder[fed])]
-        graph = self.flow.nodes.graph[subjects.holder[carried]]
-        for number in np.unique(graph).tolist():
-            of = carried[graph == number]
-            before = self.flow.previous_step(int(subjects.holder[of[0]]), step)
-            if before is not None:
-                found.append(self._outputs(before, subjects, of))
+        carried = self.flow.nodes.are_parameters(subjects.holder[fed])
+        table = self.flow.table(step)
+        now = np.empty(len(fed), np.int64)
+        made, held = fed[~carried], fed[carried]
+        columns = _outputs(subjects, made)
+        now[~carried] = read_by(table, *columns, subjects.row[made])
+        rounds = table.round[subjects.row]
+        for number in np.unique(rounds[held]).tolist():
+            of = carried & (rounds[fed] == number)
+            now[of] = of_round(table, *_outputs(subjects, fed[of]), number)
+        there = now >= 0
+        found = [(step, fed[there], now[there])]
+        asked = np.concatenate([held, self._repeating(subjects)])
+        before, index = self.flow.befores(step, *_outputs(subjects, asked), rounds[asked])
+        for earlier in np.unique(before[before >= 0]).tolist():
+            of = before == earlier
+            found.append((earlier, asked[of], index[of]))
         return tuple(found)
 
-    def _outputs(self, step: int, subjects: Subjects, fed: Int64) -> tuple[int, Int64, Int64]:
-        rows = self.flow.table(step).find_all(
-            subjects.holder[fed], np.full(len(fed), int(Side.OUTPUT)), subjects.holder_slot[fed]
-        )
-        there = rows >= 0
-        return step, fed[there], rows[there]
+    def _repeating(self, subjects: Subjects) -> Int64:
+        """Weights of graphs that only read them: their files show what another graph's run left there."""
+        outputs = np.flatnonzero(~subjects.input)
+        outputs = outputs[self.flow.nodes.are_parameters(subjects.node[outputs])]
+        repeating = [self.flow.updated_elsewhere(row) for row in subjects.node[outputs].tolist()]
+        return outputs[np.array(repeating, np.bool_)]
 
     def _ask(self, plan: Plan, table: TensorTable) -> None:
         subjects, wants = plan.subjects, plan.wants
@@ -169,7 +173,8 @@ class Planner:
             # Whether a copy says more than they do takes the same comparisons with the step before of both.
             change = Need(change=need.change, closeness=need.closeness)
             for step, subject, rows in plan.references:
-                wants.ask(step, self.flow.table(step), rows[mask[subject]], change)
+                asked = mask[subject] & (subjects.input[subject] | change.previous)
+                wants.ask(step, self.flow.table(step), rows[asked], change)
             wants.ask(plan.step, table, own[mask[of]], change)
 
 
@@ -212,7 +217,7 @@ class _Choice:
             watch[:, kept],
             covering[:, holder] & known,
             covering[:, node],
-            self._own_outputs(table, node, is_input, holder),
+            self._own_outputs(table, row, node, is_input, holder),
             len(table) - len(row),
         )
 
@@ -246,7 +251,9 @@ class _Choice:
         chosen: Mask = is_input & (holder >= 0) & self._nodes.are_parameters(holder)
         return chosen
 
-    def _own_outputs(self, table: TensorTable, node: Int64, is_input: Mask, holder: Int64) -> tuple[Int64, Int64]:
+    def _own_outputs(
+        self, table: TensorTable, row: Int64, node: Int64, is_input: Mask, holder: Int64
+    ) -> tuple[Int64, Int64]:
         """The outputs of each input's own node, for anything but parameters: those have a file of what was written."""
         carried = (holder >= 0) & self._nodes.are_parameters(holder)
         inputs = np.flatnonzero(is_input & ~carried)
@@ -256,7 +263,17 @@ class _Choice:
         start = np.searchsorted(made_by, node[inputs], side="left")
         count = np.searchsorted(made_by, node[inputs], side="right") - start
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-        return np.repeat(inputs, count), outputs[np.repeat(start, count) + within]
+        of, found = np.repeat(inputs, count), outputs[np.repeat(start, count) + within]
+        if not table.round.any():
+            return of, found
+        mine, made = table.round[row[of]], table.round[found]
+        same = (mine == made) | (mine == 0) | (made == 0)
+        return of[same], found[same]
+
+
+def _outputs(subjects: Subjects, which: Int64) -> tuple[Int64, Int64, Int64]:
+    """The outputs that some subjects hold: node, side, slot."""
+    return subjects.holder[which], np.full(len(which), int(Side.OUTPUT)), subjects.holder_slot[which]
 
 
 def _stacked(masks: Sequence[Mask], length: int) -> Mask:
@@ -273,6 +290,7 @@ def _same_tensors(table: TensorTable, other: TensorTable) -> bool:
                 (table.side, other.side),
                 (table.slot, other.slot),
                 (table.flags, other.flags),
+                (table.round, other.round),
             )
         )
     )

@@ -55,10 +55,10 @@ class Reading:
         self.valueless: Mask = entries["valueless"]
         self.sizes = sizes
         self._keeper = keeper
-        steps, numbers = np.unique(self.step, return_inverse=True)
-        places = entries["key"] * len(steps) + numbers
-        wanted = entries["key"] * len(steps) + np.searchsorted(steps, entries["before"])
-        previous = np.where(entries["before"] >= 0, np.searchsorted(places, wanted), -1)
+        places = _places(self.step, self.index)
+        by = np.argsort(places)
+        found = by[np.minimum(np.searchsorted(places[by], _places(*_before(entries))), max(len(by) - 1, 0))]
+        previous = np.where(entries["before"] >= 0, found, -1)
         self.looks = Looks(specs, previous.astype(np.int32), needs, entries["need"].copy())
 
     def answers(self, step: int, keeper: object, need: Need, rows: Int64) -> Mask:
@@ -107,12 +107,24 @@ class ReadingList:
         only["key"], only["step"], only["index"] = compared["key"], compared["before"], compared["before_index"]
         only["need"], only["before"], only["before_index"] = ONLY_COMPARED, -1, -1
         entries = np.concatenate([entries, only])
-        entries = np.take(entries, np.lexsort((-entries["need"], entries["step"], entries["key"])))
-        first = np.ones(len(entries), np.bool_)
-        first[1:] = (entries["key"][1:] != entries["key"][:-1]) | (entries["step"][1:] != entries["step"][:-1])
-        entries = np.take(entries, np.flatnonzero(first))
+        entries = np.take(
+            entries, np.argsort(-entries["need"], kind="stable")
+        )  # of one file what asks most comes first
+        _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
+        entries = np.take(entries, first)
+        entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
         specs, own = _specs(entries, table, sizes)
         return Reading(entries, tuple(self._needs), specs, own, keeper)
+
+
+def _places(step: Int64, index: Int64) -> Int64:
+    """One number for each file; a step has fewer than 2³² of them."""
+    places: Int64 = (step << 32) + index
+    return places
+
+
+def _before(entries: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+    return entries["before"], entries["before_index"]
 
 
 def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[Specs, Int64]:

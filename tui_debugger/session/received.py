@@ -15,7 +15,7 @@ from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit
-from tui_debugger.model import PARAMETERS, ErrorBits, ParamResult, Side, Verdict, Watchpoint, WatchResult
+from tui_debugger.model import PARAMETERS, ErrorBits, ParamResult, Side, Verdict, Watchpoint, WatchResult, turn_of
 from tui_debugger.session.hits import StepHits
 from tui_debugger.session.types import Pair
 
@@ -104,6 +104,8 @@ def _columns(
         side=np.full(count, int(Side.OUTPUT), np.uint8),
         slot=np.array([slot for _, slot in found], np.int16),
         order=np.arange(count, dtype=np.int32),
+        round=np.zeros(count, np.uint16),
+        turn=np.full(count, turn_of(pair[1]), np.int64),
         records=records,
         watchpoints=tuple((each, CONDITIONS[each.condition].initial_only) for each in watchpoints),
         verdicts=verdicts,

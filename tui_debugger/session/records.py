@@ -51,7 +51,8 @@ class KeptStep:
         """The same knowledge for a newer listing of the step: files that are still there keep their record."""
         other = KeptStep(table)
         old = np.flatnonzero(self.records.rows["state"])
-        new = table.find_all(self.table.node[old], self.table.side[old], self.table.slot[old])
+        own = self.table.timestamp[old]
+        new = table.find_all(self.table.node[old], self.table.side[old], self.table.slot[old], at=own)
         same = new >= 0
         same[same] = table.timestamp[new[same]] == self.table.timestamp[old[same]]
         other.records.place(self.records, old[same], new[same])
@@ -111,16 +112,16 @@ class Shelf:
         """Drops records of unreadable tensors whose files look different now, as they may be whole; their steps."""
         with self.lock:
             healed = [at for at, seen in self._failures.items() if any(_changed(*look) for look in seen)]
-            for step, (node, side, slot, _) in healed:
-                del self._failures[step, (node, side, slot, _)]
+            for step, (node, side, slot, written) in healed:
+                del self._failures[step, (node, side, slot, written)]
                 kept = self._steps.get(step)
-                index = kept.table.find(node, Side(side), slot) if kept is not None else -1
+                index = int(kept.table.find_all([node], [side], [slot], at=[written])[0]) if kept is not None else -1
                 if kept is not None and index >= 0:
                     kept.records.forget(np.array([index]))
             return {step for step, _ in healed}
 
-    def forget(self, step: int, place: tuple[int, Side, int] | None = None) -> None:
-        """Drops what is known about a tensor (node row, side, slot) of a step, or about all of them."""
+    def forget(self, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
+        """Drops what is known about a tensor (node row, side, slot, round) of a step, or about all of them."""
         with self.lock:
             if place is None:
                 self._steps.pop(step, None)
@@ -172,7 +173,7 @@ class RecordCache:
             shelves = {rank: shelf for rank, (_, shelf) in self._shelves.items()}
         return {(rank, step) for rank, shelf in shelves.items() for step in shelf.heal()}
 
-    def forget(self, rank: int, step: int, place: tuple[int, Side, int] | None = None) -> None:
+    def forget(self, rank: int, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
         """See ``Shelf.forget``."""
         with self._lock:
             kept = self._shelves.get(rank)

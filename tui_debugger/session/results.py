@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -75,13 +75,20 @@ class ResultBook:
         return kept[1] if kept is not None else None
 
     def drop_from(self, rank: int, step: int) -> None:
-        """Forgets a rank's results from a step on: its files changed, or a later step's previous one did."""
+        """Forgets a rank's results from a step on, by number: see ``keep_only``."""
+        self._drop(lambda pair: pair[0] == rank and pair[1] >= step)
+
+    def keep_only(self, rank: int, earlier: Collection[int]) -> None:
+        """Forgets a rank's results of all but some steps: files of the others changed, or of what came before."""
+        self._drop(lambda pair: pair[0] == rank and pair[1] not in earlier)
+
+    def _drop(self, which: Callable[[Pair], bool]) -> None:
         with self._lock:
-            for pair in [pair for pair in self._results if pair[0] == rank and pair[1] >= step]:
+            for pair in [pair for pair in self._results if which(pair)]:
                 del self._results[pair]
                 self.edition += 1
             for ticket in self._tickets:
-                ticket.outdated = ticket.outdated or (ticket.pair[0] == rank and ticket.pair[1] >= step)
+                ticket.outdated = ticket.outdated or which(ticket.pair)
 
     def forget(self, pair: Pair) -> None:
         """Forgets the result of one pair."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,14 @@ from tui_debugger.model import (
     TensorKey,
     Watchpoint,
     no_progress,
+    turn_of,
     turns,
 )
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.checks import Checks
 from tui_debugger.session.excerpt import read_excerpt
 from tui_debugger.session.flow import Flow
-from tui_debugger.session.following import Follower
+from tui_debugger.session.following import Follower, steps_before, turn_spans
 from tui_debugger.session.judging import OutputTensors
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.look import look_at
@@ -45,6 +46,7 @@ from tui_debugger.session.records import RecordCache
 from tui_debugger.session.remembering import Memory
 from tui_debugger.session.seen import FileState
 from tui_debugger.session.selections import Mask, Selections
+from tui_debugger.session.shared_weights import SharedWeights
 from tui_debugger.session.sweep import Sweep, TensorChoice
 from tui_debugger.session.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
@@ -86,6 +88,7 @@ class Session:
         self._memory = Memory(index)
         self._lock = threading.Lock()
         self._cache = RecordCache()
+        self._own_cache = RecordCache()
         self._follower = Follower(source, self._cache)
         self._checks = Checks(self.watchpoints, self._checker, self._workers, self._look_ahead)
         self._selections = Selections()
@@ -124,36 +127,57 @@ class Session:
         """Dumped steps of a rank, in the order in which they began to run."""
         return self.source.steps(rank)
 
-    def steps_in_order(self) -> tuple[int, ...]:
-        """The dumped steps of all ranks, in the order in which they began to run."""
-        began: dict[int, int] = {}
-        for rank in self.ranks():
-            first: dict[int, int] = {}
-            for run in self.history(rank):
-                first.setdefault(run.step, run.turn)
-            for step in self.steps(rank):
-                turn = first[step] if step in first else turns([step])[0]
-                began[step] = min(began.get(step, turn), turn)
-        return tuple(sorted(began, key=lambda step: (began[step], step)))
-
     def history(self, rank: int) -> Sequence[GraphRun]:
         """Run history of a rank, in the order in which its graphs ran."""
         return self.source.history(rank)
 
-    def previous_step(self, rank: int, row: int, step: int) -> int | None:
-        """The step before, in the root graph of a node."""
-        return self.flow(rank).previous_step(row, step)
+    def previous_step(
+        self,
+        rank: int,
+        row: int,
+        step: int,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> int | None:
+        """The step of the run before, of a node's root graph: ``step`` itself when that holds several runs.
 
-    def previous_run(self, rank: int, row: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
-        """(step, round) of the run before, in the root graph of a node."""
-        return self.flow(rank).previous_run(row, step, round)
+        None when no run came before. See ``before`` for what one tensor was before.
+        """
+        return self.flow(rank).previous_step(row, step, round)
+
+    def before(self, key: TensorKey) -> TensorKey | None:
+        """The tensor that holds the value of before: of the run before, for a shared weight maybe of another graph.
+
+        None when no run came before. Whether it was dumped is not asked.
+        """
+
+        def found() -> TensorKey | None:
+            flow = self.flow(key.rank)
+            flow.table(key.step)  # first: it may bring the node
+            row = flow.nodes.find(key.node, key.graph)
+            at = flow.before(row, key.side, key.slot, key.step, key.round) if row >= 0 else None
+            return None if at is None else flow.key(at)
+
+        return undisturbed(found)
+
+    def turn_span(self, pair: Pair) -> tuple[int, int]:
+        """The turns of the first and the last run of a step of a rank: see ``model.turns``."""
+        rank, step = pair
+        return turn_spans(self.source, rank).get(step, (turn_of(step), turn_of(step)))
+
+    def steps_before(self, rank: int, steps: Collection[int]) -> set[int]:
+        """The steps of a rank all of whose runs came before any run of some steps."""
+        return steps_before(self.source, rank, steps)
 
     def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]:
-        """Every dumped (rank, step) among the given ranks and steps, by step then rank."""
+        """Every dumped (rank, step) among the given ranks and steps, in the order in which they began, then by rank."""
         wanted = None if steps is None else set(steps)
         of_ranks = self.ranks() if ranks is None else tuple(ranks)
-        found = [(rank, step) for rank in of_ranks for step in self.steps(rank) if wanted is None or step in wanted]
-        return tuple(sorted(found, key=lambda pair: (pair[1], pair[0])))
+        found: list[tuple[int, Pair]] = []
+        for rank in of_ranks:
+            steps_ = self.steps(rank)
+            places = zip(turns(steps_), steps_, strict=True)
+            found += [(turn, (rank, step)) for turn, step in places if wanted is None or step in wanted]
+        return tuple(pair for _, pair in sorted(found))
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -231,12 +255,21 @@ class Session:
 
     # -- tensors -----------------------------------------------------------------------------------
 
-    def tensor_rows(self, rank: int, step: int, row: int, *, every: bool = False) -> tuple[TensorRow, ...]:
-        """Inputs, outputs and parameters of a node at a step; lists, reads nothing.
+    def tensor_rows(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see TensorKey
+        *,
+        every: bool = False,
+    ) -> tuple[TensorRow, ...]:
+        """Inputs, outputs and parameters of a node at a step, in its newest or another run; lists, reads nothing.
 
-        Of a tensor that was written several times in the step the newest one, with ``every`` all of them.
+        With ``every`` also what its earlier runs within the step read and wrote.
         """
-        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, self._hits_at((rank, step)), every=every))
+        hits_of = self._hits_at((rank, step))
+        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
 
     def row_of(self, key: TensorKey) -> TensorRow:
         """The row of one tensor as an output (or input) of its own node; not measured yet.
@@ -276,16 +309,17 @@ class Session:
         """How to read a tensor; None when its values were not dumped."""
         flow = self.flow(key.rank)
         table = flow.table(key.step)
-        index = table.find(flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
+        index = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round).index
         return table.spec(index) if index >= 0 and flow.has_values(table, index) else None
 
     def forget(self, key: TensorKey) -> None:
         """Has a tensor measured anew the next time, whatever its file looks like."""
         self._follower.forget(key)
+        self._own_cache = RecordCache()
 
     def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
         """The tensors of a rank as outputs of their nodes, to be read or judged by name: see ``OutputTensors``."""
-        return OutputTensors(self.measurements(rank, progress))
+        return OutputTensors(self._of_own_graph(rank, progress))
 
     def sweep(self, pairs: Sequence[Pair], choice: TensorChoice | None = None) -> Sweep:
         """Walks the chosen tensors in scope, lazily: the way to statistics of millions of tensors. See ``Sweep``."""
@@ -366,7 +400,13 @@ class Session:
         spread: int = 5,
     ) -> OriginReport:
         """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``session.origin``."""
-        return search(pairs, watchpoints, partial(look_at, self._checker, spread), progress)
+        spans = {rank: turn_spans(self.source, rank) for rank in {rank for rank, _ in pairs}}
+
+        def span(pair: Pair) -> tuple[int, int]:
+            rank, step = pair
+            return spans[rank].get(step, (turn_of(step), turn_of(step)))
+
+        return search(pairs, watchpoints, partial(look_at, self._checker, spread), progress, span)
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
         measurements = self.measurements(rank, progress)
@@ -390,6 +430,15 @@ class Session:
         flow = self.flow(rank, listing)
         return Measurements(flow, self._cache.shelf(rank, flow.nodes.lineage), self._workers, self._memory)
 
+    def _of_own_graph(self, rank: int, progress: ProgressFn) -> Measurements:
+        """The same for who compares every tensor with the run before of its own graph, shared weights too."""
+        measurements = self.measurements(rank, progress)
+        flow = Flow(self.source, rank, progress, sharing=False)
+        if not flow.nodes.memo(SharedWeights).groups:
+            return measurements
+        # What was compared with other files must not be mistaken for these comparisons, here or in the index.
+        return Measurements(flow, self._own_cache.shelf(rank, flow.nodes.lineage), self._workers, Memory(None))
+
     # -- following ---------------------------------------------------------------------------------
 
     def watch_paths(self) -> Sequence[Path]:
@@ -398,7 +447,10 @@ class Session:
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
-        return self._follower.refresh(self._checks.book)
+        changes = self._follower.refresh(self._checks.book)
+        if changes:
+            self._own_cache = RecordCache()
+        return changes
 
     def close(self) -> None:
         """Stops the workers, writes what the index does not know yet, closes the source. Idempotent."""

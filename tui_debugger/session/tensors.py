@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -33,27 +33,64 @@ def hits_in(known: PairResult | None) -> HitsOf:
     return of_nodes
 
 
-def tensor_rows(flow: Flow, step: int, row: int, hits_of: HitsOf, *, every: bool = False) -> tuple[TensorRow, ...]:
+def tensor_rows(
+    flow: Flow,
+    step: int,
+    row: int,
+    hits_of: HitsOf,
+    round: int = 0,  # noqa: A002 - see TensorKey
+    *,
+    every: bool = False,
+) -> tuple[TensorRow, ...]:
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
-    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. Of a tensor that was
-    written several times in the step the newest one; with ``every`` the earlier ones below it, the youngest first.
+    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. ``round`` says which run
+    of the node is meant, 0 the newest one; with ``every`` what the runs before it in this step had in its place follows
+    each tensor, the youngest first.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()
-    maker = _RowMaker(flow, step, row, hits_of([row, *(holder.row for holder in flow.holders(row))]))
-    rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
-    return tuple(maker.with_earlier(rows) if every else rows)
+    is_hit = hits_of([row, *(holder.row for holder in flow.holders(row))])
+    rows = _RowMaker(flow, step, row, is_hit, round).rows()
+    if not every:
+        return tuple(rows)
+    table = flow.table(step)
+    newest = round or int(table.round[table.of_node(row)].max(initial=0))
+    earlier = [_RowMaker(flow, step, row, is_hit, number).rows() for number in range(newest - 1, 0, -1)]
+    return tuple(_with_earlier(rows, [each for of_round in earlier for each in of_round if each.index >= 0]))
+
+
+def _with_earlier(rows: Sequence[TensorRow], earlier: Sequence[TensorRow]) -> Iterator[TensorRow]:
+    """Rows, each followed by the other tensors that were in its place before."""
+    for row in rows:
+        yield row
+        seen = {row.key}
+        for each in earlier:
+            if (each.role, each.slot) == (row.role, row.slot) and each.key not in seen:
+                seen.add(each.key)
+                yield each
 
 
 class _RowMaker:
-    def __init__(self, flow: Flow, step: int, row: int, is_hit: IsHit) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        step: int,
+        row: int,
+        is_hit: IsHit,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> None:
+        self.round = round
         self.flow = flow
         self.step = step
         self.row = row
         self.is_hit = is_hit
         self.table = flow.table(step)
         self.holders = flow.holders(row)
+
+    def rows(self) -> list[TensorRow]:
+        """Inputs, outputs, parameters."""
+        return [*self.inputs(), *self.outputs(), *self.parameters()]
 
     def _slots(self, side: Side) -> set[int]:
         return {int(self.table.slot[i]) for i in self.table.of_node(self.row) if int(self.table.side[i]) == side}
@@ -63,9 +100,9 @@ class _RowMaker:
         return [self._input(slot) for slot in sorted(slots)]
 
     def _input(self, slot: int) -> TensorRow:
-        at = self.flow.locate_input(self.step, self.row, slot)
+        at = self.flow.locate_input(self.step, self.row, slot, self.round)
         if at is None:
-            at = Located(self.step, -1, self.row, Side.INPUT, slot)
+            at = Located(self.step, -1, self.row, Side.INPUT, slot, self.round)
         return self.make(at, "in", slot, self._producer_text(slot))
 
     def _producer_text(self, slot: int) -> str:
@@ -85,25 +122,23 @@ class _RowMaker:
         return [self._output(slot) for slot in sorted(slots)]
 
     def _output(self, slot: int) -> TensorRow:
-        index = self.table.find(self.row, Side.OUTPUT, slot)
+        at = self.flow.located(self.step, self.row, Side.OUTPUT, slot, self.round)
         text = self.flow.nodes.constants.get(self.row, "") if self.flow.is_constant(self.row) else ""
-        return self.make(Located(self.step, index, self.row, Side.OUTPUT, slot), "out", slot, text)
+        return self.make(at, "out", slot, text)
 
     def parameters(self) -> list[TensorRow]:
         nodes, rows = self.flow.nodes, []
         for slot, holder in enumerate(self.holders):
             if holder.row >= 0 and nodes.category_of(holder.row) in PARAMETERS and self.flow.updated(holder.row):
-                index = self.table.find(holder.row, Side.OUTPUT, holder.slot)
-                if index >= 0:
-                    at = Located(self.step, index, holder.row, Side.OUTPUT, holder.slot)
+                at = self.flow.located(self.step, holder.row, Side.OUTPUT, holder.slot, self.round)
+                if at.index >= 0:
                     rows.append(self.make(at, "param", slot, f"{nodes.names[holder.row]}:{holder.slot}"))
         return rows
 
     def make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
-        nodes, table = self.flow.nodes, self.flow.table(at.step)
+        table = self.flow.table(at.step)
+        key = self.flow.key(at)
         has_file = at.index >= 0
-        number = int(table.round[at.index]) if has_file else 0
-        key = nodes.key(self.flow.rank, at.step, at.row, at.side, at.slot, round=number)
         flags = int(table.flags[at.index]) if has_file else 0
         return TensorRow(
             key=key,
@@ -111,40 +146,24 @@ class _RowMaker:
             slot=slot,
             index=at.index,
             has_value=has_file and bool(not flags & TensorFlag.STAT_ONLY or flags & TensorFlag.REMOTE),
-            has_previous=has_file and self._has_previous(at, number),
+            has_previous=has_file and self._has_previous(at),
             hit=self.is_hit(key),
             uncertain=bool(flags & TensorFlag.UNCERTAIN),
             origin_text=origin,
             recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
             remote=bool(flags & TensorFlag.REMOTE),
-            rounds=len(self._written(at)) if number else 0,
+            rounds=self._rounds(at) if key.round else 0,
         )
 
-    def with_earlier(self, rows: Sequence[TensorRow]) -> list[TensorRow]:
-        """The rows, each followed by what was in its place before in the same step."""
-        found = []
-        for row in rows:
-            found.append(row)
-            if row.rounds > 1:
-                at = self.flow.nodes.find(row.key.node, row.key.graph)
-                newest = Located(row.key.step, row.index, at, row.key.side, row.key.slot)
-                found += [
-                    self.make(dataclasses.replace(newest, index=index), row.role, row.slot, row.origin_text)
-                    for index in reversed(self._written(newest))
-                    if int(self.flow.table(newest.step).round[index]) < row.key.round
-                ]
-        return found
-
-    def _written(self, at: Located) -> list[int]:
-        """Every row of a tensor in its step, by time."""
+    def _rounds(self, at: Located) -> int:
+        """How often a tensor was written in its step."""
         table = self.flow.table(at.step)
-        rows = table.of_node(at.row, every=True)
-        same = rows[(table.side[rows] == int(at.side)) & (table.slot[rows] == at.slot)]
-        return sorted(same.tolist(), key=lambda index: int(table.round[index]))
+        newest = table.find(at.row, at.side, at.slot)
+        return int(table.round[newest]) if newest >= 0 else 0
 
-    def _has_previous(self, at: Located, number: int) -> bool:
-        before = self.flow.previous_run(at.row, at.step, number)
-        return before is not None and self.flow.table(before[0]).find(at.row, at.side, at.slot, before[1]) >= 0
+    def _has_previous(self, at: Located) -> bool:
+        before = self.flow.before(at.row, at.side, at.slot, at.step, at.round)
+        return before is not None and before.index >= 0
 
 
 def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
@@ -163,7 +182,7 @@ def row_of(flow: Flow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
         raise UnreadableTensorError(
             "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
         )
-    at = Located(key.step, flow.table(key.step).find(row, key.side, key.slot, key.round), row, key.side, key.slot)
+    at = flow.located(key.step, row, key.side, key.slot, key.round)
     return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
 
 
@@ -179,9 +198,10 @@ def measured(
 
 def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
     """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
-    table = flow.table(row.key.step)
-    index = table.find(flow.nodes.find(row.key.node, row.key.graph), row.key.side, row.key.slot, row.key.round)
-    return (row.key.step, index) if index >= 0 else None
+    key = row.key
+    flow.table(key.step)  # first: it may bring the node
+    at = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
+    return (key.step, at.index) if at.index >= 0 else None
 
 
 def _filled(row: TensorRow, record: Record | None) -> TensorRow:

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +37,11 @@ from tui_debugger.sources.file_states import file_states
 
 GRAPH = "kernel_graph_0"
 
-Key = tuple[str, Side, int]
-"""(node id, side, slot)."""
+Key = tuple[str, Side, int] | tuple[str, Side, int, int]
+"""(node id, side, slot), and from 1 on which run of its graph within the step wrote it, where there were several.
+
+A node that several graphs have is named ``graph:node id``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +117,10 @@ def table_of(ops: Sequence[Op], graphs: Sequence[GraphInfo] = ()) -> NodeTable:
 class MemoryTable(Columns):
     """The tensors of one step; values are written to a temporary directory when a spec is asked for."""
 
-    def __init__(self, source: MemorySource, rows: Sequence[tuple[int, Key]], values: Mapping[Key, Value]) -> None:
-        """Sorts ``rows`` (node row, key) by the node's order, inputs before outputs."""
+    def __init__(
+        self, source: MemorySource, rows: Sequence[tuple[int, Key]], values: Mapping[Key, Value], times: Sequence[int]
+    ) -> None:
+        """``rows`` (node row, key) in execution order; ``times`` when each was written, 0 where that is not known."""
         self._source = source
         self._values = [values[key] for _, key in rows]
         self._paths: dict[int, str] = {}
@@ -124,8 +130,9 @@ class MemoryTable(Columns):
             np.array([key[1] for _, key in rows], np.uint8),
             np.array([key[2] for _, key in rows], np.int16),
             np.array(flags, np.uint8),
+            _rounds(rows),
         )
-        super().__init__(spots, np.zeros(len(rows), np.int64))
+        super().__init__(spots, np.array(times, np.int64))
 
     def spec(self, index: int) -> ReadSpec:
         """Writes the value to the temporary directory on first use."""
@@ -159,6 +166,25 @@ class MemoryTable(Columns):
         return (value.dtype, value.shape) if isinstance(value, Recorded) else None
 
 
+def _rounds(rows: Sequence[tuple[int, Key]]) -> npt.NDArray[np.uint16] | None:
+    """The round of each row: 0 where a tensor was written once; None when all were."""
+    count = Counter((row, key[1], key[2]) for row, key in rows)
+    if max(count.values(), default=0) < 2:
+        return None
+    return np.array([_round(key) if count[row, key[1], key[2]] > 1 else 0 for row, key in rows], np.uint16)
+
+
+def _round(key: Key) -> int:
+    return key[3] if len(key) > 3 else 0
+
+
+def _row(table: NodeTable, name: str) -> int:
+    """The row of a node by its name in a key."""
+    graph, _, rest = name.partition(":")
+    found = table.find(rest, graph) if rest and any(info.name == graph for info in table.graphs) else -1
+    return found if found >= 0 else table.find(name)
+
+
 def _is_extension(dtype: np.dtype[Any]) -> bool:
     """Whether numpy itself cannot name the type in a header (bfloat16, float8 ...)."""
     return dtype.isbuiltin == 2
@@ -180,7 +206,11 @@ class MemorySource:
         title: str = "memory",
         notices: Sequence[str] = (),
     ) -> None:
-        """``tensors`` is {rank: {step: {(node, side, slot): value}}}; ``table`` wins over ``ops``."""
+        """``tensors`` is {rank: {step: {(node, side, slot): value}}}; ``table`` wins over ``ops``.
+
+        ``history`` is in the order in which the runs began. Where it says when, every tensor of a run was written that
+        many microseconds later as its place in the execution order.
+        """
         self._lock = threading.RLock()
         self._tensors = {
             rank: {step: dict(values) for step, values in steps.items()} for rank, steps in tensors.items()
@@ -265,10 +295,32 @@ class MemorySource:
             if at not in self._tables:
                 table = self.nodes(rank)
                 values = self._tensors.get(rank, {}).get(step, {})
-                rows = [(table.find(key[0]), key) for key in values]
-                rows.sort(key=lambda item: (int(table.order[item[0]]), item[0], item[1][1], item[1][2]))
-                self._tables[at] = MemoryTable(self, rows, values)
+                began = self._began(step)
+                rows = [(_row(table, key[0]), key) for key in values]
+
+                def place(item: tuple[int, Key]) -> tuple[int, ...]:
+                    row, key = item
+                    run = began.get((table.graph_of(row).root_id, _round(key)), (_round(key), 0))
+                    return (run[0], int(table.order[row]), row, int(key[1]), key[2])
+
+                def written(item: tuple[int, Key]) -> int:
+                    row, key = item
+                    run = began.get((table.graph_of(row).root_id, _round(key)), (0, 0))
+                    return run[1] + int(table.order[row]) if run[1] else 0
+
+                rows.sort(key=place)
+                self._tables[at] = MemoryTable(self, rows, values, [written(item) for item in rows])
             return self._tables[at]
+
+    def _began(self, step: int) -> dict[tuple[int, int], tuple[int, int]]:
+        """For (root graph, round) of a step the place of the run, and when it began; places only where it matters."""
+        runs = [run for run in self._history or () if run.step == step]
+        if not any(run.began or run.round for run in runs):
+            return {}
+        found = {(run.root_graph, run.round): (place, run.began) for place, run in enumerate(runs)}
+        for place, run in enumerate(runs):
+            found[run.root_graph, 0] = (place, run.began)
+        return found
 
     def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - nothing lies on disk
         """There are none."""
@@ -331,7 +383,7 @@ class MemorySource:
 
     def _with_unknown(self, table: NodeTable, rank: int) -> NodeTable:
         used = dict.fromkeys(key[0] for values in self._tensors.get(rank, {}).values() for key in values)
-        unknown = [name for name in used if table.find(name) < 0]
+        unknown = [name for name in used if _row(table, name) < 0]
         return _append(table, unknown) if unknown else table
 
 

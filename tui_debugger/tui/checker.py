@@ -134,7 +134,7 @@ class Checker:
 
     def _ahead(self) -> list[int]:
         session, step = self._session, self._desk.state.step
-        return list(after(session.steps_in_order(), step))
+        return list(after(list(dict.fromkeys(step for _, step in session.pairs())), step))
 
     def _search(self, count: int | None) -> None:
         steps = self._ahead()[:count]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,10 +155,7 @@ class Inspector:
 
     def _previous(self, row: TensorRow, at: int) -> TensorKey | None:
         """The tensor at the step before; ``at`` is its node's row."""
-        before = None
-        if row.has_previous and at >= 0:
-            before = self._session.previous_run(row.key.rank, at, row.key.step, row.key.round)
-        return None if before is None else replace(row.key, step=before[0], round=before[1])
+        return self._session.before(row.key) if row.has_previous and at >= 0 else None
 
     def export_tensor(self) -> None:
         """The tensor under the cursor as .npy."""

@@ -145,20 +145,14 @@ class Comparer:
         Raises:
             TdbgError: there is no such step, or it was not dumped there; says where it was.
         """
-
-        def found() -> tuple[int, int] | None:
-            flow = self.session.flow(key.rank)
-            row = flow.nodes.find(key.node, key.graph)
-            return flow.previous_run(row, key.step, key.round) if row >= 0 else None
-
-        before = undisturbed(found)
+        before = self.session.before(key)
         if before is None:
             raise TdbgError(
                 f"there is no step before {step_text(key.step)}",
                 where=clean(place_text(key)),
                 hint=self._elsewhere(self.session, key, "compare with another step, rank, tensor or file"),
             )
-        return Side(replace(key, step=before[0], round=before[1]))
+        return Side(before)
 
     def beside(self, side: Side, by: int) -> Side | None:
         """The side at the next dumped step in a direction (-1, +1) at which it has values; None when there is none."""

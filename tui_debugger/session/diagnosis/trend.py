@@ -231,15 +231,14 @@ def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list
             "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
         )
     for step, table in zip(steps, tables, strict=True):
-        index = table.find(row, key.side, key.slot, key.round)
-        if index < 0 and key.round == 1:  # it ran once in this step
-            index = table.find(row, key.side, key.slot)
+        at = flow.located(step, row, key.side, key.slot, key.round)
+        index = at.index
         flags = TensorFlag(int(table.flags[index])) if index >= 0 else TensorFlag.NONE
         stat_only = bool(flags & TensorFlag.STAT_ONLY)
         remote = bool(flags & TensorFlag.REMOTE)
         rows.append(
             TensorRow(
-                key=dataclasses.replace(key, step=step, round=int(table.round[index]) if index >= 0 else 0),
+                key=dataclasses.replace(key, step=step, round=at.round),
                 role=key.side.label,
                 slot=key.slot,
                 index=index,

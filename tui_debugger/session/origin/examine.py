@@ -153,8 +153,8 @@ class Examiner:
         made = [(hit, makings.of(hit), tuple(questions)) for hit, questions in hits]
         text = f"rank {self.flow.rank} step {step}: origins"
         self._ensure(((q, s.at) for _, m, q in made for s in m.sources), progress, text)
-        own = {m.node for _, m, _ in made if any(source.own for source in m.sources)}
-        self._ensure((((OVERFLOW,), at) for node in own for at in makings.outputs(node)), progress, text)
+        own = {(m.node, m.round) for _, m, _ in made if any(source.own for source in m.sources)}
+        self._ensure((((OVERFLOW,), at) for node in own for at in makings.outputs(*node)), progress, text)
         replaced = ((q, s.held) for _, m, q in made for s in m.sources if self._replaced(makings, m, s, q))
         self._ensure(replaced, progress, text)
         return [self._examined(makings, *each) for each in made]
@@ -218,14 +218,14 @@ class Examiner:
         record = self._record(at)
         if at is None or record is None or not record.need.covers(question.need):
             return None
-        return question.holds(record, self.flow.previous_step(at.row, at.step) is None)
+        return question.holds(record, self.flow.is_first(at))
 
     def _overwritten(self, makings: Makings, making: Making, source: Source) -> bool:
         """Whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
         record = self._record(source.at)
         if record is None or record.stats is None:
             return False
-        outputs = map(self._record, makings.outputs(making.node))
+        outputs = map(self._record, makings.outputs(making.node, making.round))
         return any(output is not None and output.stats == record.stats for output in outputs)
 
 

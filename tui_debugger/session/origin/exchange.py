@@ -56,7 +56,7 @@ def exchanged(spot: Spot, row: int, ranks: Sequence[int], rank_of: Callable[[int
         peer = same_node(here.flow.nodes, row, there.flow.nodes)
         if peer < 0:
             continue  # another stage of a pipeline, or another group
-        at = Spot(rank, spot.step, peer, Side.OUTPUT, spot.slot)
+        at = Spot(rank, spot.step, peer, Side.OUTPUT, spot.slot, spot.round)
         inputs.append(at)
         bad = there.leads(at)
         leads += [Lead(lead.spot, Way(Link.SENT, lead.way.into, lead.way.slots), lead.began) for lead in bad]
@@ -72,7 +72,7 @@ def _sent(spot: Spot, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) 
     for rank in ranks:
         there = rank_of(rank)
         for row in _sending_nodes(there.flow.nodes):
-            at = Spot(rank, spot.step, row, Side.OUTPUT, 0)
+            at = Spot(rank, spot.step, row, Side.OUTPUT, 0, spot.round)
             inputs.append(at)
             for lead in there.leads(at):
                 record = there.record(lead.spot)

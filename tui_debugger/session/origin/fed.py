@@ -35,8 +35,10 @@ def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.Arr
         side: of the tensors of these nodes.
         slot: the same.
     """
-    found = _Step(measurements, step)
     answers = np.zeros(len(node), np.bool_)
+    if measurements.flow.table(step).round.any():  # a node is not bad in all of its runs: each is looked at closely
+        return answers
+    found = _Step(measurements, step)
     sides, slots = np.asarray(side), np.asarray(slot, np.int64)
     outputs, inputs = np.flatnonzero(sides == Side.OUTPUT), np.flatnonzero(sides == Side.INPUT)
     answers[outputs] = found.outputs(node[outputs])
@@ -69,7 +71,7 @@ class _Step:
 
     def _updated_by_bad(self, row: int) -> bool:
         """A parameter; at the first step of its graph it may have been bad before."""
-        if not self._flow.updated(row) or self._flow.previous_step(row, self._step) is None:
+        if not self._flow.updated(row) or self._flow.before(row, Side.OUTPUT, 0, self._step) is None:
             return False
         updater, _ = updater_of(self._flow, row)
         return updater >= 0 and bool(self._fed[updater])

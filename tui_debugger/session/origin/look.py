@@ -67,6 +67,7 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
     origins = tuple(origin for origin in told if origin.starts_here)
     first = None if origins else teller.tell([examined[0]])
     row = origins[0].row if origins else hits[0].row
+    carried = [hit for hit in hits if _is_carried(checker.flow, hit)]
     return Look(
         pair=pair,
         result=result,
@@ -74,7 +75,8 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
         before=tuple(origin for origin in told if not origin.starts_here),
         first=first,
         bad=len(hits),
-        parameters=sum(_is_carried(checker.flow, hit) for hit in hits),
+        parameters=len(carried),
+        carried=min((hit.order[0] for hit in carried), default=None),
         spread=spread_from(checker.flow, row, origins[0].hit if origins else hits[0], hits, spread),
         by_graph=knows_edges(checker.flow, row),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from tui_debugger.graph.categories import update_of
+from tui_debugger.graph.categories import in_place_slots
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, Hit, Side
 from tui_debugger.session.flow import Flow, Holder, Located
@@ -83,6 +83,7 @@ class Making:
         sources: what it was made from, by slot.
         parameter: row of the parameter whose value it is, or -1.
         before: the one of ``sources`` that is the parameter's own value of before.
+        round: the run within the step whose inputs and outputs are meant, as in ``TensorKey``.
         other: row of the node that has to be named beside ``row``, or -1: the producer of an input that was changed,
             the consumer that saw an output that was not dumped, the node that updates a parameter.
     """
@@ -94,6 +95,7 @@ class Making:
     parameter: int = -1
     before: Source | None = None
     other: int = -1
+    round: int = 0
 
 
 class Makings:
@@ -105,25 +107,29 @@ class Makings:
         self.flow: Flow = measurements.flow
         self.step = step
         self.table = self.flow.table(step)
-        self._inputs: dict[int, tuple[Source, ...]] = {}
-        self._outputs: dict[int, tuple[Located, ...]] = {}
+        self._inputs: dict[tuple[int, int], tuple[Source, ...]] = {}
+        self._outputs: dict[tuple[int, int], tuple[Located, ...]] = {}
+        self._round = 0
 
     def of(self, hit: Hit) -> Making:
         """How the tensor of a hit was made."""
+        self._round = hit.key.round
+        return replace(self._of(hit), round=self._round)
+
+    def _of(self, hit: Hit) -> Making:
         if hit.key.side is Side.INPUT:
             return self._of_input(hit.row, hit.key.slot)
         if self._is_parameter(hit.row):
             return self._of_parameter(hit.row)
         return self._of_operator(hit.row)
 
-    def outputs(self, row: int) -> tuple[Located, ...]:
-        """The dumped outputs of a node."""
-        found = self._outputs.get(row)
+    def outputs(self, row: int, round: int) -> tuple[Located, ...]:  # noqa: A002 - see TensorKey
+        """The dumped outputs of a node in a run."""
+        found = self._outputs.get((row, round))
         if found is None:
-            table = self.table
-            outputs = [int(i) for i in table.of_node(row) if int(table.side[i]) == Side.OUTPUT] if row >= 0 else ()
-            found = tuple(Located(self.step, i, row, Side.OUTPUT, int(table.slot[i])) for i in outputs)
-            self._outputs[row] = found
+            slots = self.flow.slots(self.step, row, Side.OUTPUT, round) if row >= 0 else ()
+            found = tuple(self.flow.located(self.step, row, Side.OUTPUT, slot, round) for slot in slots)
+            self._outputs[row, round] = found
         return found
 
     def _of_operator(self, row: int, seen_by: int = -1) -> Making:
@@ -141,7 +147,7 @@ class Makings:
             return Making(row, -1, Start.UNKNOWN)
         if self._is_parameter(holder.row) and flow.updated(holder.row):
             return self._of_parameter_input(row, slot, holder)
-        wrote = flow.locate_held(self.step, holder)
+        wrote = flow.locate_held(self.step, holder, self._round, row)
         if wrote is not None and self._readable(wrote):
             source = Source(row, slot, Side.INPUT, wrote, constant=flow.is_constant(holder.row))
             return Making(row, -1, Start.CHANGED, (source,), other=holder.row)
@@ -154,13 +160,10 @@ class Makings:
     def _of_parameter_input(self, row: int, slot: int, holder: Holder) -> Making:
         if slot in in_place(self.flow, row):
             return self._of_parameter(holder.row)
-        if self.flow.previous_step(holder.row, self.step) is None:
+        if self._starts(holder.row):
             return Making(holder.row, -1, Start.BEFORE, parameter=holder.row, other=row)
-        now = self.table.find(holder.row, Side.OUTPUT, holder.slot)
-        places = (
-            self.flow.locate_held(self.step, holder),
-            Located(self.step, now, holder.row, Side.OUTPUT, holder.slot) if now >= 0 else None,
-        )
+        now = self.flow.located(self.step, holder.row, Side.OUTPUT, holder.slot, self._round)
+        places = (self.flow.locate_held(self.step, holder, self._round), now if now.index >= 0 else None)
         # A consumer that runs after the optimizer reads the new value: only a value that is neither was changed.
         sources = tuple(Source(row, slot, Side.INPUT, at) for at in places)
         if not all(places):
@@ -174,25 +177,26 @@ class Makings:
         if updater < 0:
             before = self._before(row, row, 0)
             return Making(row, -1, Start.UNKNOWN, () if before is None else (before,), row, before)
-        sources = (*self.inputs(updater), *(Source(updater, at.slot, at.side, at) for at in self.outputs(updater)))
+        sources = (
+            *self.inputs(updater),
+            *(Source(updater, at.slot, at.side, at) for at in self.outputs(updater, self._round)),
+        )
         return Making(row, updater, Start.UPDATED, sources, row, self._before(row, updater, slot), updater)
 
     def inputs(self, row: int) -> tuple[Source, ...]:
         """The inputs of a node by slot, those that were not dumped included."""
-        found = self._inputs.get(row)
+        found = self._inputs.get((row, self._round))
         if found is None:
-            table = self.table
-            slots = {int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.INPUT}
-            slots |= set(range(len(self.flow.holders(row))))
+            slots = {*self.flow.slots(self.step, row, Side.INPUT, self._round), *range(len(self.flow.holders(row)))}
             written = in_place(self.flow, row)
             found = tuple(self._updated_input(row, s) if s in written else self._input(row, s) for s in sorted(slots))
-            self._inputs[row] = found
+            self._inputs[row, self._round] = found
         return found
 
     def _input(self, row: int, slot: int) -> Source:
-        at, holder = self.flow.locate_input(self.step, row, slot), self.flow.holder(row, slot)
+        at, holder = self.flow.locate_input(self.step, row, slot, self._round), self.flow.holder(row, slot)
         own = at is not None and at.side is Side.INPUT
-        held = self.flow.locate_held(self.step, holder) if own else None
+        held = self.flow.locate_held(self.step, holder, self._round, row) if own else None
         constant = self.flow.is_constant(holder.row)
         return Source(row, slot, Side.INPUT, at, held, own, constant, unclaimed=holder.row < 0)
 
@@ -201,23 +205,27 @@ class Makings:
         before = self._before(self.flow.holder(row, slot).row, row, slot)
         if before is not None:
             return before
-        own = self.table.find(row, Side.INPUT, slot)
-        at = Located(self.step, own, row, Side.INPUT, slot) if own >= 0 else None
-        return Source(row, slot, Side.INPUT, at, after=True)
+        own = self.flow.located(self.step, row, Side.INPUT, slot, self._round)
+        return Source(row, slot, Side.INPUT, own if own.index >= 0 else None, after=True)
 
     def _before(self, row: int, node: int, slot: int) -> Source | None:
         """The value of a parameter before this step; at the first dumped step what a consumer was fed with."""
-        held = self.flow.locate_held(self.step, Holder(row, 0)) if row >= 0 else None
+        held = self.flow.locate_held(self.step, Holder(row, 0), self._round) if row >= 0 else None
         if held is not None:
             return Source(node, slot, Side.INPUT, held)
-        if row < 0 or self.flow.previous_step(row, self.step) is not None:
+        if row < 0 or not self._starts(row):
             return None
         for consumer, at in self.flow.consumers(row):
-            index = self.table.find(consumer, Side.INPUT, at) if at not in in_place(self.flow, consumer) else -1
-            if index >= 0:
-                seen = Located(self.step, index, consumer, Side.INPUT, at)
+            if at in in_place(self.flow, consumer):
+                continue
+            seen = self.flow.located(self.step, consumer, Side.INPUT, at, self._round)
+            if seen.index >= 0:
                 return Source(node, slot, Side.INPUT, seen, initial=True)
         return None
+
+    def _starts(self, row: int) -> bool:
+        """Whether no run came before that left a value in a parameter."""
+        return self.flow.before(row, Side.OUTPUT, 0, self.step, self._round) is None
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS
@@ -229,14 +237,7 @@ class Makings:
 
 def in_place(flow: Flow, row: int) -> frozenset[int]:
     """Input slots of an optimizer's update operator that hold the parameters it updates; empty for other nodes."""
-    update = update_of(flow.nodes.op_type(row))
-    if update is None:
-        return frozenset()
-    slots = (update.weight, *update.states)
-    if not update.stride:
-        return frozenset(slots)
-    starts = range(0, len(flow.holders(row)), update.stride)
-    return frozenset(start + slot for start in starts for slot in slots)
+    return in_place_slots(flow.nodes.op_type(row), len(flow.holders(row)))
 
 
 def updater_of(flow: Flow, row: int) -> tuple[int, int]:

@@ -1,15 +1,17 @@
 """The search for the first origin of something bad, step by step over all ranks, and what it reports.
 
-The search ends at the first step that has an origin, once every rank of that step was looked at: that is what
-makes "rank 3 was first" true. It also ends at a step without an origin that leaves bad parameters behind: what comes
-later is made from them, so no later step can say where it began.
+Steps are looked at in the order in which they began to run, and the origin is the one in the earliest run. A step can
+hold runs that began long after others of a later number: the search ends where a run has an origin, once every step of
+every rank was looked at that holds an earlier run, or one at the same time: that is what makes "rank 3 was first" true.
+It also ends at a run without an origin that leaves bad parameters behind: what comes later is made from them, so no
+later one can say where it began.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from tui_debugger.errors import CancelledError
@@ -23,6 +25,7 @@ from tui_debugger.model import (
     Watchpoint,
     WatchResult,
     no_progress,
+    turn_of,
 )
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.origin.examine import State
@@ -117,7 +120,8 @@ class Look:
         before: what was bad already before the first dumped step, when that is not step 0.
         first: the first bad tensor when there is no origin; None when there is an origin, or nothing bad.
         bad: number of bad tensors.
-        parameters: number of bad values of parameters that the next step starts with.
+        parameters: number of bad values of parameters that the next run starts with.
+        carried: the turn of the first run that leaves such a value behind; None without one.
         spread: the next bad tensors after the first origin.
         by_graph: ``spread`` follows the graph, not only the order of execution.
     """
@@ -129,6 +133,7 @@ class Look:
     first: Origin | None = None
     bad: int = 0
     parameters: int = 0
+    carried: int | None = None
     spread: tuple[Hit, ...] = ()
     by_graph: bool = False
 
@@ -155,8 +160,8 @@ class OriginReport:
     """What the search found.
 
     Attributes:
-        origins: those of the step at which the search ended, in execution order, then by rank.
-        looks: every step of every rank that has something bad, by step then rank.
+        origins: those of the earliest run and of its step, in the order of time, then by rank.
+        looks: every step of every rank that has something bad, in the order in which they began, then by rank.
         check: the checks behind it as one: hits, coverage, watchpoints, time.
         left: (rank, step) pairs that were not looked at.
         end: why the search ended.
@@ -182,7 +187,7 @@ class OriginReport:
         best: dict[int, Look] = {}
         for look in self.looks:
             kept = best.get(look.pair[0])
-            if kept is None or (look.origins and not kept.origins):
+            if kept is None or _place(look) < _place(kept):
                 best[look.pair[0]] = look
         return tuple(sorted(best.values(), key=_place))
 
@@ -195,24 +200,33 @@ class OriginReport:
 
 def _place(look: Look) -> tuple[bool, tuple[int, int], int]:
     beginning = look.beginning
-    return (not look.origins, beginning.hit.order if beginning is not None else (look.pair[1], 0), look.pair[0])
+    order = beginning.hit.order if beginning is not None else (turn_of(look.pair[1]), 0)
+    return (not look.origins, order, look.pair[0])
 
 
 def _same(one: Look, other: Look) -> bool:
     a, b = one.beginning, other.beginning
     if a is None or b is None or a.starts_here != b.starts_here:
         return False
-    return (a.step, a.graph, a.node, a.hit.key.side, a.hit.key.slot) == (
-        *(b.step, b.graph, b.node),
-        *(b.hit.key.side, b.hit.key.slot),
-    )
+    return (a.graph, a.node, replace(a.hit.key, rank=b.rank)) == (b.graph, b.node, b.hit.key)
 
 
 LookAt = Callable[[Pair, Sequence[Watchpoint], ProgressFn], Look]
+Span = Callable[[Pair], tuple[int, int]]
+"""The turns of the first and the last run of a step of a rank: see ``model.turns``."""
+
+
+def one_run(pair: Pair) -> tuple[int, int]:
+    """The span of a step that is one run, in ascending order."""
+    return turn_of(pair[1]), turn_of(pair[1])
 
 
 def search(
-    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], look_at: LookAt, progress: ProgressFn = no_progress
+    pairs: Sequence[Pair],
+    watchpoints: Sequence[Watchpoint],
+    look_at: LookAt,
+    progress: ProgressFn = no_progress,
+    span: Span = one_run,
 ) -> OriginReport:
     """Looks for the first origin.
 
@@ -223,22 +237,20 @@ def search(
         watchpoints: what is bad; none: NaN or Inf anywhere.
         look_at: looks at one (rank, step).
         progress: receives snapshots.
+        span: when a step ran.
     """
     started = time.monotonic()
     asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
-    ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (pair[1], pair[0]))
+    ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
     looks: list[Look] = []
     end = End.ALL
     try:
         for look in _looks(ordered, asked, look_at, progress):
             looks.append(look)
-            last = len(looks) == len(ordered) or ordered[len(looks)][1] != look.pair[1]
-            here = [each for each in looks if each.pair[1] == look.pair[1]]
-            if last and any(each.origins for each in here):
-                end = End.ORIGIN
-                break
-            if last and any(each.parameters for each in here):
-                end = End.CARRIED
+            found = _end(looks)
+            # Every step that holds a run before or beside the one that was found has to be looked at.
+            if found is not None and (len(looks) == len(ordered) or span(ordered[len(looks)])[0] > found[1]):
+                end = found[0]
                 break
     except CancelledError:
         end = End.CANCELLED
@@ -246,12 +258,30 @@ def search(
     results = [(look.pair, look.result) for look in looks]
     origins = [origin for look in looks for origin in look.origins]
     return OriginReport(
-        origins=tuple(sorted(origins, key=lambda origin: (origin.hit.order, origin.rank))),
+        origins=_earliest(origins),
         looks=tuple(look for look in looks if look.bad),
         check=merged(results, asked, 0, seconds, cancelled),
         left=tuple(ordered[len(looks) :]),
         end=end,
     )
+
+
+def _end(looks: Sequence[Look]) -> tuple[End, int] | None:
+    """Why no later run can be where it began, and the turn of the run that says so; None: it still can."""
+    origins = [origin.hit.order[0] for look in looks for origin in look.origins]
+    carried = [look.carried for look in looks if look.carried is not None]
+    if not origins and not carried:
+        return None
+    return End.ORIGIN if origins else End.CARRIED, min(origins + carried)
+
+
+def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:
+    """The origins of the earliest run, the others of its step and those at the same time on other ranks."""
+    ordered = sorted(origins, key=lambda origin: (origin.hit.order, origin.rank))
+    if not ordered:
+        return ()
+    first = ordered[0]
+    return tuple(each for each in ordered if each.step == first.step or each.hit.order[0] == first.hit.order[0])
 
 
 def _looks(

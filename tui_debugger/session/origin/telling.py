@@ -53,7 +53,7 @@ class Teller:
             hits=tuple(each.hit for each in group),
             results=tuple(found[number] for number in lead.asked if number < len(found)),
             inputs=tuple(
-                Fed(given, each.state, each.constant, each.before or self._earlier(each))
+                Fed(given, each.state, each.constant, each.before or self._earlier(each, lead.hit.key.round))
                 for given, each in zip(rows, lead.sources, strict=False)
             ),
             outputs=rows[len(inputs) :],
@@ -80,15 +80,18 @@ class Teller:
             return f"{nodes.names[holder.row]} = {value}" if value else nodes.names[holder.row]
         return f"{nodes.names[holder.row]}:{holder.slot}"
 
-    def _earlier(self, each: Judged) -> bool:
-        return each.source.initial or (each.at is not None and each.at.step != self.step)
+    def _earlier(self, each: Judged, round: int) -> bool:  # noqa: A002 - see TensorKey
+        at = each.at
+        return each.source.initial or (
+            at is not None and (at.step, at.round or round) != (self.step, round or at.round)
+        )
 
     def _output_rows(self, group: Sequence[Examined]) -> list[TensorRow]:
         lead = group[0]
         if lead.making.node == lead.hit.row and lead.hit.key.side is Side.OUTPUT:
-            table = self.flow.table(self.step)
-            indices = [int(i) for i in table.of_node(lead.hit.row) if int(table.side[i]) == Side.OUTPUT]
-            places = [Located(self.step, i, lead.hit.row, Side.OUTPUT, int(table.slot[i])) for i in indices]
+            row, number = lead.hit.row, lead.hit.key.round
+            slots = self.flow.slots(self.step, row, Side.OUTPUT, number)
+            places = [self.flow.located(self.step, row, Side.OUTPUT, slot, number) for slot in slots]
         else:
             places = [self._place_of(each.hit) for each in group]
         return [
@@ -97,8 +100,7 @@ class Teller:
         ]
 
     def _place_of(self, hit: Hit) -> Located:
-        index = self.flow.table(self.step).find(hit.row, hit.key.side, hit.key.slot)
-        return Located(self.step, index, hit.row, hit.key.side, hit.key.slot)
+        return self.flow.located(self.step, hit.row, hit.key.side, hit.key.slot, hit.key.round)
 
     def _row(self, at: Located, role: str, slot: int, text: str) -> TensorRow:
         return tensor_row(self.flow, at, (role, slot, text), self.is_bad)

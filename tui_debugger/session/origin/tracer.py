@@ -86,11 +86,12 @@ class Tracer:
         return self._walk(spot)
 
     def _spot(self, key: TensorKey) -> Spot:
-        row = self._rank(key.rank).flow.nodes.find(key.node, key.graph)
+        here = self._rank(key.rank)
+        row = here.flow.nodes.find(key.node, key.graph)
         if row < 0:
             where = f"rank {key.rank} {key.node}"
             raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
-        return Spot(key.rank, key.step, row, key.side, key.slot)
+        return here.spot(here.located(Spot(key.rank, key.step, row, key.side, key.slot, key.round)))
 
     def _walk(self, spot: Spot) -> Path:
         hops, way = list[Hop](), Way(Link.START)
@@ -188,7 +189,8 @@ class Tracer:
     def _beginning(self, spot: Spot) -> Began:
         """When it became bad in its own rank: where that path ends, or meets another exchange between ranks."""
         here, seen = self._rank(spot.rank), {spot}
-        began = (spot.step, int(here.flow.nodes.order[spot.row]), spot.slot)
+        turn = here.flow.turn(spot.row, spot.step, spot.round)
+        began = (turn, int(here.flow.nodes.order[spot.row]), spot.slot)
         while True:
             self._tell("hops, comparing ranks")
             making = here.examined(spot).making

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tui_debugger.session.session import Session
 
 Began = tuple[int, int, int]
-"""(step, place of the node in execution order, slot): the earlier, the smaller."""
+"""(turn of the run, place of the node in execution order, slot): the earlier, the smaller."""
 BEFORE_ALL = -1
 
 
@@ -36,6 +36,7 @@ class Spot:
     row: int
     side: Side
     slot: int
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +76,15 @@ class Upstream:
 
     def located(self, spot: Spot) -> Located:
         """Where a tensor stands; index -1 when it was not dumped."""
-        index = self.flow.table(spot.step).find(spot.row, spot.side, spot.slot)
-        return Located(spot.step, index, spot.row, spot.side, spot.slot)
+        return self.flow.located(spot.step, spot.row, spot.side, spot.slot, spot.round)
 
     def spot(self, at: Located) -> Spot:
         """A place of this rank as a spot."""
-        return Spot(self.rank, at.step, at.row, at.side, at.slot)
+        return Spot(self.rank, at.step, at.row, at.side, at.slot, at.round)
 
     def key(self, spot: Spot) -> TensorKey:
         """The handle of a tensor."""
-        return self.flow.nodes.key(self.rank, spot.step, spot.row, spot.side, spot.slot)
+        return self.flow.key(self.located(spot))
 
     def record(self, spot: Spot) -> Record | None:
         """What is known about a tensor after looking at it; None when it was not dumped."""
@@ -110,15 +110,15 @@ class Upstream:
         return measured(self.measurements, [row], self._progress)[0]
 
     def _is_first(self, spot: Spot) -> bool:
-        return self.flow.previous_step(spot.row, spot.step) is None
+        return self.flow.is_first(self.located(spot))
 
     def _is_bad(self, key: TensorKey) -> bool:
         row = self.flow.nodes.find(key.node, key.graph)
-        index = self.flow.table(key.step).find(row, key.side, key.slot) if row >= 0 else -1
-        record = self.measurements.record(key.step, index) if index >= 0 else None
+        at = self.flow.located(key.step, row, key.side, key.slot, key.round)
+        record = self.measurements.record(key.step, at.index) if at.index >= 0 else None
         if record is None or not record.need.covers(self._question.need):
             return False
-        return self._question.holds(record, self.flow.previous_step(row, key.step) is None) is True
+        return self._question.holds(record, self.flow.is_first(at)) is True
 
     def _fetch(self, spots: Iterable[Spot]) -> None:
         """Gets statistics of tensors of which nothing but their existence is known: a training has them."""
@@ -147,7 +147,10 @@ class Upstream:
         return found
 
     def _bare_hit(self, spot: Spot) -> Hit:
-        return Hit(self.key(spot), spot.row, (), (spot.step, 0))
+        return Hit(self.key(spot), spot.row, (), (self._turn(spot), 0))
+
+    def _turn(self, spot: Spot) -> int:
+        return self.flow.turn(spot.row, spot.step, spot.round)
 
     def _hit(self, spot: Spot) -> Hit:
         record, at = self.record(spot), self.located(spot)
@@ -157,7 +160,7 @@ class Upstream:
             key=self.key(spot),
             row=spot.row,
             results=() if result is None else (result,),
-            order=(spot.step, order),
+            order=(self._turn(spot), order),
             stats=record.stats if record is not None else None,
             detail=record.error if record is not None else "",
         )
@@ -200,24 +203,26 @@ class Upstream:
             return Link.RESULT
         if making.parameter >= 0 and making.node >= 0:
             return Link.BEFORE if up.row == making.parameter else Link.UPDATE
-        if up.step != key.step:
+        if making.parameter >= 0 and making.before is judged.source:
+            return Link.BEFORE  # of a weight that this graph only reads
+        if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):
             return Link.WEIGHT
         return Link.COPY if key.side is Side.INPUT and making.node < 0 else Link.INPUT
 
     def _began(self, spot: Spot) -> Began:
         """When a tensor came to be what it is."""
-        row, step = spot.row, spot.step
+        row, turn = spot.row, self._turn(spot)
         if spot.side is Side.INPUT:
             holder = self.flow.holder(row, spot.slot)
-            written = self.flow.locate_held(step, holder)
+            written = self.flow.locate_held(spot.step, holder, spot.round, row)
             if holder.row >= 0 and written is None:  # nobody saw what was written: it is as old as that
                 row = holder.row
                 if self._is_parameter(row) and self.flow.updated(row):
-                    before = self.flow.previous_step(row, step)
-                    step = BEFORE_ALL if before is None else before
+                    before = self.flow.before(row, Side.OUTPUT, holder.slot, spot.step, spot.round)
+                    turn = BEFORE_ALL if before is None else self._turn(self.spot(before))
         if self._is_parameter(row) and not self.flow.updated(row):
-            return (step, BEFORE_ALL, spot.slot)
-        return (step, int(self.flow.nodes.order[row]), spot.slot)
+            return (turn, BEFORE_ALL, spot.slot)
+        return (turn, int(self.flow.nodes.order[row]), spot.slot)
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS
@@ -236,13 +241,13 @@ class Upstream:
             if holder.row < 0 or self.flow.is_constant(holder.row):
                 continue
             if not self._is_parameter(holder.row):
-                spots.append(Spot(self.rank, spot.step, holder.row, Side.OUTPUT, holder.slot))
+                spots.append(Spot(self.rank, spot.step, holder.row, Side.OUTPUT, holder.slot, spot.round))
             elif not self.flow.updated(holder.row):
                 outside.append(f"the graph input {nodes.names[holder.row]}")
-            elif (before := self.flow.previous_step(holder.row, spot.step)) is None:
+            elif (at := self.flow.before(holder.row, Side.OUTPUT, holder.slot, spot.step, spot.round)) is None:
                 outside.append(f"{nodes.names[holder.row]} before step {spot.step}")
             else:
-                spots.append(Spot(self.rank, before, holder.row, Side.OUTPUT, holder.slot))
+                spots.append(self.spot(at))
         return [each for each in dict.fromkeys(spots) if each != spot], outside
 
     def clean_sources(self, spot: Spot) -> list[Spot]:

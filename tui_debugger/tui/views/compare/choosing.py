@@ -130,7 +130,7 @@ class Chooser:
             several = len(nodes.graphs) > 1
             names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
             return [(name, self._again(key, name)) for name in names]
-        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], every=True)
+        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
         meant = [row for row in rows_of if found.asked.covers(row)]
         if not found.asked.role:
             meant = [row for row in meant if row.role == "out"] or meant

@@ -377,8 +377,8 @@ def _tensors(session: Session, about: Focus, previous: bool) -> list[TensorKey]:
     """The tensor and, where that is wanted, the one of the step before; empty when there is none."""
     if not previous:
         return [about.key]
-    before = session.previous_run(about.key.rank, about.row, about.key.step, about.key.round)
-    return [] if before is None else [about.key, replace(about.key, step=before[0], round=before[1])]
+    before = session.before(about.key)
+    return [] if before is None else [about.key, before]
 
 
 def _bin_of(bars: Bars, value: float) -> int:
