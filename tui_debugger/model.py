@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum, IntFlag
 
 
@@ -78,6 +78,10 @@ class TensorKey:
     slot: int
     step: int
     round: int = 0
+
+    def at_step(self, step: int) -> TensorKey:
+        """The same tensor at another step, there its newest round."""
+        return self if step == self.step else replace(self, step=step, round=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,24 @@ def test_constants_that_stand_in_the_graph(text: str, value: object, dtype: str)
         assert (found.shape, found.dtype.name, found.item()) == ((), dtype, value)
 
 
+@pytest.mark.parametrize(
+    ("text", "stated", "dtype"),
+    [
+        *(("1", "int32", "int32"), ("1", "uint8", "uint8"), ("1.5", "float64", "float64"), ("True", "bool", "bool")),
+        *(("1", "tuple", "int64"), ("1", "", "int64"), ("1", "float32", "int64"), ("300", "int8", None)),
+    ],
+)
+def test_a_constant_has_the_type_that_the_graph_states(text: str, stated: str, dtype: str | None) -> None:
+    found = constant_value(text, stated)
+    assert (None if found is None else found.dtype.name) == dtype
+
+
+def test_an_int32_constant_of_a_dump_is_one(analyzer: Any) -> None:
+    run = analyzer("mindspore-2.0-multi-flow")
+    constants = [tensor for tensor in run.select_tensors("cst", iterations=0) if tensor.value() is not None]
+    assert {"int32", "int64"} <= {tensor.dtype for tensor in constants}
+
+
 def test_constants_of_a_newer_dump_have_values_and_statistics(analyzer: Any) -> None:
     run = analyzer("mindspore-2.10-mlp")
     by_value = {str(tensor.value()): tensor for tensor in run.select_tensors("cst", iterations=0)}

@@ -107,6 +107,20 @@ def test_slots_are_the_leaves_of_the_output_type() -> None:
     assert node.outputs == (SlotType("bfloat16", (3,)), SlotType("int64", ()), SlotType("type 77", ()))
 
 
+def test_a_tuple_in_a_tuple_is_one_slot_of_a_node_that_only_routes_values() -> None:
+    built = model()
+    for name, op_type in ((b"1", b"MakeTuple"), (b"2", b"Split")):
+        kind = built.graph.node.add(name=name, op_type=op_type, full_name=op_type + b"-op1").output_type
+        kind.data_type = 31
+        inner = kind.sequence_type.elem_types.add(data_type=31).sequence_type
+        inner.elem_types.add(data_type=43).tensor_type.elem_type = 43
+        inner.elem_types.add(data_type=43).tensor_type.elem_type = 43
+        kind.sequence_type.elem_types.add(data_type=11)
+    routes, splits = parse_model(built.SerializeToString()).nodes
+    assert [slot.dtype for slot in routes.outputs] == ["tuple", "float32"]
+    assert len(splits.outputs) == 3
+
+
 def test_a_scalar_or_unknown_output_counts_as_one_slot() -> None:
     built = model()
     built.graph.node.add(name=b"1", op_type=b"A").output_type.data_type = 43

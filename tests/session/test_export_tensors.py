@@ -171,6 +171,7 @@ def test_a_directory_has_a_file_per_tensor_and_an_index(tmp_path: Path, session_
         "node": "Default/net/MatMul-op1",
         "side": "output",
         "slot": "0",
+        "round": "0",
         "dtype": "float16",
         "stored": "float16",
         "shape": "(2, 3)",

@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DebuggerTensor"]
 
+_STATED = frozenset(
+    {"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"}
+)
+"""Element types of scalar constants that numpy knows by the same name."""
+
 
 class DebuggerTensor:
     """An output of a node at one iteration; always an output, also where it was found as the input of another node.
@@ -149,8 +154,9 @@ class DebuggerTensor:
     def _constant(self) -> npt.NDArray[Any] | None:
         """The value of a constant that stands in the graph."""
         run, rank, row = self._node.place
-        text = run.nodes(rank).constants.get(row)
-        return constant_value(text) if text is not None and self._slot == 0 else None
+        nodes = run.nodes(rank)
+        text = nodes.constants.get(row)
+        return constant_value(text, nodes.constant_types.get(row, "")) if text is not None and self._slot == 0 else None
 
     def _where(self) -> str:
         return f"rank {self.rank} iteration {self._iteration} {self._node.name}:{self._slot}"
@@ -174,16 +180,30 @@ class DebuggerTensor:
         return f"<DebuggerTensor {self._node.name}:{self._slot}, rank {self.rank}, iteration {self._iteration}>"
 
 
-def constant_value(text: str) -> npt.NDArray[Any] | None:
-    """A constant's value from its text in the graph: one bool, int (int64), float (float32) or string; else None."""
+def constant_value(text: str, dtype: str = "") -> npt.NDArray[Any] | None:
+    """A constant's value from its text in the graph: one bool, number or string; None for anything else.
+
+    Args:
+        text: as the graph has it.
+        dtype: the element type that the graph states; where it fits no such value: int64, float32.
+    """
     import numpy as np
 
     try:
         value: object = float(text) if text in {"nan", "inf", "-inf"} else ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return None
-    kinds: dict[type, type[Any]] = {bool: np.bool_, int: np.int64, float: np.float32, str: np.str_}
+    kinds: dict[type, tuple[type[Any], str]] = {
+        bool: (np.bool_, "b"),
+        int: (np.int64, "iu"),
+        float: (np.float32, "f"),
+        str: (np.str_, ""),
+    }
+    if type(value) not in kinds:
+        return None
+    kind, letters = kinds[type(value)]
+    stated = np.dtype(dtype) if dtype in _STATED else None
     try:
-        return np.array(value, dtype=kinds[type(value)]) if type(value) in kinds else None
+        return np.array(value, dtype=stated if stated is not None and stated.kind in letters else kind)
     except OverflowError:
         return None

@@ -241,8 +241,8 @@ class Tensors(MutableSequence[DebuggerTensor]):
                 They are None for a tensor that was not dumped.
 
         Returns:
-            In order, with the keys rank, step, graph, node, side, slot; with statistics also dtype, shape, nbytes,
-            the counts and moments, and error.
+            In order, with the keys rank, step, graph, node, side, slot, round; with statistics also dtype, shape,
+            nbytes, the counts and moments, and error.
         """
         rows: list[Row] = [{} for _ in range(len(self))]
         for step, rank, where in self.columns.groups():

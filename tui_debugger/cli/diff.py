@@ -196,7 +196,7 @@ def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
     from tui_debugger.session.naming import no_such_tensor
 
     row = session.nodes(rank).find(found.node, found.graph)
-    rows = session.tensor_rows(rank, step, row) if row >= 0 else ()
+    rows = session.tensor_rows(rank, step, row, found.asked.round) if row >= 0 else ()
     meant = [each for each in rows if found.asked.covers(each)]
     if not found.asked.role:
         meant = [each for each in meant if each.role == "out"] or meant
@@ -232,7 +232,7 @@ def _other(
         return Side(replace(key, rank=rank), file or "")
     step = _whole(named["step"], "step") if "step" in named else _asked_step(comparer.session, key, arguments)
     if step not in run.steps(rank) or run.nodes(rank).find(found.node, found.graph) < 0:
-        return Side(replace(key, rank=rank, step=step), file or "")  # which says what is missing
+        return Side(replace(key.at_step(step), rank=rank), file or "")  # which says what is missing
     return Side(_key_at(run, rank, step, found), file or "")
 
 

@@ -135,7 +135,9 @@ def _hits(session: Session, found: Found, pairs: Sequence[Pair], progress: Progr
 
 def _asked(key: TensorKey, found: Found) -> bool:
     asked = found.asked
-    return asked.role in ("", "param", key.side.label) and asked.slot in (None, key.slot)
+    return (
+        asked.role in ("", "param", key.side.label) and asked.slot in (None, key.slot) and asked.round in (0, key.round)
+    )
 
 
 def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[TensorKey]:
@@ -148,7 +150,7 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
 
     there: list[TensorRow] = []
     for rank, step in reversed([pair for pair in pairs if pair[0] in found.rows]):
-        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank]) if row.index >= 0]
+        dumped = [row for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round) if row.index >= 0]
         there += dumped
         rows = [row for row in dumped if found.asked.covers(row)]
         chosen = [row for row in rows if row.role == "out"] or rows

@@ -201,7 +201,9 @@ def _counts(flow: Flow, counted: dict[int, int]) -> tuple[list[int], list[int]]:
         counts = np.zeros(len(nodes), np.int64)
         for root, step in counted.items():
             table = flow.table(step)
-            of_step = np.bincount(table.node[table.side == int(side)], minlength=len(nodes))
+            written = table.side == int(side)
+            tensors = np.unique(np.stack([table.node[written], table.slot[written]]), axis=1)  # each round is one more
+            of_step = np.bincount(tensors[0], minlength=len(nodes))
             counts[roots == root] = of_step[roots == root]
         found.append(counts.tolist())
     return found[0], found[1]
@@ -308,9 +310,12 @@ def _word(nodes: NodeTable, row: int) -> str:
 
 
 def _file_texts(entry: _Entry, places: dict[int, _Listing]) -> Iterator[str]:
+    from tui_debugger.words.tensors import round_text
+
     for rank, step, table, index in _files(entry, places):
         side = Side(int(table.side[index])).label
-        yield f"{side}:{int(table.slot[index])} step {step}" + (f" rank {rank}" if len(places) > 1 else "")
+        name = f"{side}:{int(table.slot[index])}{round_text(int(table.round[index]))}"
+        yield f"{name} step {step}" + (f" rank {rank}" if len(places) > 1 else "")
 
 
 def _files(entry: _Entry, places: dict[int, _Listing]) -> Iterator[tuple[int, int, TensorTable, int]]:
@@ -322,7 +327,7 @@ def _files(entry: _Entry, places: dict[int, _Listing]) -> Iterator[tuple[int, in
         steps = listing.steps or [step for step in (listing.step(row),) if step is not None]
         for step in steps:
             table = listing.flow.table(step)
-            for index in table.of_node(row).tolist():
+            for index in table.of_node(row, every=True).tolist():
                 yield rank, step, table, index
 
 
@@ -363,6 +368,7 @@ def _json_file(rank: int, step: int, table: TensorTable, index: int) -> dict[str
         "step": step,
         "side": Side(int(table.side[index])).name.lower(),
         "slot": int(table.slot[index]),
+        "round": int(table.round[index]),
         "file": None if recorded else table.spec(index).path,
     }
 

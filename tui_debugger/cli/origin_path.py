@@ -117,7 +117,12 @@ def _first_bad(
                     return tracer.trace(row.key), _looked(judged)
     if not judged:
         raise no_such_tensor(
-            found, (row for rank, step in pairs for row in session.tensor_rows(rank, step, found.rows[rank]))
+            found,
+            (
+                row
+                for rank, step in pairs
+                for row in session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
+            ),
         )
     doubtful = [row for row, state in judged if state is State.UNKNOWN and row.index >= 0]
     broken = [row for row in session.measure(doubtful, progress) if row.error]
@@ -133,7 +138,7 @@ def _looked(judged: Iterable[tuple[TensorRow, State]]) -> Looked:
 
 def _rows(session: Session, found: Found, rank: int, step: int) -> list[TensorRow]:
     """The wanted tensors at a step; of a node without more words its outputs."""
-    rows = session.tensor_rows(rank, step, found.rows[rank])
+    rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
     wanted = [row for row in rows if found.asked.covers(row)]
     outputs = [row for row in wanted if row.role == "out"]
     return outputs if outputs and not found.asked.role else wanted

@@ -121,12 +121,13 @@ def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressF
     tables = {rank: session.nodes(rank, progress) for rank in ranks}
     found = find_node(tables, {rank: session.in_scope(rank) for rank in ranks}, arguments.node)
     rank = min(found.rows)
-    steps: Sequence[int] = chosen(arguments.step, session.steps(rank), "step")
+    asked = chosen(arguments.step, session.steps(rank), "step")
+    steps = [step for step in session.steps(rank) if step in asked]
     if arguments.step is None and focus_step in steps and focus_step is not None:
         steps = [focus_step]
     there: list[TensorRow] = []
     for step in reversed(steps):
-        listed = session.tensor_rows(rank, step, found.rows[rank])
+        listed = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
         there += listed
         rows = [row for row in listed if found.asked.covers(row)]
         outputs = [row for row in rows if row.role == "out"]

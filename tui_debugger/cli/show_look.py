@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +77,7 @@ class Shown:
         return not self.error or bool(self.row.index < 0 and self.constant)
 
 
-def look(session: Session, found: Found, pairs: Iterable[Pair], wish: Wish, progress: ProgressFn) -> list[Shown]:
+def look(session: Session, found: Found, pairs: Sequence[Pair], wish: Wish, progress: ProgressFn) -> list[Shown]:
     """Everything about the wanted tensors of a node.
 
     Returns:
@@ -109,14 +109,14 @@ def look(session: Session, found: Found, pairs: Iterable[Pair], wish: Wish, prog
 
 
 def _measured(
-    session: Session, found: Found, pairs: Iterable[Pair], progress: ProgressFn
+    session: Session, found: Found, pairs: Sequence[Pair], progress: ProgressFn
 ) -> list[tuple[TensorRow, int]]:
-    """The wanted tensors with their statistics, and the step they were asked for, by step and rank."""
+    """The wanted tensors with their statistics, and the step they were asked for, in the order of ``pairs``."""
     there: list[TensorRow] = []
     wanted: dict[int, list[tuple[TensorRow, int]]] = {}
     for rank, step in pairs:
         progress(Progress(0, 0, f"rank {rank} step {step}"))
-        rows = session.tensor_rows(rank, step, found.rows[rank])
+        rows = session.tensor_rows(rank, step, found.rows[rank], found.asked.round)
         there += rows
         wanted.setdefault(rank, []).extend((row, step) for row in rows if found.asked.covers(row))
     if not any(wanted.values()):
@@ -125,7 +125,8 @@ def _measured(
     for of_rank in wanted.values():
         rows = session.measure([row for row, _ in of_rank], progress)
         places += [(row, step) for row, (_, step) in zip(rows, of_rank, strict=True)]
-    return sorted(places, key=lambda place: (place[1], place[0].key.rank))
+    order = {pair: number for number, pair in enumerate(pairs)}
+    return sorted(places, key=lambda place: order[place[0].key.rank, place[1]])
 
 
 def _look_at(session: Session, row: TensorRow, step: int, wish: Wish) -> Shown:

@@ -14,7 +14,7 @@ from tui_debugger.session.tables import STATS_COLUMNS, key_row, meta_row, stats_
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import NONE, number
-from tui_debugger.words.tensors import aligned, shape_text, tensor_line, tensor_parts
+from tui_debugger.words.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
 
 _STATS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive", *STATS_COLUMNS[7:])
 _STAT_TITLES = (
@@ -112,6 +112,8 @@ def _tensor(each: Shown) -> dict[str, Any]:
         "step": each.step,
         "role": row.role,
         "slot": row.slot,
+        "round": row.key.round,
+        "rounds": row.rounds,
         "key": key_row(row.key),
         "from": row.origin_text if row.role != "out" and row.origin_text else None,
         "constant": each.constant or None,
@@ -134,7 +136,7 @@ def _about(session: Session, found: Found) -> dict[str, str]:
 
 
 def _slot(row: TensorRow) -> str:
-    return f"{row.role}:{row.slot}"
+    return f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
 
 
 def _where(each: Shown, several: bool) -> list[str]:

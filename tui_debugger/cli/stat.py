@@ -31,7 +31,7 @@ SORTABLE = (
     *("min", "max", "mean", "abs_mean", "std", "norm"),
 )
 COLUMNS = (
-    *("rank", "step", "graph", "node", "side", "slot", "dtype", "shape", "nbytes"),
+    *("rank", "step", "graph", "node", "side", "slot", "round", "dtype", "shape", "nbytes"),
     *SORTABLE,
     *("recorded", "error"),
 )
@@ -268,7 +268,7 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
 
     def place(row: dict[str, Any]) -> str:
         side = Side[row["side"].upper()]
-        key = TensorKey(row["rank"], row["graph"], row["node"], side, row["slot"], row["step"])
+        key = TensorKey(row["rank"], row["graph"], row["node"], side, row["slot"], row["step"], row["round"])
         return place_text(key, with_graph=graphs)
 
     ranks = len({row["rank"] for row in rows}) > 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
 
+_Place = tuple[int, int, int, int]
+"""(rank, step, root graph, round)."""
 COUNTED = 100
 """So many (rank, step) pairs are counted without being asked: counting lists the directories."""
 
@@ -28,7 +31,8 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         commands,
         "steps",
         "list steps and run history",
-        "Lists which root graph ran at which step, whether its tensors were dumped, and how many.",
+        "Lists which graph ran at which step, in the order in which they ran, whether its tensors were dumped, and "
+        "how many. A step of which a graph ran several times is marked #1, #2.",
     )
     count = parser.add_mutually_exclusive_group()
     count.add_argument(
@@ -44,14 +48,28 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One run of a root graph; ``tensors`` is None when they were not counted."""
+    """One run of a graph that has files of its own.
+
+    Attributes:
+        rank, step, root_graph, graph, has_data, round: see ``model.GraphRun``.
+        is_root: False for a graph that others call, as control flow has them.
+        turn: see ``model.GraphRun``.
+        tensors: how many were dumped; None when they were not counted.
+    """
 
     rank: int
     step: int
     root_graph: int
     graph: str
     has_data: bool
+    round: int = 0
+    is_root: bool = True
+    turn: int = 0
     tensors: int | None = None
+
+    def row(self) -> dict[str, object]:
+        """For JSON; the order of the rows is that of the runs."""
+        return {name: value for name, value in asdict(self).items() if name != "turn"}
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -67,14 +85,13 @@ def _told(arguments: argparse.Namespace) -> int:
         pairs = sorted({(run.rank, run.step) for run in runs if run.has_data})
         counted = len(pairs) <= COUNTED if arguments.count is None else bool(arguments.count)
         tensors = _count(session, pairs, progress) if counted else {}
-    runs = [_Run(**{**asdict(run), "tensors": _of(run, tensors) if counted else None}) for run in runs]
+    runs = [replace(run, tensors=_of(run, tensors) if counted else None) for run in runs]
     if not runs:
         raise TdbgError("no graph ran", where=str(arguments.path), hint="choose other ranks, steps or nodes")
     notices = session.info.notices
     if arguments.json:
-        summary = [{"rank": rank, "root_graph": root, "graph": name, "ran": ran, "dumped": dumped}
-                   for (rank, root, name), (ran, dumped) in _summary(runs).items()]  # fmt: skip
-        rows = [asdict(run) for run in runs]
+        summary = [asdict(each) for each in _summary(runs)]
+        rows = [run.row() for run in runs]
         head = {"command": "steps", "path": str(arguments.path), "exit_code": 0}
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices)})
         return 0
@@ -87,67 +104,98 @@ def _told(arguments: argparse.Namespace) -> int:
 
 
 def _runs(session: Session, ranks: Iterable[int], arguments: argparse.Namespace, progress: ProgressFn) -> list[_Run]:
-    """The chosen runs by step, then rank, then root graph."""
+    """The chosen runs in the order in which they ran, ranks side by side."""
     found = []
     for rank in ranks:
         nodes = session.nodes(rank, progress)  # before the history: it knows the graphs' names only then
-        of_rank = [_Run(rank, run.step, run.root_graph, run.graph, run.has_data) for run in session.history(rank)]
+        roots = {info.name: info.is_root for info in nodes.graphs}
+        of_rank = [
+            _Run(
+                rank, run.step, run.root_graph, run.graph, run.has_data, run.round, roots.get(run.graph, True), run.turn
+            )
+            for run in session.history(rank)
+        ]
         if arguments.filter is not None or arguments.graph is not None:
             graphs = set(nodes.graph[session.in_scope(rank)].tolist())
-            roots = {nodes.graphs[index].root_id for index in graphs}
-            of_rank = [run for run in of_rank if run.root_graph in roots]
+            wanted = {nodes.graphs[index].root_id for index in graphs}
+            of_rank = [run for run in of_rank if run.root_graph in wanted]
         found += of_rank
     steps = set(chosen(arguments.step, (run.step for run in found), "step"))
-    return sorted(
-        (run for run in found if run.step in steps), key=lambda run: (run.step, run.rank, run.root_graph, run.graph)
-    )
+    return sorted((run for run in found if run.step in steps), key=lambda run: (run.turn, run.rank))
 
 
-def _count(session: Session, pairs: Sequence[tuple[int, int]], progress: ProgressFn) -> dict[tuple[int, int, int], int]:
-    """Number of tensors by (rank, step, root graph), constants aside; lists directories, reads no tensor."""
+def _count(session: Session, pairs: Sequence[tuple[int, int]], progress: ProgressFn) -> dict[_Place, int]:
+    """Number of tensors by (rank, step, root graph, round), constants aside; lists directories, reads no tensor."""
     import numpy as np
 
     from tui_debugger.model import Progress
     from tui_debugger.sources.base import TensorFlag
 
-    found: dict[tuple[int, int, int], int] = {}
+    found: Counter[_Place] = Counter()
     for done, (rank, step) in enumerate(pairs):
         progress(Progress(done, len(pairs), f"rank {rank} step {step}"))
         flow = session.flow(rank)
         table = flow.table(step)
         nodes = flow.nodes
         of_step = (table.flags & int(TensorFlag.CONSTANT)) == 0
-        rows = table.node[of_step & session.in_scope(rank)[table.node]]
-        by_graph = np.bincount(nodes.graph[rows], minlength=len(nodes.graphs))
-        for info, count in zip(nodes.graphs, by_graph.tolist(), strict=True):
-            key = (rank, step, info.root_id)
-            found[key] = found.get(key, 0) + count
+        kept = np.flatnonzero(of_step & session.in_scope(rank)[table.node])
+        roots = np.array([info.root_id for info in nodes.graphs] or [0], np.int64)[nodes.graph[table.node[kept]]]
+        pair, count = np.unique(np.stack([roots, table.round[kept].astype(np.int64)]), axis=1, return_counts=True)
+        for (root, number), tensors in zip(pair.T.tolist(), count.tolist(), strict=True):
+            found[rank, step, root, number] += tensors
+    return dict(found)
+
+
+def _of(run: _Run, tensors: dict[_Place, int]) -> int:
+    return tensors.get((run.rank, run.step, run.root_graph, run.round), 0) if run.has_data else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """One graph: the steps that it ran at and that were dumped, in brief and in the order in which they ran."""
+
+    rank: int
+    root_graph: int
+    graph: str
+    is_root: bool
+    ran: str
+    dumped: str
+    in_order: bool
+
+
+def _summary(runs: Iterable[_Run]) -> list[_Summary]:
+    """By rank, then graph."""
+    by_graph: dict[tuple[int, int, str], list[_Run]] = {}
+    for run in runs:
+        by_graph.setdefault((run.rank, run.root_graph, run.graph), []).append(run)
+    found = []
+    for (rank, root, name), of in sorted(by_graph.items()):
+        ran = [run.step for run in of]
+        dumped = [run.step for run in of if run.has_data]
+        found.append(_Summary(rank, root, name, of[0].is_root, brief(ran), brief(dumped), ran == sorted(ran)))
     return found
 
 
-def _of(run: _Run, tensors: dict[tuple[int, int, int], int]) -> int:
-    return tensors.get((run.rank, run.step, run.root_graph), 0) if run.has_data else 0
-
-
-def _summary(runs: Iterable[_Run]) -> dict[tuple[int, int, str], tuple[str, str]]:
-    """The steps that ran and that were dumped, in brief, by (rank, root graph, graph name)."""
-    steps: dict[tuple[int, int, str], tuple[list[int], list[int]]] = {}
-    for run in runs:
-        ran, dumped = steps.setdefault((run.rank, run.root_graph, run.graph), ([], []))
-        ran.append(run.step)
-        if run.has_data:
-            dumped.append(run.step)
-    return {key: (brief(ran), brief(dumped)) for key, (ran, dumped) in sorted(steps.items())}
-
-
 def _print(runs: Sequence[_Run], counted: bool) -> None:
+    from tui_debugger.words.tensors import round_text
+
+    summary = _summary(runs)
     titles = ["rank", "step", "root", "data", *(["tensors"] if counted else []), "graph"]
     rows = []
     for run in runs:
         count = [f"{run.tensors:,}"] if counted else []
-        cells = [str(run.rank), str(run.step), str(run.root_graph), "yes" if run.has_data else "no"]
-        rows.append([*cells, *count, run.graph])
+        step = f"{run.step}{round_text(run.round)}"
+        cells = [str(run.rank), step, str(run.root_graph), "yes" if run.has_data else "no"]
+        rows.append([*cells, *count, run.graph + _kind(run.is_root)])
     print_table(titles, rows, right=("rank", "step", "root", "tensors"))
     print()
-    summary = [[str(rank), ran, dumped or "–", name] for (rank, _, name), (ran, dumped) in _summary(runs).items()]
-    print_table(("rank", "ran at steps", "dumped", "graph"), summary, right=("rank",))
+    table = [[str(each.rank), each.ran, each.dumped or "–", each.graph + _kind(each.is_root)] for each in summary]
+    print_table(("rank", "ran at steps", "dumped", "graph"), table, right=("rank",))
+    if not all(each.in_order for each in summary):
+        print("\nnot in the order of their numbers: steps are listed in the order in which they ran")
+    if not all(each.is_root for each in summary):
+        print("\nsub graph: part of another graph, such as a branch or the body of a loop")
+
+
+def _kind(is_root: bool) -> str:
+    return "" if is_root else "  sub graph"

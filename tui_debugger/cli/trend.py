@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import (
@@ -16,6 +16,7 @@ from tui_debugger.cli.options import (
     chosen,
     open_session,
     pairs_of,
+    several_graphs,
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
@@ -101,7 +102,7 @@ def _metrics(text: str) -> tuple[str, ...]:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("trend", arguments):
         with progress_bar() as bar, interruptible(bar) as progress:
-            series = _read(arguments, progress)
+            series, notes, graphs = _read(arguments, progress)
         known = sum(each.known for each in series)
         code = 0 if known else 2
         if arguments.json:
@@ -109,13 +110,16 @@ def _run(arguments: argparse.Namespace) -> int:
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
-            _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit))
+            _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
+        for text in notes:
+            note(text)
     if code:
         note("no step has a value that could be read")
     return code
 
 
-def _read(arguments: argparse.Namespace, progress: ProgressFn) -> list[Series]:
+def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[list[Series], list[str], bool]:
+    """The histories, what has to be said about them, and whether names need their graph."""
     from tui_debugger.session.diagnosis.trend import trend
     from tui_debugger.session.diagnosis.trend_text import MOST
     from tui_debugger.session.naming import find_node
@@ -142,9 +146,29 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> list[Series]:
             where=" ".join(arguments.node),
             hint=f"choose up to {MOST}: a slot (NODE:0), a rank (--rank 0)",
         )
-    return [
-        trend(session, key, steps[key.rank], scaled(progress, number, len(keys))) for number, key in enumerate(keys)
+    series = [
+        trend(session, key, sorted(steps[key.rank]), scaled(progress, number, len(keys)))
+        for number, key in enumerate(keys)
     ]
+    return series, _notes(session, series), several_graphs(session)
+
+
+def _notes(session: Session, series: list[Series]) -> list[str]:
+    """What the order of the steps, and steps with several runs, mean for a plot over the numbers of the steps."""
+    from tui_debugger.session.diagnosis.trend import State
+    from tui_debugger.words.steps import order_text
+
+    notes: dict[str, None] = {}
+    for each in series:
+        graph = session.nodes(each.key.rank).graph_of(each.row)
+        there = set(each.steps[each.state != State.ABSENT].tolist())
+        runs = [run for run in session.history(each.key.rank) if run.root_graph == graph.root_id and run.step in there]
+        ran = list(dict.fromkeys(run.step for run in runs))
+        if ran != sorted(ran):
+            notes[f"{graph.name} did not run in the order of its steps: {order_text(ran)}"] = None
+        if not each.key.round and any(run.round for run in runs):
+            notes[f"{graph.name} ran several times in a step: the newest round is shown, NODE#1 shows the first"] = None
+    return list(notes)
 
 
 def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[TensorKey]:
@@ -154,26 +178,28 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
     """
     keys: list[TensorKey] = []
     for rank, row in found.rows.items():
-        for step in reversed(steps.get(rank, [])[-BACK:]):
-            rows = [each for each in session.tensor_rows(rank, step, row) if each.index >= 0]
+        asked = set(steps.get(rank, ()))
+        ran = [step for step in session.steps(rank) if step in asked]
+        for step in reversed(ran[-BACK:]):
+            rows = [each for each in session.tensor_rows(rank, step, row, found.asked.round) if each.index >= 0]
             wanted = [each for each in rows if found.asked.covers(each)]
             if not found.asked.role:
                 wanted = [each for each in wanted if each.role == "out"] or [
                     each for each in wanted if each.role == "in"
                 ]
             if wanted:
-                keys += [each.key for each in wanted]
+                keys += [replace(each.key, round=found.asked.round) for each in wanted]
                 break
     return keys
 
 
-def _print(series: list[Series], wish: Wish) -> None:
+def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
     from tui_debugger.session.diagnosis.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
     from tui_debugger.words.clean import clean
 
     ranks = [each.key.rank for each in series]
     for each in series:
-        print(clean(name(each, ranks)))
+        print(clean(name(each, ranks, with_graph=graphs)))
         print(f"  {about(each)}")
     one = len(series) == 1
     groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
@@ -186,7 +212,7 @@ def _print(series: list[Series], wish: Wish) -> None:
         first = max(count - wish.limit, 0) if wish.limit else 0
         print()
         if not one:
-            print(clean(name(each, ranks)))
+            print(clean(name(each, ranks, with_graph=graphs)))
         rows = [_row(cells(each, index)) for index in range(first, count)]
         print_table(TITLES, rows, right=("step", *TITLES[2:8]))
         if first:

@@ -79,6 +79,7 @@ class _Columns:
         self.stack_id: list[int] = []
         self.stacks: list[tuple[Frame, ...]] = []
         self.constants: dict[int, str] = {}
+        self.constant_types: dict[int, str] = {}
         self.file_names: dict[int, str] = {}
         self._stack_of_text: dict[str, int] = {"": -1}
 
@@ -115,6 +116,7 @@ class _Columns:
         for row, constant in enumerate(graph.constants, first):
             if constant.value is not None:
                 self.constants[row] = constant.value
+                self.constant_types[row] = constant.type.dtype
             if constant.full_name:
                 self.file_names[row] = constant.full_name
 
@@ -160,6 +162,7 @@ class _Columns:
             stack_id=np.array(self.stack_id, np.int32),
             stacks=self.stacks,
             constants=self.constants,
+            constant_types=self.constant_types,
             file_names=self.file_names,
         )
 

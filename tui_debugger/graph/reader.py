@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tui_debugger.errors import BadGraphError
+from tui_debugger.graph.edges import STRUCTURAL_TYPES
 from tui_debugger.graph.proto import message_class
 
 _CONTROL_EDGE = 1
@@ -52,7 +53,8 @@ class ParsedNode:
         op_type: operator type.
         scope: scope path.
         inputs: producer index, parameter name or constant key, in input order; control edges left out.
-        outputs: one per output slot.
+        outputs: one per output slot. Of nodes that only route values one per item: an item that is itself a tuple
+            is one slot there, and several where files hold its tensors.
         source: text of the source stack.
         item: the ``index`` attribute of a TupleGetItem that keeps it there, else -1.
         attributes: (name, value as text), read on request only.
@@ -171,7 +173,7 @@ def _text(data: bytes) -> str:
 
 
 def _graph(graph: Any, attributes: bool = False) -> ParsedGraph:
-    texts, types = _Texts(), _Types()
+    texts, types = _Texts(), (_Types(flat=False), _Types(flat=True))
     return ParsedGraph(
         name=_text(graph.name),
         root_name=_text(graph.root_name),
@@ -192,15 +194,20 @@ class _Texts(dict[bytes, str]):
 class _Types(dict[bytes, tuple[SlotType, ...]]):
     """Output slots by the bytes of the type: a graph has a few hundred distinct ones."""
 
+    def __init__(self, *, flat: bool) -> None:
+        """``flat``: see ``_slots``."""
+        super().__init__()
+        self._flat = flat
+
     def of(self, kind: Any) -> tuple[SlotType, ...]:
         data: bytes = kind.SerializeToString()
         found = self.get(data)
         if found is None:
-            found = self[data] = _slots(kind)
+            found = self[data] = _slots(kind, flat=self._flat)
         return found
 
 
-def _node(node: Any, texts: _Texts, types: _Types, attributes: bool) -> ParsedNode:
+def _node(node: Any, texts: _Texts, types: tuple[_Types, _Types], attributes: bool) -> ParsedNode:
     op_type = texts[node.op_type]
     return ParsedNode(
         texts[node.name],
@@ -208,7 +215,7 @@ def _node(node: Any, texts: _Texts, types: _Types, attributes: bool) -> ParsedNo
         op_type,
         texts[node.scope],
         tuple([texts[each.name] for each in node.input if each.type != _CONTROL_EDGE]),
-        types.of(node.output_type),
+        types[op_type.lower() not in STRUCTURAL_TYPES].of(node.output_type),
         texts[node.source_address],
         _item(node) if op_type == "TupleGetItem" else -1,
         tuple([(texts[each.name], _value(each.value) or "") for each in node.attribute]) if attributes else (),
@@ -222,8 +229,20 @@ def _item(node: Any) -> int:
     return -1
 
 
-def _slots(kind: Any) -> tuple[SlotType, ...]:
-    """Output slots of a type: the leaves of a tuple. At least one: a scalar or a monad counts as one."""
+def _slots(kind: Any, *, flat: bool = True) -> tuple[SlotType, ...]:
+    """Output slots of a type: the leaves of a tuple. At least one: a scalar or a monad counts as one.
+
+    Args:
+        kind: the type.
+        flat: False for the items of a tuple instead, nested tuples as one each.
+    """
+    if not flat and kind.HasField("sequence_type"):
+        each_item = [
+            (SlotType(type_name(each.data_type), None),) if each.HasField("sequence_type") else _slots(each)
+            for each in kind.sequence_type.elem_types
+        ]
+        items = tuple(slot for (slot,) in each_item)
+        return items or _slots(kind)
     leaves: list[SlotType] = []
     pending = [kind]
     while pending:

@@ -68,6 +68,7 @@ class NodeTable:
         stack_id: index into ``stacks`` or -1.
         stacks: unique stacks, each a tuple of frames, innermost first.
         constants: value text of graph constants by row, for those whose value stands in the graph.
+        constant_types: element type by row of those constants, as the graph states it.
         file_names: full name by row where files spell a node otherwise than its canonical id: constants
             (``cst1`` is ``Default--data-0`` or ``Default_data-0``).
         lineage: the same object for all tables in which a row number means the same node: a table that only grew
@@ -90,6 +91,7 @@ class NodeTable:
     stack_id: Int32
     stacks: Sequence[tuple[Frame, ...]] = ()
     constants: dict[int, str] = field(default_factory=dict)
+    constant_types: dict[int, str] = field(default_factory=dict)
     file_names: dict[int, str] = field(default_factory=dict)
     lineage: object = field(default_factory=object, repr=False)
 

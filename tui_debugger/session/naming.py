@@ -14,9 +14,11 @@ from tui_debugger.graph.table import Bool, NodeTable
 from tui_debugger.model import TensorKey
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
+from tui_debugger.words.tensors import round_text, slot_text
 
-_SLOT = re.compile(r"(.+?):(?:(in|input|out|output|param)(?::?(\d{1,5}))?|(\d{1,5}))", re.DOTALL)
-_ROLE = re.compile(r"(?:in|input|out|output|param)(?::?\d{1,5})?")
+_ROUND = r"(?:#(\d{1,5}))?"
+_SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
+_ROLE = re.compile(rf"(?:in|input|out|output|param)(?::?\d{{1,5}})?{_ROUND}")
 _MOST = 10
 """Candidates that are named."""
 _LIKELY = 64
@@ -30,18 +32,22 @@ class Asked:
     Attributes:
         role: ``in``, ``out`` or ``param``; empty for all.
         slot: number of the input or output; None for all.
+        round: which writing of the step, from 1; 0 for the newest one.
     """
 
     role: str = ""
     slot: int | None = None
+    round: int = 0
 
     def covers(self, row: TensorRow) -> bool:
-        """Whether a tensor is wanted."""
+        """Whether a tensor is wanted, among those of the round."""
         return self.role in ("", row.role) and self.slot in (None, row.slot)
 
     def __str__(self) -> str:
-        """``out 0``, ``in``."""
-        return self.role if self.slot is None else f"{self.role} {self.slot}"
+        """``out 0``, ``in``, ``out 0#1``."""
+        return (self.role if self.slot is None else f"{self.role} {self.slot}") + (
+            f"#{self.round}" if self.round else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +75,15 @@ def no_such_tensor(found: Found, there: Iterable[TensorRow], what: str = "") -> 
         there: its tensors at the steps that were looked at.
         what: what is wrong, where it is something else than that.
     """
-    slots = dict.fromkeys(f"{row.role}:{row.slot}" for row in there)
+    slots = dict.fromkeys(f"{row.role}:{row.slot}{round_text(row.key.round)}" for row in there)
     hint = f"it has {', '.join(slots)}" if slots else "nothing of it was dumped"
     return TdbgError(what or f"this node has no tensor {found.asked}".rstrip(), where=clean(found.node), hint=hint)
 
 
 def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
-    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0``."""
+    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0#1``."""
     graph = f"{key.graph}/" if with_graph else ""
-    return f"{graph}{key.node}:{key.side.label}:{key.slot}"
+    return f"{graph}{key.node}:{slot_text(key)}"
 
 
 def is_slot(text: str) -> bool:
@@ -88,15 +94,17 @@ def is_slot(text: str) -> bool:
 def split_slot(text: str) -> tuple[str, Asked]:
     """Takes ``NODE[:slot]`` apart: ``:0`` is output 0, ``:in0`` and ``:in:0`` input 0, ``:in`` all inputs.
 
-    Also ``out``, ``param``, and the long words ``input`` and ``output``.
+    Also ``out``, ``param``, and the long words ``input`` and ``output``. ``#1`` at the end is the first round of a step
+    in which the tensor was written several times.
     """
     match = _SLOT.fullmatch(text)
     if match is None:
         return text, Asked()
-    name, role, slot, bare = match.groups()
+    name, role, slot, bare, number = match.groups()
+    which = int(number) if number else 0
     if role is None:
-        return name, Asked("out", int(bare))
-    return name, Asked(role.removesuffix("put"), None if slot is None else int(slot))
+        return name, Asked("out" if bare else "", int(bare) if bare else None, which)
+    return name, Asked(role.removesuffix("put"), None if slot is None else int(slot), which)
 
 
 def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: str) -> Found:
@@ -109,14 +117,15 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: 
     Args:
         tables: node table by rank.
         scope: mask over node rows by rank: the nodes that may be meant.
-        text: ``NODE[:slot]``.
+        text: ``NODE[:slot][#round]``.
 
     Raises:
         TdbgError: no node, or several; the hint names candidates.
     """
     name, asked = split_slot(text)
+    whole = (_exact, _printed, _ending) if asked == Asked(round=asked.round) else (_exact,)  # a name may end with #2
     attempts = [
-        (text, Asked(), _exact),
+        *((text, Asked(), way) for way in whole),
         *((name, asked, way) for way in (_exact, _printed, _ending, _holding, _caseless, _below)),
     ]
     for words, wanted, way in attempts:

@@ -128,7 +128,7 @@ class Session:
         return self.source.steps(rank)
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """Run history of a rank."""
+        """Run history of a rank, in the order in which its graphs ran."""
         return self.source.history(rank)
 
     def previous_step(
@@ -261,9 +261,15 @@ class Session:
         step: int,
         row: int,
         round: int = 0,  # noqa: A002 - see TensorKey
+        *,
+        every: bool = False,
     ) -> tuple[TensorRow, ...]:
-        """Inputs, outputs and parameters of a node at a step, in its newest or another run; lists, reads nothing."""
-        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, self._hits_at((rank, step)), round))
+        """Inputs, outputs and parameters of a node at a step, in its newest or another run; lists, reads nothing.
+
+        With ``every`` also what its earlier runs within the step read and wrote.
+        """
+        hits_of = self._hits_at((rank, step))
+        return undisturbed(lambda: tensor_rows(self.flow(rank), step, row, hits_of, round, every=every))
 
     def row_of(self, key: TensorKey) -> TensorRow:
         """The row of one tensor as an output (or input) of its own node; not measured yet.

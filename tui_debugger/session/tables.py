@@ -35,7 +35,7 @@ def plain(value: float | bool | None) -> float | bool | str | None:
 
 
 def key_row(key: TensorKey) -> Row:
-    """Where a tensor is: rank, step, graph, node, side (``input`` or ``output``), slot."""
+    """Where a tensor is: rank, step, graph, node, side (``input`` or ``output``), slot, round (0: written once)."""
     return {
         "rank": key.rank,
         "step": key.step,
@@ -43,6 +43,7 @@ def key_row(key: TensorKey) -> Row:
         "node": key.node,
         "side": key.side.name.lower(),
         "slot": key.slot,
+        "round": key.round,
     }
 
 
@@ -94,7 +95,8 @@ def hit_row(hit: Hit) -> Row:
 
 
 FLAT_HIT_COLUMNS = (
-    *("rank", "step", "graph", "node", "side", "slot", "origin", "watchpoint", "condition", "abbr", "verdict"),
+    *("rank", "step", "graph", "node", "side", "slot", "round"),
+    *("origin", "watchpoint", "condition", "abbr", "verdict"),
     *("error", "reasons", "parameter", "threshold", "hit", "actual", "detail"),
 )
 """The keys of ``flat_hit_rows``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.words.tensors import slot_text
 
 IsHit = Callable[[TensorKey], bool]
 HitsOf = Callable[[Sequence[int]], IsHit]
@@ -38,17 +39,36 @@ def tensor_rows(
     row: int,
     hits_of: HitsOf,
     round: int = 0,  # noqa: A002 - see TensorKey
+    *,
+    every: bool = False,
 ) -> tuple[TensorRow, ...]:
     """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
 
     Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. ``round`` says which run
-    of the node is meant, 0 the newest one.
+    of the node is meant, 0 the newest one; with ``every`` what the runs before it in this step had in its place follows
+    each tensor, the youngest first.
     """
     if row >= len(flow.nodes):  # of a table that was longer
         return ()
-    maker = _RowMaker(flow, step, row, hits_of([row, *(holder.row for holder in flow.holders(row))]), round)
-    rows = [*maker.inputs(), *maker.outputs(), *maker.parameters()]
-    return tuple(rows)
+    is_hit = hits_of([row, *(holder.row for holder in flow.holders(row))])
+    rows = _RowMaker(flow, step, row, is_hit, round).rows()
+    if not every:
+        return tuple(rows)
+    table = flow.table(step)
+    newest = round or int(table.round[table.of_node(row)].max(initial=0))
+    earlier = [_RowMaker(flow, step, row, is_hit, number).rows() for number in range(newest - 1, 0, -1)]
+    return tuple(_with_earlier(rows, [each for of_round in earlier for each in of_round if each.index >= 0]))
+
+
+def _with_earlier(rows: Sequence[TensorRow], earlier: Sequence[TensorRow]) -> Iterator[TensorRow]:
+    """Rows, each followed by the other tensors that were in its place before."""
+    for row in rows:
+        yield row
+        seen = {row.key}
+        for each in earlier:
+            if (each.role, each.slot) == (row.role, row.slot) and each.key not in seen:
+                seen.add(each.key)
+                yield each
 
 
 class _RowMaker:
@@ -67,6 +87,10 @@ class _RowMaker:
         self.is_hit = is_hit
         self.table = flow.table(step)
         self.holders = flow.holders(row)
+
+    def rows(self) -> list[TensorRow]:
+        """Inputs, outputs, parameters."""
+        return [*self.inputs(), *self.outputs(), *self.parameters()]
 
     def _slots(self, side: Side) -> set[int]:
         return {int(self.table.slot[i]) for i in self.table.of_node(self.row) if int(self.table.side[i]) == side}
@@ -128,7 +152,14 @@ class _RowMaker:
             origin_text=origin,
             recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
             remote=bool(flags & TensorFlag.REMOTE),
+            rounds=self._rounds(at) if key.round else 0,
         )
+
+    def _rounds(self, at: Located) -> int:
+        """How often a tensor was written in its step."""
+        table = self.flow.table(at.step)
+        newest = table.find(at.row, at.side, at.slot)
+        return int(table.round[newest]) if newest >= 0 else 0
 
     def _has_previous(self, at: Located) -> bool:
         before = self.flow.before(at.row, at.side, at.slot, at.step, at.round)
@@ -190,7 +221,7 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
     if spec is None:
         raise UnreadableTensorError(
             "this tensor was not dumped",
-            where=f"rank {key.rank} step {key.step} {key.node} {key.side.label}:{key.slot}",
+            where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
             hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
         )
     return open_array(spec)

@@ -30,6 +30,7 @@ class TensorRow:
         error: why it could not be read.
         recorded: statistics come from the dump's own statistic.csv (or from what a training said), not from values.
         remote: the values are at a training that runs: reading fetches them.
+        rounds: how often the tensor was written in its step, when several times; ``key.round`` says which this is.
     """
 
     key: TensorKey
@@ -46,6 +47,12 @@ class TensorRow:
     error: str = ""
     recorded: bool = False
     remote: bool = False
+    rounds: int = 0
+
+    @property
+    def earlier(self) -> bool:
+        """Whether the tensor was written again later in the step."""
+        return 0 < self.key.round < self.rounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFound
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
+from tui_debugger.tui.navigator import after
 from tui_debugger.tui.panes.hit_filter import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.tally import Tally
@@ -133,8 +134,7 @@ class Checker:
 
     def _ahead(self) -> list[int]:
         session, step = self._session, self._desk.state.step
-        steps = {s for rank in session.ranks() for s in session.steps(rank)}
-        return sorted(s for s in steps if step is None or s > step)
+        return list(after(list(dict.fromkeys(step for _, step in session.pairs())), step))
 
     def _search(self, count: int | None) -> None:
         steps = self._ahead()[:count]
@@ -293,8 +293,16 @@ class Checker:
         """The answer."""
         self._desk.hits_pane.show_found(message.result, message.found)
 
+    def show_graphs(self, graphs: frozenset[str]) -> None:
+        """Only the hits of some graphs; none of them means all."""
+        if graphs != self._desk.hits_pane.filter.graphs:
+            self._set_filter(replace(self._desk.hits_pane.filter, graphs=graphs))
+
     def clear_filter(self) -> None:
-        """All findings again."""
+        """All findings again, in the node list every graph."""
+        query = self._desk.state.query
+        if query.graphs and query.graphs == self._desk.hits_pane.filter.graphs:
+            self._desk.navigator.set_query(replace(query, graphs=frozenset()))
         self._desk.hits_pane.clear_search()
         self._set_filter(HitFilter(quiet=self._desk.hits_pane.filter.quiet))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -15,11 +16,13 @@ from tui_debugger.tui.state import State
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import order_text, step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
 
+_ORDER = 8
+"""Steps that are listed where they did not run in the order of their numbers."""
 Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
@@ -53,8 +56,11 @@ def position(session: Session, state: State, kept: str = "dumped") -> Text:
     text.append("  step ", theme.DIM)
     text.append(theme.NONE if state.step is None else step_text(state.step), theme.STRONG)
     if len(steps) > 1:
-        holes = "" if steps[-1] - steps[0] + 1 == len(steps) else f", {len(steps)} {kept}"
-        text.append(f" of {step_text(steps[0])}–{steps[-1]}{holes}", theme.DIM)
+        first, last = min(steps), max(steps)
+        holes = "" if last - first + 1 == len(steps) else f", {len(steps)} {kept}"
+        text.append(f" of {step_text(first)}–{last}{holes}", theme.DIM)
+        if any(later < earlier for earlier, later in pairwise(steps)):
+            text.append(f"; order of runs {order_text(steps, _ORDER)}", theme.DIM)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
     return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,12 @@ from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.views.extract import stem_of
 from tui_debugger.tui.views.focus import Focus
+from tui_debugger.words.graphs import short_names
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
+    from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
 
@@ -34,7 +35,7 @@ class Inspector:
         self._timer: Timer | None = None
         self._shown: tuple[int, int] | None = None
         self._listed: tuple[int, int | None, int] | None = None
-        self.wanted: tuple[str, int] | None = None
+        self.wanted: tuple[str, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -91,11 +92,11 @@ class Inspector:
             return
         self._show_stack(row)
         if step is None:
-            desk.tensors_pane.show(nodes.names[row], (), measured=True, empty=f"no step is {desk.KEPT}")
+            desk.tensors_pane.show(self._named(nodes, row), (), measured=True, empty=f"no step is {desk.KEPT}")
             return
 
         def work(report: Report) -> TensorsListed:
-            rows = session.tensor_rows(rank, step, row)
+            rows = session.tensor_rows(rank, step, row, every=True)
             if (rank, row) != self._shown:
                 report.tell(TensorsListed(rank, step, row, rows, measured=False))
             return TensorsListed(rank, step, row, session.measure(rows, report), measured=True)
@@ -119,9 +120,15 @@ class Inspector:
         self._listed = (message.rank, message.step, message.row)
         empty = f"nothing of this node is {desk.KEPT} at step {step_text(message.step)}"
         pane = desk.tensors_pane
-        pane.show(nodes.names[message.row], message.rows, measured=message.measured, empty=empty)
+        pane.show(self._named(nodes, message.row), message.rows, measured=message.measured, empty=empty)
         if self.wanted is not None and pane.move_to_slot(*self.wanted):
             self.wanted = None if message.measured else self.wanted
+
+    @staticmethod
+    def _named(nodes: NodeTable, row: int) -> str:
+        """The node's name; with its graph before it where there are several."""
+        graph = short_names(info.name for info in nodes.graphs)[nodes.graph_of(row).name]
+        return f"graph {graph} · {nodes.names[row]}" if len(nodes.graphs) > 1 else nodes.names[row]
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -148,10 +155,7 @@ class Inspector:
 
     def _previous(self, row: TensorRow, at: int) -> TensorKey | None:
         """The tensor at the step before; ``at`` is its node's row."""
-        before = None
-        if row.has_previous and at >= 0:
-            before = self._session.previous_step(row.key.rank, at, row.key.step)
-        return None if before is None else replace(row.key, step=before)
+        return self._session.before(row.key) if row.has_previous and at >= 0 else None
 
     def export_tensor(self) -> None:
         """The tensor under the cursor as .npy."""
@@ -231,7 +235,7 @@ class Inspector:
         if producer < 0:
             desk.say("the graph does not say where this input comes from", bad=True)
             return
-        self.wanted = (Side.OUTPUT.label, slot)
+        self.wanted = (Side.OUTPUT.label, slot, 0)
         desk.navigator.go_to_row(producer)
 
     def go_to_consumer(self) -> None:
@@ -249,7 +253,7 @@ class Inspector:
         def go(index: int | None) -> None:
             if index is not None:
                 consumer, slot = consumers[index]
-                self.wanted = (Side.INPUT.label, slot)
+                self.wanted = (Side.INPUT.label, slot, 0)
                 desk.navigator.go_to_row(consumer)
 
         if len(consumers) == 1:

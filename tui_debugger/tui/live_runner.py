@@ -265,7 +265,7 @@ class Runner:
         desk, changes = self._desk, message.changes
         self._asked = False
         arrived, self._arrived = self._arrived, set()
-        desk.hits_pane.set_ranks(len(self._session.ranks()) > 1)
+        desk.navigator.show_run(grown=True)
         if changes.new_nodes or changes.rebuilt:
             desk.navigator.load_nodes()
         here, following = desk.state.rank in arrived, self._following()

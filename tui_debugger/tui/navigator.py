@@ -15,6 +15,8 @@ from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
 from tui_debugger.tui.messages import Settled
+from tui_debugger.words.clean import clean
+from tui_debugger.words.graphs import short_names
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
@@ -33,6 +35,8 @@ class Navigator:
         self._desk = desk
         self._first_rank = rank
         self._first_step = step
+        self._graphs: set[str] = set()
+        self._shape: tuple[bool, dict[str, str], bool] = (False, {}, False)
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -74,7 +78,7 @@ class Navigator:
         ]
         if missing:
             self._desk.say(f"{' and '.join(missing)} not in this dump", bad=True)
-        self._desk.hits_pane.set_ranks(len(ranks) > 1)
+        self.show_run()
         if ranks:
             self.load_nodes()
 
@@ -95,6 +99,7 @@ class Navigator:
         """Nodes are there: applies the filter, marks, and goes to a hit that waited for them."""
         desk = self._desk
         desk.nodes_pane.show(message)
+        self.show_run()
         self.apply_query()
         desk.watcher.mark()
         goal, desk.state.goal = desk.state.goal, None
@@ -105,12 +110,30 @@ class Navigator:
         desk.inspector.search_stack(desk.stack_pane.search_text)
         desk.post_message(Settled())
 
+    def show_run(self, *, grown: bool = False) -> None:
+        """Tells the hit list which graphs, ranks and rounds there are to tell apart.
+
+        ``grown``: only a step was added, which is no reason to look through the history again.
+        """
+        desk, session = self._desk, self._session
+        nodes, rank = desk.nodes_pane.nodes, desk.state.rank
+        graphs = [info.name for info in nodes.graphs] if nodes is not None else []
+        self._graphs |= set(graphs)
+        shape = (
+            len(session.ranks()) > 1,
+            short_names(self._graphs) if len(self._graphs) > 1 else {},
+            self._shape[2] or (nodes is not None and not grown and any(run.round for run in session.history(rank))),
+        )
+        if shape != self._shape:
+            self._shape = shape
+            desk.hits_pane.set_run(many_ranks=shape[0], graphs=shape[1], rounds=shape[2])
+
     def refreshed(self, changes: Changes) -> None:
         """The dump grew. Nothing moves under the cursor."""
-        desk, session = self._desk, self._session
+        desk = self._desk
         state = desk.state
         if changes.new_ranks:
-            desk.hits_pane.set_ranks(len(session.ranks()) > 1)
+            self.show_run()
         if changes.new_nodes:
             self.load_nodes()
         if state.step is None:
@@ -144,11 +167,11 @@ class Navigator:
         desk.update_header()
 
     def step_by(self, by: int) -> None:
-        """To a neighbouring dumped step."""
+        """To a neighbouring dumped step, in the order in which they ran."""
         steps, step = self._session.steps(self._desk.state.rank), self._desk.state.step
-        later = [s for s in steps if step is None or (s > step if by > 0 else s < step)]
+        later = after(steps, step) if by > 0 else after(steps[::-1], step, down=True)
         if later:
-            self.set_step(later[0] if by > 0 else later[-1])
+            self.set_step(later[0])
         else:
             self._desk.say(f"this is the {'last' if by > 0 else 'first'} {self._desk.KEPT} step")
 
@@ -169,7 +192,7 @@ class Navigator:
             self._desk.checker.step_reset()
 
     def graph_by(self, by: int) -> None:
-        """Restricts the node list to the next graph; before the first one come all graphs."""
+        """Restricts nodes and hits to the next graph; before the first one come all graphs."""
         nodes = self._desk.nodes_pane.nodes
         names = [info.name for info in nodes.graphs] if nodes is not None else []
         if len(names) < 2:
@@ -178,8 +201,10 @@ class Navigator:
         current = self._desk.state.query.graphs
         index = names.index(next(iter(current))) + 1 if len(current) == 1 and set(current) <= set(names) else 0
         index = (index + by) % (len(names) + 1)
-        self.set_query(replace(self._desk.state.query, graphs=frozenset({names[index - 1]} if index else ())))
-        self._desk.say(f"graph {names[index - 1]}" if index else "all graphs")
+        chosen = frozenset({names[index - 1]} if index else ())
+        self.set_query(replace(self._desk.state.query, graphs=chosen))
+        self._desk.checker.show_graphs(chosen)
+        self._desk.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
 
     def ask_step(self) -> None:
         """The prompt that knows the dumped steps and the run history."""
@@ -219,7 +244,7 @@ class Navigator:
         if row < 0 or pane.nodes is None:
             return
         if not pane.reveal(row):
-            self.clear_filter()
+            self._show_all_nodes()
             self._desk.state.goal = None
             pane.tree_widget.set_keep(None)
             pane.reveal(row)
@@ -236,7 +261,7 @@ class Navigator:
             state.goal = (key, row)
             self.place(key.rank, key.step)
             return
-        desk.inspector.wanted = (key.side.label, key.slot)
+        desk.inspector.wanted = (key.side.label, key.slot, key.round)
         moved = key.step != state.step
         if moved:
             self.place(key.rank, key.step)
@@ -301,7 +326,12 @@ class Navigator:
             self._desk.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
 
     def clear_filter(self) -> None:
-        """Everything again."""
+        """Everything again, in the hit list every graph."""
+        if self._desk.state.query.graphs == self._desk.hits_pane.filter.graphs:
+            self._desk.checker.show_graphs(frozenset())
+        self._show_all_nodes()
+
+    def _show_all_nodes(self) -> None:
         self._desk.nodes_pane.clear_search()
         self.set_query(NodeQuery())
 
@@ -346,6 +376,21 @@ class Navigator:
 def first_of(there: Sequence[int], *wanted: int | None) -> int | None:
     """The first wanted number that is there, else the first that is there, else None."""
     return next((number for number in wanted if number in there), there[0] if there else None)
+
+
+def after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
+    """The steps that come after one in the given order; where it is not among them, those of greater number.
+
+    Args:
+        steps: in the order in which they ran, or backwards.
+        step: where we are; None for before the first one.
+        down: smaller numbers instead.
+    """
+    if step is None:
+        return steps
+    if step in steps:
+        return steps[list(steps).index(step) + 1 :]
+    return [each for each in steps if (each < step if down else each > step)]
 
 
 def node_notes(nodes: NodeTable) -> tuple[str, ...]:

@@ -14,9 +14,19 @@ from tui_debugger.words.numbers import NONE, count, number, percent
 
 if TYPE_CHECKING:
     from tui_debugger.analysis.spread.distribution import Histogram
-    from tui_debugger.model import TensorMeta, TensorStats
+    from tui_debugger.model import TensorKey, TensorMeta, TensorStats
 
 BARS = "▁▂▃▄▅▆▇█"
+
+
+def slot_text(key: TensorKey) -> str:
+    """``out:0``; ``out:0#2`` for the second writing of a tensor within its step."""
+    return f"{key.side.label}:{key.slot}{round_text(key.round)}"
+
+
+def round_text(round: int, rounds: int = 0) -> str:  # noqa: A002 - see TensorKey
+    """``#2``, ``#2 of 3`` where it is said how many there are; empty for a tensor that was written once."""
+    return (f"#{round} of {rounds}" if rounds else f"#{round}") if round else ""
 
 
 def sparkline(counts: Sequence[int]) -> str:

@@ -50,7 +50,7 @@ class Side:
         key, words = self.key, []
         if self.path:
             words.append(f"run {clean(self.path)}")
-        if beside is None or replace(key, step=beside.step, rank=beside.rank) != beside:
+        if beside is None or replace(key, step=beside.step, rank=beside.rank, round=beside.round) != beside:
             words.append(clean(place_text(key, with_graph=beside is not None and beside.graph != key.graph)))
         if beside is None or key.rank != beside.rank:
             words.append(f"rank {key.rank}")
@@ -145,30 +145,28 @@ class Comparer:
         Raises:
             TdbgError: there is no such step, or it was not dumped there; says where it was.
         """
-
-        def found() -> int | None:
-            flow = self.session.flow(key.rank)
-            row = flow.nodes.find(key.node, key.graph)
-            return flow.previous_step(row, key.step) if row >= 0 else None
-
-        step = undisturbed(found)
-        if step is None:
+        before = self.session.before(key)
+        if before is None:
             raise TdbgError(
                 f"there is no step before {step_text(key.step)}",
                 where=clean(place_text(key)),
                 hint=self._elsewhere(self.session, key, "compare with another step, rank, tensor or file"),
             )
-        return Side(replace(key, step=step))
+        return Side(before)
 
     def beside(self, side: Side, by: int) -> Side | None:
         """The side at the next dumped step in a direction (-1, +1) at which it has values; None when there is none."""
         if side.key is None:
             return None
         run, key = self.run_of(side), side.key
-        steps = [step for step in run.steps(key.rank) if (step - key.step) * by > 0]
+        steps = list(run.steps(key.rank))
         ordered = steps if by > 0 else steps[::-1]
-        step = next((step for step in ordered[:NEAREST] if has_values(run, replace(key, step=step))), None)
-        return None if step is None else replace(side, key=replace(key, step=step))
+        if key.step in ordered:
+            ordered = ordered[ordered.index(key.step) + 1 :]
+        else:
+            ordered = [step for step in ordered if (step - key.step) * by > 0]
+        step = next((step for step in ordered[:NEAREST] if has_values(run, key.at_step(step))), None)
+        return None if step is None else replace(side, key=key.at_step(step))
 
     def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Session:
         """The run that a tensor is of; opens another one when it is first asked for.
@@ -290,7 +288,7 @@ def steps_with(run: Session, key: TensorKey) -> list[int]:
     if not _has_node(run, key):
         return []
     steps = sorted(run.steps(key.rank), key=lambda step: abs(step - key.step))[:NEAREST]
-    return [step for step in sorted({*steps} - {key.step}) if has_values(run, replace(key, step=step))]
+    return [step for step in sorted({*steps} - {key.step}) if has_values(run, key.at_step(step))]
 
 
 def ranks_with(run: Session, key: TensorKey) -> list[int]:

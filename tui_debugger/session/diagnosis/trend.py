@@ -80,7 +80,7 @@ class Series:
     """One tensor over some steps. Immutable.
 
     Attributes:
-        key: the tensor, at whatever step.
+        key: the tensor, at whatever step; its round is the one that is looked at in every step, 0 for the newest.
         row: row of its node in its rank's table.
         steps: ascending: dumped steps of the rank, whether or not the tensor is in them.
         values: [metric, step] in the order of ``METRICS``; NaN where there is no such value or it is not known.
@@ -113,7 +113,7 @@ class Series:
 
     def key_at(self, step: int) -> TensorKey:
         """The tensor at one step."""
-        return dataclasses.replace(self.key, step=step)
+        return self.key.at_step(step)
 
     @property
     def known(self) -> int:
@@ -231,13 +231,14 @@ def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list
             "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
         )
     for step, table in zip(steps, tables, strict=True):
-        index = table.find(row, key.side, key.slot)
+        at = flow.located(step, row, key.side, key.slot, key.round)
+        index = at.index
         flags = TensorFlag(int(table.flags[index])) if index >= 0 else TensorFlag.NONE
         stat_only = bool(flags & TensorFlag.STAT_ONLY)
         remote = bool(flags & TensorFlag.REMOTE)
         rows.append(
             TensorRow(
-                key=dataclasses.replace(key, step=step),
+                key=dataclasses.replace(key, step=step, round=at.round),
                 role=key.side.label,
                 slot=key.slot,
                 index=index,

@@ -138,10 +138,13 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
     """Draws a group of metrics, of ``groups_for(len(series))``, of one or several tensors."""
     curves, legend = [], []
     ranks = [each.key.rank for each in series]
+    graphs = len({each.key.graph for each in series}) > 1
     for number_, each in enumerate(series):
         for metric, mark in zip(group.metrics, group.marks or MARKS[number_], strict=True):
             curves.append(Curve(each.steps.astype(np.float64), each.of(metric), mark))
-            legend.append(Legend(mark, METRIC_BY_ID[metric].title if len(series) == 1 else name(each, ranks)))
+            legend.append(
+                Legend(mark, METRIC_BY_ID[metric].title if len(series) == 1 else name(each, ranks, with_graph=graphs))
+            )
     steps = np.concatenate([each.steps for each in series]).astype(np.float64)
     values = np.concatenate([curve.y for curve in curves])
     axes = Axes(x_axis_of(np.sort(steps)), axis_of(values, log=canvas.log))
@@ -166,10 +169,10 @@ def worth_marking(series: Series) -> UInt8:
     return codes
 
 
-def name(series: Series, ranks: Sequence[int] = ()) -> str:
-    """The tensor; with its rank where there are several."""
+def name(series: Series, ranks: Sequence[int] = (), *, with_graph: bool = False) -> str:
+    """The tensor; with its rank where there are several, with its graph where that is asked for."""
     rank = f"rank {series.key.rank} " if len(set(ranks)) > 1 else ""
-    return rank + clean(place_text(series.key))
+    return rank + clean(place_text(series.key, with_graph=with_graph))
 
 
 def about(series: Series) -> str:
@@ -256,10 +259,11 @@ def rows(series: Series) -> list[dict[str, object]]:
 def full_text(series: Sequence[Series], drawings: Sequence[Drawing]) -> str:
     """Everything: the tensors, the plots, every row of every table."""
     ranks = [each.key.rank for each in series]
-    lines = [line for each in series for line in (name(each, ranks), f"  {about(each)}")]
+    graphs = len({each.key.graph for each in series}) > 1
+    lines = [line for each in series for line in (name(each, ranks, with_graph=graphs), f"  {about(each)}")]
     for drawn in drawings:
         lines += ["", *drawn.lines]
     for each in series:
-        lines += ["", name(each, ranks), "\t".join(TITLES)]
+        lines += ["", name(each, ranks, with_graph=graphs), "\t".join(TITLES)]
         lines += ["\t".join(cells(each, index)) for index in range(len(each.steps))]
     return "\n".join(lines) + "\n"

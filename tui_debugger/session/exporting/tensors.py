@@ -25,7 +25,7 @@ from tui_debugger.session.tables import key_row
 
 INDEX = "index.csv"
 """What says which file of a directory holds which tensor."""
-_KEY_COLUMNS = ("rank", "step", "graph", "node", "side", "slot")
+_KEY_COLUMNS = ("rank", "step", "graph", "node", "side", "slot", "round")
 _ROWS = 8192
 """Values that are turned into text together."""
 _LONGEST = 200
@@ -71,6 +71,11 @@ def tensor_path(key: TensorKey, *, with_graph: bool = False) -> str:
     return f"rank{key.rank}/step{key.step}/{graph}{node}"
 
 
+def _round(key: TensorKey) -> str:
+    """``.round1`` for a tensor that was written several times in its step."""
+    return f".round{key.round}" if key.round else ""
+
+
 def safe_path(name: str) -> str:
     """A name as path components that every file system takes and none of which leads elsewhere."""
     parts = _UNSAFE.sub(_quoted, name).split("/")
@@ -105,7 +110,7 @@ def write_npz(
     with fresh_file(path, dump, force=force) as file, zipfile.ZipFile(file, "w") as archive:
         for tensor, _, values in _readable(tensors, written):
             key = tensor.key
-            name = f"{tensor_path(key, with_graph=with_graph)}:{key.side.label}:{key.slot}.npy"
+            name = f"{tensor_path(key, with_graph=with_graph)}:{key.side.label}:{key.slot}{_round(key)}.npy"
             with archive.open(name, "w", force_zip64=True) as member:
                 write_npy(member, values)
         _check_any(written)
@@ -128,7 +133,7 @@ def write_directory(
             index.writerow(("file", *_KEY_COLUMNS, "dtype", "stored", "shape", "error"))
             for tensor, meta, values in _readable(tensors, written, index):
                 key = tensor.key
-                name = f"{tensor_path(key, with_graph=with_graph)}.{key.side.label}.{key.slot}.npy"
+                name = f"{tensor_path(key, with_graph=with_graph)}.{key.side.label}.{key.slot}{_round(key)}.npy"
                 (directory / name).parent.mkdir(parents=True, exist_ok=True)
                 kept = storable(values)
                 with (directory / name).open("xb") as out:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from tui_debugger.tui.panes.hit_text import abbreviations, details
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.words.clean import clean
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import slot_text
 
 Int64 = npt.NDArray[np.int64]
 
@@ -30,11 +31,13 @@ class HitRows:
         all: every hit there is.
         shown: which of them are rows, rising.
         many_ranks: whether a row says its rank.
+        graphs: what a row calls its graph, by name; empty where there is one graph.
     """
 
     all: HitList
     shown: Int64
     many_ranks: bool
+    graphs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def row_count(self) -> int:
@@ -71,14 +74,16 @@ class HitRows:
         glyph, style = VERDICTS[hit.verdict]
         mark = Text(theme.ORIGIN_GLYPH if hit.origin else glyph, theme.FINDING if hit.origin else style)
         rank = [Text(str(hit.key.rank), theme.DIM)] if self.many_ranks else []
+        graph = [Text(clean(self.graphs.get(hit.key.graph, hit.key.graph)), theme.DIM)] if self.graphs else []
         scope, _, name = hit.key.node.rpartition("/")
         name_style = theme.NORMAL if hit.verdict is Verdict.FINDING else theme.DIM
         return [
             mark,
             step_text(hit.key.step),
             *rank,
+            *graph,
             Place(Text(clean(name), name_style), scope, theme.DIM),
-            Text(f"{hit.key.side.label}:{hit.key.slot}", theme.DIM),
+            Text(slot_text(hit.key), theme.DIM),
             abbreviations(hit),
             details(hit),
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -42,7 +42,9 @@ class HitsPane(Pane):
         """Nothing checked."""
         super().__init__()
         self.table = VirtualTable(
-            _columns(many_ranks=False), empty="nothing checked yet: r checks this step", id="hit-table"
+            _columns(many_ranks=False, graphs={}, rounds=False),
+            empty="nothing checked yet: r checks this step",
+            id="hit-table",
         )
         self.rows: HitRows | None = None
         self._result: CheckResult | None = None
@@ -52,12 +54,21 @@ class HitsPane(Pane):
         self._state = ""
         self._where = ""
         self._many_ranks = False
+        self._graphs: Mapping[str, str] = {}
         self._filter: HitFilter | None = None
 
-    def set_ranks(self, many: bool) -> None:
-        """A rank column when there are several ranks."""
-        self._many_ranks = many
-        self.table.set_columns(_columns(many_ranks=many))
+    def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str], rounds: bool) -> None:
+        """Makes room for what tells the tensors of this run apart.
+
+        Args:
+            many_ranks: a rank column.
+            graphs: what graphs are called in a column, by name; none for a single graph.
+            rounds: tensors were written several times within a step.
+        """
+        self._many_ranks, self._graphs = many_ranks, graphs
+        self.table.set_columns(_columns(many_ranks=many_ranks, graphs=graphs, rounds=rounds))
+        if self.rows is not None:
+            self.refresh_rows()
 
     def show(self, result: CheckResult | None, *, where: str, state: str, empty: str, final: bool = True) -> None:
         """Shows the findings of a check.
@@ -122,7 +133,7 @@ class HitsPane(Pane):
             kept = self.filter.mask(hits)
             if self._found is not None and len(self._found) == len(hits):
                 kept &= self._found
-            self.rows = HitRows(hits, np.flatnonzero(kept), self._many_ranks)
+            self.rows = HitRows(hits, np.flatnonzero(kept), self._many_ranks, self._graphs)
             # Nobody has moved the cursor from the first hit yet: an earlier one that is found later takes its place.
             self.table.set_rows(self.rows, keep=not (self._grows and self.table.cursor_row == 0))
         self._title()
@@ -131,7 +142,13 @@ class HitsPane(Pane):
         if self.rows is None:
             self.set_count(self._state)
             return
-        parts = [f"{len(self.rows.findings):,}", self._where, self._state]
+        graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
+        parts = [
+            f"{len(self.rows.findings):,}",
+            f"graph {', '.join(graphs)}" if graphs else "",
+            self._where,
+            self._state,
+        ]
         parts += [f"{self.hidden:,} rows hidden"] if self.hidden and (self.filter or self.search_text) else []
         self.set_count(" · ".join(part for part in parts if part))
 
@@ -159,7 +176,8 @@ class HitsPane(Pane):
         """Shows the whole name."""
         event.stop()
         hit = self.current
-        self.set_detail("" if hit is None else hit.key.node)
+        graph = f"{hit.key.graph}/" if hit is not None and self._graphs else ""
+        self.set_detail("" if hit is None else f"{graph}{hit.key.node}")
 
     def on_virtual_table_row_selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter goes to the node."""
@@ -169,13 +187,15 @@ class HitsPane(Pane):
             self.post_message(self.HitChosen(hit))
 
 
-def _columns(*, many_ranks: bool) -> tuple[Column, ...]:
+def _columns(*, many_ranks: bool, graphs: Mapping[str, str], rounds: bool) -> tuple[Column, ...]:
+    widest = max(map(len, graphs.values()), default=0)
     return (
         Column("", 1, frozen=True),
         Column("step", 4, right=True, frozen=True),
         *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
+        *((Column("graph", min(max(widest, 5), 16), right=True, frozen=True),) if graphs else ()),
         Column("node", 18, elastic=4),
-        Column("slot", 5),
+        Column("slot", 8 if rounds else 5),
         Column("hit", 8, elastic=1),
         Column("set → actual", 20, elastic=4),
     )

@@ -16,22 +16,24 @@ from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.clean import clean
 from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text
+from tui_debugger.words.tensors import round_text, shape_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import TensorRow
 
-_COLUMNS = (
-    Column("", 1, frozen=True),
-    Column("io", 5, frozen=True),
-    Column("slot", 4, right=True, frozen=True),
-    Column("shape", 9, elastic=1),
-    Column("dtype", 8),
-    *STATISTICS,
-    Column("step", 4, right=True),
-    Column("prev", 4),
-    Column("from", 12, elastic=2),
-)
+
+def _columns(*, rounds: bool) -> tuple[Column, ...]:
+    return (
+        Column("", 1, frozen=True),
+        Column("io", 5, frozen=True),
+        Column("slot", 6 if rounds else 4, right=True, frozen=True),
+        Column("shape", 9, elastic=1),
+        Column("dtype", 8),
+        *STATISTICS,
+        Column("step", 4, right=True),
+        Column("prev", 4),
+        Column("from", 12, elastic=2),
+    )
 
 
 class TensorsPane(Pane):
@@ -51,11 +53,12 @@ class TensorsPane(Pane):
     def __init__(self) -> None:
         """No node."""
         super().__init__()
-        self.table = VirtualTable(_COLUMNS, empty="no node selected", id="tensor-table")
+        self.table = VirtualTable(_columns(rounds=False), empty="no node selected", id="tensor-table")
         self._rows: tuple[TensorRow, ...] = ()
         self._shown: tuple[TensorRow, ...] = ()
         self._node_name = ""
         self._measured = False
+        self._rounds = False
         self.absent = "not dumped"
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
@@ -69,7 +72,11 @@ class TensorsPane(Pane):
         test = matcher(self.search_text)
         self.mark_search(test is None)
         self._shown = tuple(row for row in self._rows if test is None or test(_search_text(row)))
-        keys = [(row.role, row.slot, row.key.node) for row in self._shown]
+        rounds = any(row.key.round for row in self._rows)
+        if rounds != self._rounds:
+            self._rounds = rounds
+            self.table.set_columns(_columns(rounds=rounds))
+        keys = [(row.role, row.slot, row.key.node, row.key.round) for row in self._shown]
         self.table.set_rows(ListRows([self._cells(row) for row in self._shown], keys))
         self.set_count(f"· {self._node_name}" if self._node_name else "")
         self._detail()
@@ -89,17 +96,18 @@ class TensorsPane(Pane):
         """The row under the cursor."""
         return self._shown[self.table.cursor_row] if self.table.cursor_row < len(self._shown) else None
 
-    def move_to_slot(self, role: str, slot: int) -> bool:
-        """Puts the cursor on a tensor; False when it is not in the list."""
+    def move_to_slot(self, role: str, slot: int, round: int = 0) -> bool:  # noqa: A002 - see TensorKey
+        """Puts the cursor on a tensor, of several rounds on the newest (0); False when it is not in the list."""
         for place, row in enumerate(self._shown):
-            if (row.role, row.slot) == (role, slot):
+            if (row.role, row.slot) == (role, slot) and round in (0, row.key.round):
                 self.table.move_to(place)
                 return True
         return False
 
     def _cells(self, row: TensorRow) -> Sequence[Cell]:
         mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
-        head: list[Cell] = [mark, Text(row.role, theme.STRONG), str(row.slot)]
+        name = Text(f"{row.slot}{round_text(row.key.round)}", theme.DIM if row.earlier else theme.NORMAL)
+        head: list[Cell] = [mark, Text(row.role, theme.DIM if row.earlier else theme.STRONG), name]
         if row.error:
             return [*head, Text(f"{row.error} (step {step_text(row.key.step)})", theme.DOUBT)]
         if row.index < 0:
@@ -116,6 +124,8 @@ class TensorsPane(Pane):
             self.set_detail("")
             return
         words = [row.origin_text and f"from {row.origin_text}", "? may belong to another node" if row.uncertain else ""]
+        if row.rounds:
+            words.insert(0, f"{round_text(row.key.round, row.rounds)} in step {step_text(row.key.step)}")
         if row.remote:
             words.append("Enter fetches the values")
         elif row.recorded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from rich.text import Text
@@ -17,6 +18,7 @@ from tui_debugger.tui.theme import DIM, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 from tui_debugger.words.clean import clean
+from tui_debugger.words.tensors import round_text
 
 
 class RunRows:
@@ -26,7 +28,7 @@ class RunRows:
         """``current`` is the step on the screen."""
         self.runs = runs
         self._current = current
-        self._row = {(run.step, run.root_graph): i for i, run in enumerate(runs)}
+        self._row = {(run.step, run.root_graph, run.round): i for i, run in enumerate(runs)}
 
     @property
     def row_count(self) -> int:
@@ -39,15 +41,16 @@ class RunRows:
         here = run.step == self._current
         style = STRONG if here else "" if run.has_data else DIM
         data = "● dumped" if run.has_data else "○ no data"
-        return Text("▶" if here else " ", STRONG), Text(str(run.step), style), Text(data, style), Text(run.graph, style)
+        step = f"{run.step}{round_text(run.round)}"
+        return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
 
-    def key(self, index: int) -> tuple[int, int]:
-        """Step and root graph."""
+    def key(self, index: int) -> tuple[int, int, int]:
+        """Step, root graph and round."""
         run = self.runs[index]
-        return run.step, run.root_graph
+        return run.step, run.root_graph, run.round
 
     def find(self, key: object) -> int:
-        """Row of a (step, root graph), or -1."""
+        """Row of a (step, root graph, round), or -1."""
         return self._row.get(key, -1) if isinstance(key, tuple) else -1
 
 
@@ -74,6 +77,7 @@ class HistoryScreen(Modal[GraphRun]):
         super().__init__()
         self.runs = runs
         self.current_step = current_step
+        self.unordered = any(later.step < earlier.step for earlier, later in pairwise(runs))
         self.data_only = False
         self.graph: str | None = None
 
@@ -87,12 +91,12 @@ class HistoryScreen(Modal[GraphRun]):
         )
 
     def on_mount(self) -> None:
-        """The cursor starts at the current step, else the first run after it."""
+        """The cursor starts at the current step, else at the step nearest to it."""
         self._show()
         table = self.query_one(VirtualTable)
         table.focus()
-        at = next((i for i, run in enumerate(self.runs) if run.step >= self.current_step), len(self.runs) - 1)
         if self.runs:
+            at = min(range(len(self.runs)), key=lambda number: abs(self.runs[number].step - self.current_step))
             self.call_after_refresh(table.move_to, at)
 
     def _show(self) -> None:
@@ -105,6 +109,7 @@ class HistoryScreen(Modal[GraphRun]):
             ]
         self.query_one(VirtualTable).set_rows(RunRows(runs, self.current_step))
         parts = [f"{len(runs)} of {len(self.runs)} runs"]
+        parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []
         parts += [f"graph {clean(self.graph)}"] if self.graph is not None else []
         self.query_one("#shown", Line).show(", ".join(parts))

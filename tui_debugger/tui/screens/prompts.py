@@ -17,6 +17,7 @@ from tui_debugger.tui.screens.step_text import NoSuchStepError, find_step, neare
 from tui_debugger.tui.theme import DIM, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.words.tensors import round_text
 
 LIST_KEYS: list[BindingType] = [
     Binding("up", "list('cursor_up')", show=False),
@@ -37,7 +38,7 @@ class StepRows:
         self._row = {step: row for row, step in enumerate(steps)}
         self._graphs: dict[int, list[tuple[str, bool]]] = {}
         for run in runs:
-            self._graphs.setdefault(run.step, []).append((run.graph, run.has_data))
+            self._graphs.setdefault(run.step, []).append((f"{run.graph}{round_text(run.round)}", run.has_data))
 
     @property
     def row_count(self) -> int:
@@ -75,7 +76,7 @@ class StepPrompt(Modal[int]):
         """Shows the dumped steps.
 
         Args:
-            steps: dumped steps, ascending.
+            steps: dumped steps, in the order in which they ran.
             current: the step on the screen; ``+3`` and ``-2`` count from it.
             runs: run history, for the graphs beside each step.
         """

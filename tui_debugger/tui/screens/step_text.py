@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 _RELATIVE = re.compile(r"([+-])\s*(\d{0,18})")
@@ -25,7 +24,7 @@ def find_step(text: str, steps: Sequence[int], current: int) -> int:
     Args:
         text: a step number; ``+3`` or ``-2`` for so many *dumped* steps on or back (``+`` alone is one); ``first``
             or ``last``, or the beginning of these words.
-        steps: dumped steps, ascending.
+        steps: dumped steps in the order in which they ran: that is what on, back, first and last mean.
         current: where relative text starts; need not be dumped itself.
 
     Raises:
@@ -45,15 +44,13 @@ def find_step(text: str, steps: Sequence[int], current: int) -> int:
         msg = f"{text.strip()!r} is no step: write a number, +3, -2, first or last"
         raise NoSuchStepError(msg)
     step = int(word)
-    at = bisect_left(steps, step)
-    if at < len(steps) and steps[at] == step:
+    if step in steps:
         return step
-    raise NoSuchStepError(*_neighbours(step, steps, at))
+    raise NoSuchStepError(*_neighbours(step, steps))
 
 
 def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
-    after, before = steps[bisect_right(steps, current) :], steps[: bisect_left(steps, current)]
-    ahead = after if sign == "+" else before[::-1]
+    ahead = _ahead(steps, current) if sign == "+" else _ahead(steps[::-1], current, back=True)
     if count == 0:
         return nearest_step(current, steps)
     if count <= len(ahead):
@@ -67,18 +64,26 @@ def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
     raise NoSuchStepError(msg, ahead[-1])
 
 
-def _neighbours(step: int, steps: Sequence[int], at: int) -> tuple[str, int]:
-    if at == 0:
-        return f"step {step} is not dumped: the first is {steps[0]}", steps[0]
-    if at == len(steps):
-        return f"step {step} is not dumped: the last is {steps[-1]}", steps[-1]
-    before, after = steps[at - 1], steps[at]
+def _ahead(steps: Sequence[int], current: int, *, back: bool = False) -> Sequence[int]:
+    """The steps behind the current one; where that is not dumped, those of greater (``back``: smaller) number."""
+    if current in steps:
+        return steps[steps.index(current) + 1 :]
+    return [step for step in steps if (step < current if back else step > current)]
+
+
+def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
+    """By number, whatever the order of the runs."""
+    before = max((each for each in steps if each < step), default=None)
+    after = min((each for each in steps if each > step), default=None)
+    if before is None:
+        lowest = min(steps)
+        return f"step {step} is not dumped: the first is {lowest}", lowest
+    if after is None:
+        return f"step {step} is not dumped: the last is {before}", before
     near = before if step - before <= after - step else after
     return f"step {step} is not dumped: {before} comes before, {after} after it", near
 
 
 def nearest_step(step: int, steps: Sequence[int]) -> int:
     """The dumped step closest to ``step``, the earlier one of two."""
-    at = bisect_left(steps, step)
-    around = steps[max(0, at - 1) : at + 1]
-    return min(around, key=lambda each: abs(each - step))
+    return min(steps, key=lambda each: (abs(each - step), each))

@@ -14,6 +14,7 @@ from tui_debugger.words.bits import bits_text
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import number
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import round_text
 from tui_debugger.words.values import exact_text
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ LOOKED_UP = 1 << 19
 _NAMES = {Kind.NAN: "NaN", Kind.POS_INF: "+Inf", Kind.NEG_INF: "-Inf", Kind.BOTH_INF: "+Inf and -Inf"}
 
 
+def slot_of(row: TensorRow) -> str:
+    """``out:0``, with the round where the tensor was written several times in its step."""
+    return f"{row.role}:{row.slot}{round_text(row.key.round)}"
+
+
 def facts(row: TensorRow, array: Array | None, *, previous: bool) -> Content:
     """Type, shape, step, rank, graph."""
     key = row.key
     words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {step_text(key.step)}"]
-    words += [f"rank {key.rank}", clean(key.graph)]
+    words += [round_text(key.round, row.rounds), f"rank {key.rank}", clean(key.graph)]
     step = [("  ◀ PREVIOUS STEP", f"bold reverse {ORANGE}")] if previous else []
     return Content.assemble("  ".join(filter(None, words)), *step)
 

@@ -65,7 +65,7 @@ class ValuesScreen(WindowView):
         self._array: Array | None = None
         self._arrays: dict[bool, Array] = {}
         self._showing_previous = False
-        self.heading = f"{row.role}:{row.slot}  {shorten(row.key.node, 60)}"
+        self.heading = f"{said.slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
         """Facts, statistics, slice, numbers or heat map, the cursor's value."""
@@ -82,9 +82,7 @@ class ValuesScreen(WindowView):
 
     def on_resize(self) -> None:
         """The node's name takes the room there is."""
-        self.set_heading(
-            f"{self.row.role}:{self.row.slot}  {shorten(self.row.key.node, max(20, self.size.width - 16))}"
-        )
+        self.set_heading(f"{said.slot_of(self.row)}  {shorten(self.row.key.node, max(20, self.size.width - 16))}")
 
     @property
     def board(self) -> Board:

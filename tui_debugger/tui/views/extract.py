@@ -44,7 +44,8 @@ class Extract:
 def stem_of(key: TensorKey, view: str = "") -> str:
     """A file name without suffix for what a view says about a tensor; without a view: for its values."""
     node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
-    return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}" + (f".{view}" if view else "")
+    number = f".round{key.round}" if key.round else ""
+    return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}{number}" + (f".{view}" if view else "")
 
 
 def tensor_fields(row: TensorRow) -> tuple[object, ...]:

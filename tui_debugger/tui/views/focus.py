@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tui_debugger.model import Hit, TensorKey
 
@@ -30,4 +30,4 @@ class Focus:
 
     def at_step(self, step: int) -> Focus:
         """The same tensor at another step: what was found there is another question."""
-        return self if step == self.key.step else Focus(replace(self.key, step=step), self.row, at=self.at)
+        return self if step == self.key.step else Focus(self.key.at_step(step), self.row, at=self.at)

@@ -68,9 +68,11 @@ class Views:
         state, nodes = self._desk.state, self._desk.nodes_pane.nodes
         if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
             return None
-        label, slot = self._desk.inspector.wanted or (Side.OUTPUT.label, 0)
+        label, slot, number = self._desk.inspector.wanted or (Side.OUTPUT.label, 0, 0)
         side = Side.OUTPUT if label == Side.OUTPUT.label else Side.INPUT
-        key = TensorKey(state.rank, nodes.graph_of(state.row).name, nodes.names[state.row], side, slot, state.step)
+        key = TensorKey(
+            state.rank, nodes.graph_of(state.row).name, nodes.names[state.row], side, slot, state.step, number
+        )
         return Focus(key, state.row, self._hit(key, state.row))
 
     def _hit(self, key: TensorKey, row: int) -> Hit | None:

@@ -19,6 +19,7 @@ from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.prompts import ChoiceScreen, TextPrompt
 from tui_debugger.tui.views.compare.path_prompt import PathPrompt
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import round_text
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorKey
@@ -87,7 +88,7 @@ class Chooser:
             Option("another run …", lambda: self._ask_run(key)),
         ]
         for step in session.steps(base.rank):
-            side = Side(replace(base, step=step))
+            side = Side(base.at_step(step))
             if side.key != key:
                 found.append(Option(f"step {step_text(step)}", self._take(side), side == other))
         for rank in session.ranks():
@@ -126,9 +127,10 @@ class Chooser:
             if not rows:
                 raise
             slot = text[len(name) :]
-            names = [nodes.names[row] + slot for row in rows]
+            several = len(nodes.graphs) > 1
+            names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
             return [(name, self._again(key, name)) for name in names]
-        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank])
+        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
         meant = [row for row in rows_of if found.asked.covers(row)]
         if not found.asked.role:
             meant = [row for row in meant if row.role == "out"] or meant
@@ -184,7 +186,7 @@ class Chooser:
 
 
 def _row_text(row: TensorRow) -> str:
-    return f"{row.role}:{row.slot}  {row.origin_text or row.key.node}"
+    return f"{row.role}:{row.slot}{round_text(row.key.round)}  {row.origin_text or row.key.node}"
 
 
 def _usable(check: Callable[[Path], str | None]) -> Callable[[str], str | None]:

@@ -35,6 +35,7 @@ from tui_debugger.tui.views.keys import bindings
 from tui_debugger.tui.views.values_view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
+from tui_debugger.words.tensors import slot_text
 from tui_debugger.words.tolerance import format_tolerance, parse_tolerance
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class CompareView(WindowView):
         self.hint = ""
         self.tolerance = EXACT
         self._unfinished: Callable[[], None] | None = None
-        self.heading = f"Compare {about.key.side.label}:{about.key.slot}  {shorten(about.key.node, 60)}"
+        self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
         """Which tensors, the answer, table and list."""
@@ -110,7 +111,7 @@ class CompareView(WindowView):
         self.set_class(event.size.width >= WIDE, "-wide")
         key = self.about.key
         room = max(20, event.size.width - 24)
-        self.set_heading(f"Compare {key.side.label}:{key.slot}  {shorten(key.node, room)}")
+        self.set_heading(f"Compare {slot_text(key)}  {shorten(key.node, room)}")
 
     @property
     def table(self) -> CompareTable:

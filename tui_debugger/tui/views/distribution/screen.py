@@ -35,7 +35,7 @@ from tui_debugger.words.clean import clean
 from tui_debugger.words.distribution import bin_text, bins_text, packed, share, taken_text
 from tui_debugger.words.numbers import number, plural
 from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text
+from tui_debugger.words.tensors import shape_text, slot_text
 
 _NUMBERS = ("counts", "moments", "percentiles", "headroom")
 _RECORDED = "Only statistics of this tensor are known, not its values:\nno percentiles, no shares, no bars."
@@ -119,7 +119,7 @@ class DistributionView(ValuesView):
     def _show_heading(self) -> None:
         key = self.about.key
         name = shorten(key.node, max(20, self.app.size.width - 30))
-        self.set_heading(f"Distribution  {key.side.label}:{key.slot}  {name}")
+        self.set_heading(f"Distribution  {slot_text(key)}  {name}")
 
     # -- work ------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class DistributionView(ValuesView):
             (each.low, each.with_low, each.high, each.with_high, *(counts[i] for counts in columns))
             for i, each in enumerate(found.bars[0].bins)
         ]
-        text = [f"Distribution  {self.about.key.side.label}:{self.about.key.slot}  {clean(self.about.key.node)}"]
+        text = [f"Distribution  {slot_text(self.about.key)}  {clean(self.about.key.node)}"]
         for each in found.spreads:
             text += [self._facts(each), *all_lines(each), ""]
         text += [
@@ -377,8 +377,8 @@ def _tensors(session: Session, about: Focus, previous: bool) -> list[TensorKey]:
     """The tensor and, where that is wanted, the one of the step before; empty when there is none."""
     if not previous:
         return [about.key]
-    before = session.previous_step(about.key.rank, about.row, about.key.step)
-    return [] if before is None else [about.key, replace(about.key, step=before)]
+    before = session.before(about.key)
+    return [] if before is None else [about.key, before]
 
 
 def _bin_of(bars: Bars, value: float) -> int:

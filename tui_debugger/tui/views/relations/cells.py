@@ -18,7 +18,7 @@ from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
 from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import tensor_line
+from tui_debugger.words.tensors import slot_text, tensor_line
 
 
 def columns(title: str) -> tuple[Column, ...]:
@@ -50,7 +50,7 @@ def cells(item: Item, row: TensorRow, *, step: int) -> Sequence[Cell]:
     text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
     if row.origin_text:  # a constant's value
         text.append(f" = {clean(row.origin_text)}", theme.DIM)
-    at = f"in:{related.slots[0]}" if related.slots else f"{key.side.label}:{key.slot}"
+    at = f"in:{related.slots[0]}" if related.slots else slot_text(key)
     more = "+" if len(related.slots) > 1 else ""
     return [
         _mark(related, row),
@@ -95,7 +95,7 @@ def detail(related: Related, row: TensorRow, name: str, *, upstream: bool, maker
     """
     key = related.key
     step = "no step yet" if related.ahead else f"step {step_text(key.step)}"
-    where = f"  {key.side.label}:{key.slot}  {step}  rank {key.rank}"
+    where = f"  {slot_text(key)}  {step}  rank {key.rank}"
     kind = f"{clean(related.type)}  " if related.type else ""
     lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
     tie = tie_words(related, upstream=upstream)

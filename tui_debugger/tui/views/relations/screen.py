@@ -40,6 +40,7 @@ from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import slot_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -201,7 +202,7 @@ class RelationsView(View):
         }
         number = f"  {trail.at + 1} of {len(trail.visited)} visited" if len(trail.visited) > 1 else ""
         key = found.centre.key
-        where = f"{key.side.label}:{key.slot}  step {step_text(key.step)}  rank {key.rank}{number}"
+        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{number}"
         name = shorten(key.node, max(self.size.width - len(where) - 22, 16))
         self.set_heading(f"Relations of {name}  {where}")
         self.table("producers").set_title(f"made from {len(found.producers):,}")
@@ -295,7 +296,7 @@ class RelationsView(View):
         row = self._row(item.related)
         key = item.related.key
         step = "no step yet" if item.related.ahead else f"step {step_text(key.step)}"
-        where = f"  {key.side.label}:{key.slot}  {step}  rank {key.rank}"
+        where = f"  {slot_text(key)}  {step}  rank {key.rank}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 4, 16))
         text = detail(item.related, row, name, upstream=self.side == "producers", maker=self._shown.maker)
         self.query_one("#detail", Line).show(text)
@@ -377,5 +378,5 @@ class RelationsView(View):
         related, row = item.related, self._row(item.related)
         key = related.key
         how = tie_words(related, upstream=name == "producers")
-        place = (name, item.depth + (name != "centre"), key.step, key.node, f"{key.side.label}:{key.slot}")
+        place = (name, item.depth + (name != "centre"), key.step, key.node, slot_text(key))
         return (*place, related.type, how, watch_words(related), *tensor_fields(row))

@@ -48,7 +48,7 @@ def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
     for each in rows:
         if each.index >= 0:
             words = f"{each.role}:{each.slot}"
-            found.setdefault(dataclasses.replace(each.key, step=key.step), f"{words:<8} {_short(each.key)}")
+            found.setdefault(each.key.at_step(key.step), f"{words:<8} {_short(each.key)}")
     return [Offer(text, tensor) for tensor, text in found.items()]
 
 

@@ -18,7 +18,8 @@ def extract_of(overlay: Overlay, drawings: Sequence[Drawing], under_cursor: str)
     if not series:
         return None
     here, ranks = overlay.here, [each.key.rank for each in series]
-    table = [(name(each, ranks), *row.values()) for each in series for row in rows(each)]
+    graphs = len({each.key.graph for each in series}) > 1
+    table = [(name(each, ranks, with_graph=graphs), *row.values()) for each in series for row in rows(each)]
     header = ("tensor", *rows(series[0])[0]) if len(series[0].steps) else ()
-    one = f"{name(here, ranks)}  {under_cursor}" if here is not None else ""
+    one = f"{name(here, ranks, with_graph=graphs)}  {under_cursor}" if here is not None else ""
     return Extract("trend", full_text(series, drawings), one, header, table)

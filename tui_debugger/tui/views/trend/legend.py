@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from tui_debugger.tui.views.trend.overlay import Overlay
 
 
-def legend(overlay: Overlay, room: int) -> Content:
-    """The tensors in order; the one whose table is shown stands out."""
+def legend(overlay: Overlay, room: int, *, graphs: bool = False) -> Content:
+    """The tensors in order, ``graphs`` with the names of theirs; the one whose table is shown stands out."""
     ranks = [key.rank for key in overlay.keys]
     parts: list[Content | tuple[str, str] | str] = []
     for number, key in enumerate(overlay.keys):
         series = overlay.series_of(key)
-        words = name(series, ranks) if series is not None else clean(place_text(key))
+        words = (
+            name(series, ranks, with_graph=graphs) if series is not None else clean(place_text(key, with_graph=graphs))
+        )
         colour = COLOURS[number].color
         mark = MARKS[number] if len(overlay.keys) > 1 else " "
         style = f"{'bold ' if number == overlay.current else ''}{colour.name if colour else ''}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tui_debugger.model import TensorKey
@@ -76,10 +76,11 @@ class Overlay:
         return next((key for key in self.keys if key in self._todo), None)
 
     def add(self, key: TensorKey) -> None:
-        """Adds a tensor; its table is shown."""
+        """Adds a tensor, at every step its newest round; its table is shown."""
+        key = replace(key, round=0)
         self.keys.append(key)
         self.current = len(self.keys) - 1
-        steps = list(self._steps(key.rank))
+        steps = sorted(self._steps(key.rank))
         # What is around the step that one looks at comes first; each part is ascending all the same.
         start = max(bisect_left(steps, key.step) - FIRST_PART // 2, 0)
         stop = start + FIRST_PART

@@ -76,6 +76,7 @@ class TrendView(View):
         """Nothing is read yet."""
         super().__init__(host, about)
         self.overlay = Overlay(host.session.steps)
+        self._several_graphs = about.key.rank >= 0 and len(host.session.nodes(about.key.rank).graphs) > 1
         self.overlay.add(about.key)
         self.log_axis = False
         self.dots = BRAILLE
@@ -209,7 +210,7 @@ class TrendView(View):
         self._tell()
 
     def _tell(self) -> None:
-        self._put("legend", legend(self.overlay, max(self.size.width - 6, 20)))
+        self._put("legend", legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs))
         self._tell_here()
         self._tell_facts()
 
