@@ -23,7 +23,8 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import named
-from tui_debugger.words.steps import BEFORE_FIRST, step_text
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import round_text
 
 Array = npt.NDArray[Any]
 
@@ -54,8 +55,8 @@ class Side:
             words.append(clean(place_text(key, with_graph=beside is not None and beside.graph != key.graph)))
         if beside is None or key.rank != beside.rank:
             words.append(f"rank {key.rank}")
-        step = step_text(key.step)
-        return "  ".join([*words, step if step == BEFORE_FIRST else f"step {step}"])
+        step = f"{step_text(key.step)}{round_text(key.round)}"
+        return "  ".join([*words, step if key.step < 0 else f"step {step}"])
 
 
 @dataclass(frozen=True, slots=True)
