@@ -163,6 +163,12 @@ class Flow:
             found[of] = self._runs.turn(root, step, number)
         return found
 
+    def runs_of(self, row: int) -> list[tuple[int, int]]:
+        """(step, round) of the runs of a node's root graph, in the order in which they ran."""
+        root = self.nodes.graph_of(row).root_id
+        found = [(run.step, run.round) for run in self._runs.dumped if run.root_graph == root]
+        return found or [(step, 0) for step in self._source.steps(self.rank)]
+
     @property
     def _runs(self) -> _Runs:
         if self._history is None:

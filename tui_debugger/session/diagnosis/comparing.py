@@ -140,35 +140,28 @@ class Comparer:
     # -- which other side --------------------------------------------------------------------------
 
     def previous(self, key: TensorKey) -> Side:
-        """The tensor one step before, in the root graph of its node.
+        """The tensor as the run before left it: of a weight that several graphs use maybe that of another graph.
 
         Raises:
             TdbgError: there is no such step, or it was not dumped there; says where it was.
         """
-
-        def found() -> int | None:
-            flow = self.session.flow(key.rank)
-            row = flow.nodes.find(key.node, key.graph)
-            return flow.previous_step(row, key.step) if row >= 0 else None
-
-        step = undisturbed(found)
-        if step is None:
+        before = self.session.before(key)
+        if before is None:
             raise TdbgError(
                 f"there is no step before {step_text(key.step)}",
                 where=clean(place_text(key)),
                 hint=self._elsewhere(self.session, key, "compare with another step, rank, tensor or file"),
             )
-        return Side(replace(key, step=step))
+        return Side(before)
 
     def beside(self, side: Side, by: int) -> Side | None:
-        """The side at the next dumped step in a direction (-1, +1) at which it has values; None when there is none."""
+        """The side at the next run in a direction (-1, +1) at which it has values; None when there is none."""
         if side.key is None:
             return None
         run, key = self.run_of(side), side.key
-        steps = [step for step in run.steps(key.rank) if (step - key.step) * by > 0]
-        ordered = steps if by > 0 else steps[::-1]
-        step = next((step for step in ordered[:NEAREST] if has_values(run, replace(key, step=step))), None)
-        return None if step is None else replace(side, key=replace(key, step=step))
+        ordered = undisturbed(lambda: _around(run, key, by))
+        other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
+        return None if other is None else replace(side, key=other)
 
     def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Session:
         """The run that a tensor is of; opens another one when it is first asked for.
@@ -283,6 +276,18 @@ def has_values(run: Session, key: TensorKey) -> bool:
     if key.rank not in run.ranks() or key.step not in run.steps(key.rank):
         return False
     return run.row_of(key).has_value
+
+
+def _around(run: Session, key: TensorKey, by: int) -> list[TensorKey]:
+    """A tensor in the runs before (-1) or after (+1) that of its own, the nearest first."""
+    flow = run.flow(key.rank)
+    row = flow.nodes.find(key.node, key.graph)
+    if row < 0:
+        return []
+    turn = flow.turn(row, key.step, key.round)
+    runs = [(flow.turn(row, *each) - turn, *each) for each in flow.runs_of(row)]
+    nearest = sorted((each for each in runs if each[0] * by > 0), reverse=by < 0)
+    return [replace(key, step=step, round=number) for _, step, number in nearest]
 
 
 def steps_with(run: Session, key: TensorKey) -> list[int]:
