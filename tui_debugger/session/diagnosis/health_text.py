@@ -17,6 +17,7 @@ from tui_debugger.words.health import GLYPHS, WORDS
 from tui_debugger.words.hits import abbreviations, hit_parts
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import slot_text
 from tui_debugger.words.watchpoints import watch_line
 
 Int64 = npt.NDArray[np.int64]
@@ -153,11 +154,7 @@ def _details(cell: Cell, *, scope: bool) -> list[str]:
     if cell.hit is not None:
         said = " ".join(abbr for abbr, _ in abbreviations(cell.hit))
         parts = ", ".join(map(str, hit_parts(cell.hit)))
-        worst = (
-            clean(place_text(cell.hit.key).rpartition("/")[2])
-            if scope
-            else clean(f"{cell.hit.key.side.label}:{cell.hit.key.slot}")
-        )
+        worst = clean(place_text(cell.hit.key).rpartition("/")[2]) if scope else slot_text(cell.hit.key)
         details.append(clean(f"{worst} {said} {parts}"))
     if cell.counts and sum(count for _, count in cell.counts) > 1:
         counted = ", ".join(f"{WORDS[health]} {count:,}" for health, count in cell.counts)
