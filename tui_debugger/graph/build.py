@@ -5,7 +5,7 @@ Row numbers never change afterwards: ``append_nodes`` appends, ``reorder_rows`` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +24,9 @@ _ITEM_TYPES = frozenset({"tuplegetitem", "listgetitem"})
 
 
 def build_table(
-    graphs: Sequence[ParsedGraph], execution_orders: Mapping[int | str, Sequence[str]] | None = None
+    graphs: Sequence[ParsedGraph],
+    execution_orders: Mapping[int | str, Sequence[str]] | None = None,
+    roots: Container[int] | None = None,
 ) -> NodeTable:
     """Builds the table of one rank.
 
@@ -35,15 +37,31 @@ def build_table(
     Args:
         graphs: the rank's graphs.
         execution_orders: full names in execution order, by graph name or by root graph id.
+        roots: numbers of the graphs that training starts, where that is known better than from the files: in
+            control flow each graph calls itself a root.
     """
     columns = _Columns()
     for graph in graphs:
         columns.add_graph(graph)
-    table = columns.table()
+    table = with_roots(columns.table(), roots)
     order, flags = execution_order(table, columns.sequence, execution_orders or {})
     table = replace(table, order=order, flags=flags)
     table = replace(table, paths=_display_paths(table))
     return replace(table, category=categorise(table))
+
+
+def with_roots(table: NodeTable, roots: Container[int] | None) -> NodeTable:
+    """The table in which only these graphs are roots; None: those that say so."""
+    if roots is None:
+        return table
+    numbers = [graph_number(each.name) for each in table.graphs]
+    graphs = tuple(
+        [
+            replace(each, is_root=number == each.root_id and number in roots)
+            for each, number in zip(table.graphs, numbers, strict=True)
+        ]
+    )
+    return table if graphs == table.graphs else replace(table, graphs=graphs)
 
 
 def _graph_info(graph: ParsedGraph, index: int) -> GraphInfo:

@@ -50,8 +50,8 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
     Args:
         table: the table.
         rows: the nodes.
-        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one with the greatest
-            timestamp up to its own. Of several for one row the first in time counts. Nodes without a timestamp follow
+        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one of its root graph
+            with the greatest timestamp up to its own. Of several for one row the first in time counts. Nodes without a timestamp follow
             the node they followed before. Parameters stay after all operators, constants last.
     """
     if not len(rows):
@@ -62,17 +62,31 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
     stamp[stamp == never] = -1
     listed: Bool = (table.flags & int(NodeFlag.LISTED)).astype(np.bool_)
     operators = classes(table) == 0
-    anchors = np.flatnonzero(listed & (stamp >= 0))
-    anchors = anchors[np.argsort(stamp[anchors], kind="stable")]
-    moving = np.flatnonzero(~listed & (stamp >= 0))
-    before = np.searchsorted(stamp[anchors], stamp[moving], side="right") - 1
     place = table.order.astype(np.int64).copy()
-    anchor_place = np.append(table.order[anchors], -1)[before]  # -1: before every anchor
-    # Operators without anchors of their own graph's kind keep their graph's block only when files say so.
-    place[moving] = np.where(operators[moving], anchor_place, 0)
+    roots = np.array([info.root_id for info in table.graphs] or [0], np.int64)[table.graph]
+    for root in np.unique(roots[rows]).tolist():
+        mine = (roots == root) & (stamp >= 0)
+        anchors, moving = np.flatnonzero(listed & mine), np.flatnonzero(~listed & mine)
+        anchors = anchors[np.argsort(stamp[anchors], kind="stable")]
+        before = np.searchsorted(stamp[anchors], stamp[moving], side="right") - 1
+        anchor_place = np.append(table.order[anchors], -1)[before]  # -1: before every anchor
+        # Operators without anchors of their own graph's kind keep their graph's block only when files say so.
+        place[moving] = np.where(operators[moving], anchor_place, 0)
     minor = np.where(listed, -1, stamp)
     _follow(table, np.flatnonzero(~listed & (stamp < 0)), place, minor)
     return replace(table, order=ranks(table, place, minor))
+
+
+def order_graphs(table: NodeTable, sequence: Sequence[int]) -> NodeTable:
+    """Puts operators in the order in which their graphs ran; in one graph they stay as they are.
+
+    Args:
+        table: the table.
+        sequence: ``GraphInfo.root_id`` of graphs; others come behind.
+    """
+    place = {root: number for number, root in enumerate(sequence)}
+    graph = np.array([place.get(info.root_id, len(place)) for info in table.graphs] or [0], np.int64)[table.graph]
+    return replace(table, order=ranks(table, graph, table.order))
 
 
 def _follow(
@@ -108,6 +122,12 @@ def graph_number(name: str) -> int:
     """The number a graph's name ends with (``kernel_graph_3``, ``kernel_graph3``), 0 when there is none."""
     digits = name[len(name.rstrip("0123456789")) :]
     return int(digits) if digits and len(digits) < 10 else 0
+
+
+def directory_names(graphs: Sequence[GraphInfo]) -> dict[int, str]:
+    """Names of the graphs that have directories of their own, by number."""
+    own = (info for info in reversed(graphs) if info.is_root or graph_number(info.name) == info.root_id)
+    return {info.root_id: info.name for info in own}
 
 
 def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[str]]) -> int | str:

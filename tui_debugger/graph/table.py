@@ -40,7 +40,13 @@ class NodeFlag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class GraphInfo:
-    """One graph: ``kernel_graph_0`` with its root's id (equal to its own when it is a root)."""
+    """One graph.
+
+    Attributes:
+        name: for example ``kernel_graph_0``.
+        root_id: number of the graph whose directory its files lie in: its own when it has one, else its root's.
+        is_root: whether training starts it; others are called (control flow), even if they have directories.
+    """
 
     name: str
     root_id: int

@@ -1,36 +1,44 @@
-"""Run history: which root graph ran at which step."""
+"""Run history: which root graph ran at which step, and which graphs are roots."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tui_debugger.model import GraphRun, turns
 from tui_debugger.sources.mindspore.layout import RankLayout, Stamp, stamp
+from tui_debugger.sources.mindspore.run_order import RunOrder
+from tui_debugger.sources.mindspore.run_times import RunTimes
 
 DIRECTORY = "execution_order"
 FILE = re.compile(r"ms_global_execution_order_graph_(\d{1,9})\.csv")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """The steps at which every root graph ran, as the history files of one rank tell.
 
     Attributes:
-        steps: set of steps by root graph. A second run into the same directory repeats lines, and rank 0's
-            file can hold the lines of all ranks: only the set means something.
+        lines: steps by root graph, as they stand in its file. A second run into the same directory repeats lines, and
+            rank 0's file can hold the lines of all ranks: see ``run_order`` for what they mean.
         notices: broken lines, unreadable files.
     """
 
-    steps: Mapping[int, frozenset[int]]
+    lines: Mapping[int, Sequence[int]]
     notices: tuple[str, ...] = ()
+
+    @cached_property
+    def steps(self) -> Mapping[int, frozenset[int]]:
+        """Set of steps by root graph."""
+        return {root: frozenset(lines) for root, lines in self.lines.items()}
 
 
 def read_history(rank: Path) -> History:
     """Reads ``ms_global_execution_order_graph_N.csv``: one step per line, no header."""
-    steps: dict[int, frozenset[int]] = {}
+    steps: dict[int, tuple[int, ...]] = {}
     notices: list[str] = []
     for root, path in _files(rank):
         name = f"{rank.name}/{DIRECTORY}/{path.name}"
@@ -44,7 +52,7 @@ def read_history(rank: Path) -> History:
         if broken:
             notices.append(f"{name}: {broken} broken lines ignored")
         if good:
-            steps[root] = frozenset(good)
+            steps[root] = tuple(good)
     return History(steps, tuple(notices))
 
 
@@ -73,7 +81,8 @@ def check_history(history: History, layout: RankLayout) -> list[str]:
     """Notices about a history that is missing or contradicts the dumped steps."""
     notices: list[str] = []
     name = layout.path.name
-    roots = sorted({graph.root_graph for graph in layout.graphs})
+    mains = root_graphs(history, layout)
+    roots = sorted({graph.root_graph for graph in layout.graphs if mains is None or graph.root_graph in mains})
     missing = [root for root in roots if root not in history.steps]
     if missing and missing == roots:
         notices.append(f"{name} has no run history: derived from the dumped steps")
@@ -88,28 +97,37 @@ def check_history(history: History, layout: RankLayout) -> list[str]:
     return notices
 
 
-def graph_runs(history: History, layout: RankLayout, names: Mapping[int, str]) -> tuple[GraphRun, ...]:
-    """Every run by step, then root graph: the history united with the dumped steps.
+def root_graphs(history: History, layout: RankLayout) -> frozenset[int] | None:
+    """Numbers of the graphs that training starts, as far as a rank tells; None when it does not.
+
+    Only those have a history file. A graph that has none is called by others (control flow), unless it ran at a step at
+    which none of those did: then its history is missing.
+    """
+    if not history.lines:
+        return None
+    ran = frozenset[int]().union(*history.steps.values())
+    others = {graph.root_graph for graph in layout.graphs if not ran.issuperset(graph.steps)}
+    return frozenset(history.lines) | others
+
+
+def graph_runs(order: RunOrder, times: RunTimes, names: Mapping[int, str]) -> tuple[GraphRun, ...]:
+    """Every run in the order in which they ran.
 
     Args:
-        history: what the files say.
-        layout: what is dumped.
-        names: graph name by root graph number; MindSpore's own naming where it is missing.
+        order: the order.
+        times: may know more exactly when runs began.
+        names: graph name by number of its directory; MindSpore's own naming where it is missing.
     """
-    runs: list[GraphRun] = []
-    for root in sorted({*history.steps, *(graph.root_graph for graph in layout.graphs)}):
-        dumped = layout.dumped(root)
-        name = names.get(root, f"kernel_graph_{root}")
-        runs += [GraphRun(step, root, name, step in dumped) for step in {*history.steps.get(root, ()), *dumped}]
-    runs.sort(key=lambda run: (run.step, run.root_graph))
-    return tuple(replace(run, turn=turn) for run, turn in zip(runs, turns([r.step for r in runs]), strict=True))
-
-
-def dumped_runs(history: History, layout: RankLayout, root_graph: int) -> list[int]:
-    """Dumped steps in which a root graph ran, ascending: each one's previous step is the one before it.
-
-    A history that lacks dumped steps contradicts the disk and does not count.
-    """
-    dumped = layout.dumped(root_graph)
-    ran = history.steps.get(root_graph)
-    return sorted(dumped & ran if ran is not None and dumped <= ran else dumped)
+    turn_of = turns([run.step for run in order.runs])
+    return tuple(
+        GraphRun(
+            run.step,
+            run.root,
+            names.get(run.root, f"kernel_graph_{run.root}"),
+            run.dumped,
+            run.round,
+            times.began(run.root, run.step) or run.began,
+            turn,
+        )
+        for run, turn in zip(order.runs, turn_of, strict=True)
+    )

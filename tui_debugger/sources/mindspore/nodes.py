@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.cache.store import Store
-from tui_debugger.graph.build import build_table
+from tui_debugger.graph.build import build_table, with_roots
 from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import reorder_rows
+from tui_debugger.graph.order import directory_names, order_graphs, reorder_rows
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.sources.mindspore.contents import Contents
@@ -45,10 +45,17 @@ class NodeMap:
         version: another number when rows or doubts may have changed.
     """
 
-    def __init__(self, files: GraphFiles, store: Store | None = None) -> None:
-        """Builds the table of the graph files; without any, it starts empty. ``store`` knows contents of files."""
-        self._store = store
-        self._graph = build_table(files.graphs, files.orders)
+    def __init__(self, files: GraphFiles, store: Store | None = None, roots: frozenset[int] | None = None) -> None:
+        """Builds the table of the graph files; without any, it starts empty.
+
+        Args:
+            files: what was read.
+            store: knows contents of files.
+            roots: numbers of the graphs that training starts; None when only the graphs say.
+        """
+        self._store, self._roots = store, roots
+        self._graph = build_table(files.graphs, files.orders, roots)
+        self._sequence: list[int] = []
         self.table: NodeTable = self._graph
         self.version = 0
         self._row = np.zeros(0, np.int32)
@@ -69,6 +76,28 @@ class NodeMap:
     def uncertain(self) -> int:
         """Number of names whose node stayed open."""
         return int(self._doubtful.sum())
+
+    def name_roots(self, roots: frozenset[int] | None) -> None:
+        """Takes what is known now of which graphs training starts."""
+        self._roots, same = roots, self.table is self._graph
+        self._graph = with_roots(self._graph, roots)
+        self.table = self._graph if same else with_roots(self.table, roots)
+
+    def in_order(self, graphs: Iterable[int]) -> bool:
+        """Whether it is known when these graphs run."""
+        return set(self._sequence).issuperset(graphs)
+
+    def put_in_order(self, sequence: Sequence[int]) -> None:
+        """Puts the operators of graphs behind each other in the order in which these ran.
+
+        Args:
+            sequence: numbers of the graphs' directories.
+        """
+        if list(sequence) != self._sequence:
+            self._sequence = list(sequence)
+            self.version += 1
+            if len(sequence) > 1:
+                self.table = order_graphs(self.table, sequence)
 
     def settle(self, listing: Listing, progress: ProgressFn = no_progress) -> None:
         """Uses another step to decide what stayed open; only before rows are handed out.
@@ -121,6 +150,8 @@ class NodeMap:
         if first or len(outside):
             known = np.flatnonzero(stamps)
             self.table = reorder_rows(self.table, self._row[listing.prefixes[known]], stamps[known])
+        if len(self._sequence) > 1:
+            self.table = order_graphs(self.table, self._sequence)
         self._flag()
 
     def _take(self, groups: Groups, match: Match, mine: Mask) -> None:
@@ -152,13 +183,14 @@ class NodeMap:
 
     def _append(self, prefixes: Sequence[int], listing: Listing) -> None:
         outputs = _output_slots(listing)[np.searchsorted(listing.prefixes, prefixes)].tolist()
-        names = {info.root_id: info.name for info in reversed(self.table.graphs) if info.is_root}
+        names = directory_names(self.table.graphs)
         lexicon = listing.lexicon
         nodes = (
             _file_node(prefix, names.get(prefix[0], f"kernel_graph_{prefix[0]}"), count)
             for prefix, count in zip(map(lexicon.prefix, prefixes), outputs, strict=True)
         )
-        self.table, self._row[prefixes] = append_nodes(self.table, _unique(nodes))
+        longer, self._row[prefixes] = append_nodes(self.table, _unique(nodes))
+        self.table = with_roots(longer, self._roots)
 
     def _flag(self) -> None:
         """Marks the rows whose files are in doubt, and frees what only matching needs."""

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from tui_debugger.cache.store import Store
+from tui_debugger.graph.order import directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, no_progress
 from tui_debugger.sources.mindspore.graphs import GraphFiles, Signature, graph_paths, graph_signature, read_graphs
 from tui_debugger.sources.mindspore.history import (
     check_history,
-    dumped_runs,
     graph_runs,
     history_signature,
     read_history,
+    root_graphs,
 )
 from tui_debugger.sources.mindspore.layout import NEVER, read_layout, stamp
 from tui_debugger.sources.mindspore.lexicon import Pattern
 from tui_debugger.sources.mindspore.listing import Listing, Place
 from tui_debugger.sources.mindspore.nodes import NodeMap
+from tui_debugger.sources.mindspore.run_order import RunOrder
+from tui_debugger.sources.mindspore.run_times import RunTimes
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.steps import StepListings
 from tui_debugger.sources.mindspore.tensors import Arrangement, StepTable, step_table
@@ -81,7 +83,7 @@ class RankRun:
         self._layout = read_layout(path)
         self._history_signature = history_signature(path)
         self._history = read_history(path)
-        self._ran: dict[int, list[int]] = {}
+        self._times = RunTimes()
         self._listings = StepListings(store)
         self._forget_nodes()
 
@@ -112,6 +114,9 @@ class RankRun:
     def notices(self) -> list[str]:
         """What is missing, broken or ignored, one sentence each."""
         notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
+        trainings = len(self._order().begins)
+        if trainings > 1:
+            notices.append(f"{self.path.name}: the directory holds {trainings} trainings one after the other")
         totals: dict[str, int] = {}
         for complaints in list(self._listings.complaints.values()):
             for text, count in complaints.items():
@@ -124,22 +129,17 @@ class RankRun:
         return notices
 
     def steps(self) -> Sequence[int]:
-        """Dumped steps, ascending."""
-        return self._layout.steps
+        """Dumped steps in the order of their first runs."""
+        return self._order().steps
 
     def history(self) -> Sequence[GraphRun]:
-        """The run history; graph names are MindSpore's usual ones until the node table is read."""
+        """The runs in their order; graph names are MindSpore's usual ones until the node table is read."""
         graphs = self._nodes.table.graphs if self._nodes is not None else ()
-        names = {info.root_id: info.name for info in reversed(graphs) if info.is_root}
-        return graph_runs(self._history, self._layout, names)
+        return graph_runs(self._order(), self._times, directory_names(graphs))
 
-    def previous_run(self, root_graph: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002, ARG002
+    def previous_run(self, root_graph: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002
         """See ``base.Source.previous_run``."""
-        if root_graph not in self._ran:
-            self._ran = {**self._ran, root_graph: dumped_runs(self._history, self._layout, root_graph)}
-        ran = self._ran[root_graph]
-        at = bisect_left(ran, step)
-        return (ran[at - 1], 0) if at else None
+        return self._order().previous(root_graph, step, round)
 
     def nodes(self, progress: ProgressFn = no_progress) -> NodeTable:
         """The node table; the first call reads the graph and matches the files of some steps."""
@@ -155,7 +155,7 @@ class RankRun:
             if step not in self._tables:
                 listing = self._listing(step, progress)
                 length = len(nodes.table)
-                table = self._table(nodes, listing, progress)
+                table = self._table(nodes, step, listing, progress)
                 self._listings.drop(step)
                 self._grew = self._grew or len(nodes.table) != length
                 if not self._places(step):
@@ -181,13 +181,16 @@ class RankRun:
             signature = history_signature(self.path)
             if signature != self._history_signature:
                 self._history_signature, self._history = signature, read_history(self.path)
-            self._ran = {}
+                if self._nodes is not None:
+                    self._nodes.name_roots(self._roots())
+            self._times.look_again()
             grown = {step for step in self._listings.steps if self._listings.changed(step, self._places(step))}
             new_nodes, self._grew = self._grew, False
             rebuilt = self._nodes is not None and self._outdated_nodes(grown, bool(after - before))
             if rebuilt:
                 grown = set(self._listings.steps)
                 self._forget_nodes()
+            self._times.forget(grown)
             for step in grown:
                 self._drop(step)
                 self._listings.forget(step)
@@ -230,7 +233,8 @@ class RankRun:
     def _read_nodes(self, progress: ProgressFn) -> NodeMap:
         """Reads the graph, then finds the nodes of the files of each root graph's first step."""
         files = self._read_graphs(progress)
-        nodes = NodeMap(files, self._store)
+        nodes = NodeMap(files, self._store, self._roots())
+        nodes.put_in_order(self._order().graphs)
         steps = self._layout.steps
         first = sorted({min(graph.steps) for graph in self._layout.graphs if graph.steps})
         self._provisional = nodes.has_graph and bool(first) and first[-1] == steps[-1]
@@ -241,6 +245,12 @@ class RankRun:
                 break
             nodes.settle(self._listing(step, progress), progress)
         return nodes
+
+    def _roots(self) -> frozenset[int] | None:
+        """Numbers of the graphs that training starts: as this rank tells, else the one that lends graphs."""
+        roots = root_graphs(self._history, self._layout)
+        lender = self._lender(self) if roots is None else None
+        return root_graphs(read_history(lender), self._layout) if lender is not None else roots
 
     def _read_graphs(self, progress: ProgressFn) -> GraphFiles:
         self._graph_source, self._signature = self._find_graphs()
@@ -272,8 +282,11 @@ class RankRun:
         """The listing of a step, kept until its tensors are asked for."""
         return self._listings.listing(step, self._places(step), progress)
 
-    def _table(self, nodes: NodeMap, listing: Listing, progress: ProgressFn) -> StepTable:
+    def _table(self, nodes: NodeMap, step: int, listing: Listing, progress: ProgressFn) -> StepTable:
         """The table of a listing; steps with the same names share what they can."""
+        self._times.learn(step, listing.writings.spans)
+        if not nodes.in_order(listing.writings.spans):
+            nodes.put_in_order(self._order().graphs)
         rows, doubts = nodes.resolve(listing, progress)
         if nodes.version != self._arranged:
             self._arrangements.clear()
@@ -284,6 +297,9 @@ class RankRun:
         if table.arrangement.timeless:
             self._arrangements[alike] = table.arrangement
         return table
+
+    def _order(self) -> RunOrder:
+        return self._times.order(self._layout, self._history.lines)
 
     def _places(self, step: int) -> list[Place]:
         graphs = self._layout.graphs_at(step)

@@ -1,0 +1,302 @@
+"""In which order the runs of a rank ran.
+
+The time stamps of the files decide: MindSpore 2.10 numbers the runs of each root graph in its own way (``2,1,4,3``), and
+the graphs of a step run in any order. What else is known counts where time stamps make no sense:
+
+* A graph whose history file names its dumped steps in ascending order ran in that order: clocks that step back, and
+  files that were copied by hand, do not turn its runs around. The longest series of runs whose stamps ascend is
+  believed; the runs between take the time of the one before.
+* Otherwise the history file only says which runs there were: it can hold the lines of several ranks.
+* Runs without a known time (0), and those at the same time, come by step number; so do runs that were not dumped.
+* Two trainings into one directory: the graph that ran first came back to its first step after other steps, and so did
+  every other graph. Nothing that ran in one training is the previous run of anything in another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import merge
+from typing import NamedTuple
+
+from tui_debugger.sources.mindspore.rounds import Span
+
+Spans = Mapping[int, Sequence[Span]]
+"""Of the runs of each dumped step of a graph."""
+
+
+class Run(NamedTuple):
+    """One run of a graph.
+
+    Attributes:
+        step, root: number of the step, and of the graph's directory.
+        round: which run of the step, from 1; 0 when there is one.
+        began: first stamp of its operators, 0 when unknown.
+        dumped: whether it has a directory.
+    """
+
+    step: int
+    root: int
+    round: int
+    began: int
+    dumped: bool
+
+
+class _Placed(NamedTuple):
+    """A run, and the time at which it is taken to have run."""
+
+    time: int
+    run: Run
+
+
+@dataclass(frozen=True, eq=False)
+class RunOrder:
+    """The runs of a rank in the order in which they ran.
+
+    Attributes:
+        runs: all of them.
+        begins: numbers of the runs that a training begins with, the first one's 0 first.
+    """
+
+    runs: tuple[Run, ...]
+    begins: tuple[int, ...] = (0,)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Dumped steps in the order of their first runs."""
+        return tuple(dict.fromkeys(run.step for run in self.runs if run.dumped))
+
+    @cached_property
+    def places(self) -> dict[tuple[int, int], int]:
+        """Number of the newest run of every dumped step of a graph."""
+        return {(run.root, run.step): number for number, run in enumerate(self.runs) if run.dumped}
+
+    @cached_property
+    def graphs(self) -> tuple[int, ...]:
+        """Numbers of the graphs' directories, as they ran: one that ran at some steps only, behind what it followed."""
+        found: list[int] = []
+        before: Run | None = None
+        for run in self.runs:
+            if run.dumped:
+                if run.root not in found:
+                    within = before is not None and before.step == run.step
+                    found.insert(
+                        found.index(before.root) + 1 if before is not None and within else len(found), run.root
+                    )
+                before = run
+        return tuple(found)
+
+    def previous(self, root: int, step: int, round: int) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
+        """(step, round) of the dumped run of a graph before the one that is named: see ``Source.previous_run``.
+
+        Of a step that is not dumped: the newest run of a smaller step number. A round that is no run of its own, but
+        the writing of a tensor that one run wrote several times, follows the writing before.
+        """
+        mine = self._rounds.get((root, step))
+        if mine is None:
+            return self._newest_below(root, step)
+        most = max(mine[-1], 1)
+        if round > most:
+            return step, round - 1
+        return self._before[root, step, mine[-1] if round == 0 or most == 1 else round]
+
+    @cached_property
+    def _rounds(self) -> dict[tuple[int, int], list[int]]:
+        """Rounds of every dumped step of a graph."""
+        found: dict[tuple[int, int], list[int]] = {}
+        for run in self.runs:
+            if run.dumped:
+                found.setdefault((run.root, run.step), []).append(run.round)
+        return found
+
+    @cached_property
+    def _before(self) -> dict[tuple[int, int, int], tuple[int, int] | None]:
+        found: dict[tuple[int, int, int], tuple[int, int] | None] = {}
+        last: dict[int, tuple[int, int]] = {}
+        first = set(self.begins)
+        for number, run in enumerate(self.runs):
+            if number in first:
+                last = {}
+            if run.dumped:
+                found[run.root, run.step, run.round] = last.get(run.root)
+                last[run.root] = run.step, run.round
+        return found
+
+    @cached_property
+    def _newest(self) -> dict[int, tuple[list[int], list[int]]]:
+        """By graph: dumped steps, ascending, and for each the number of the newest run of it or a smaller one."""
+        places: dict[int, dict[int, int]] = {}
+        for number, run in enumerate(self.runs):
+            if run.dumped:
+                places.setdefault(run.root, {})[run.step] = number
+        found = {}
+        for root, at in places.items():
+            steps, newest = sorted(at), []
+            for step in steps:
+                newest.append(max(at[step], newest[-1] if newest else -1))
+            found[root] = steps, newest
+        return found
+
+    def _newest_below(self, root: int, step: int) -> tuple[int, int] | None:
+        steps, newest = self._newest.get(root, ([], []))
+        below = bisect_left(steps, step)
+        if not below:
+            return None
+        run = self.runs[newest[below - 1]]
+        return run.step, run.round
+
+
+def run_order(dumped: Mapping[int, Spans], history: Mapping[int, Sequence[int]]) -> RunOrder:
+    """Puts runs in order.
+
+    Args:
+        dumped: what is dumped of each graph, and when it was written.
+        history: the lines of each graph's history file.
+    """
+    in_graph = {root: _in_graph(root, spans, history.get(root, ())) for root, spans in dumped.items()}
+    timed = sorted((each.run.step, each.time) for sequence in in_graph.values() for each in sequence if each.time)
+    sequences = []
+    for root in sorted({*dumped, *history}):
+        sequence = in_graph.get(root, [])
+        missing = sorted(set(history.get(root, ())) - {each.run.step for each in sequence})
+        sequences.append(_with_missing(root, sequence, missing, _Clock(timed)))
+    runs = tuple(each.run for each in merge(*sequences, key=lambda each: (each.time, each.run.step, each.run.root)))
+    return RunOrder(runs, _trainings(runs, history))
+
+
+def is_ascending(lines: Sequence[int], steps: set[int]) -> bool:
+    """Whether a history file names these steps, all of them, in ascending order."""
+    named = [line for line in lines if line in steps]
+    return set(named) == steps and all(one <= other for one, other in zip(named, named[1:]))  # noqa: B905
+
+
+def _in_graph(root: int, spans: Spans, lines: Sequence[int]) -> list[_Placed]:
+    """The dumped runs of one graph in order, with times that never descend; 0 where none is known."""
+    runs = [
+        Run(step, root, number if len(spans[step]) > 1 else 0, each.began, True)
+        for step in sorted(spans)
+        for number, each in enumerate(spans[step], 1)
+    ]
+    if not is_ascending(lines, set(spans)):
+        runs.sort(key=_Known(runs))
+    known = [number for number, run in enumerate(runs) if run.began]
+    believed = [known[at] for at in _ascending([runs[number].began for number in known])]
+    times, time = [0] * len(runs), runs[believed[0]].began if believed else 0
+    sure = set(believed)
+    for number, run in enumerate(runs):
+        time = run.began if number in sure else time
+        times[number] = time
+    return [_Placed(time, run) for time, run in zip(times, runs, strict=True)]
+
+
+class _Known:
+    """Sorts runs by time; one without a time stands behind those of the graph's step before."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._time: dict[Run, int] = {}
+        time = 0
+        for run in runs:  # by step
+            time = run.began or time
+            self._time[run] = time
+
+    def __call__(self, run: Run) -> tuple[int, int, int]:
+        return self._time[run], run.step, run.round
+
+
+def _ascending(times: Sequence[int]) -> list[int]:
+    """Positions of the longest series that never descends."""
+    tails: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for position, time in enumerate(times):
+        place = bisect_right(tails, time)
+        before.append(ends[place - 1] if place else -1)
+        if place == len(tails):
+            tails.append(time)
+            ends.append(position)
+        else:
+            tails[place], ends[place] = time, position
+    series, position = [], ends[-1] if ends else -1
+    while position >= 0:
+        series.append(position)
+        position = before[position]
+    return series[::-1]
+
+
+class _Clock:
+    """When a step ran, as far as those with numbers up to its own tell."""
+
+    def __init__(self, timed: Sequence[tuple[int, int]]) -> None:
+        """``timed`` are (step, time) of the dumped runs of all graphs, ascending."""
+        self._steps = [step for step, _ in timed]
+        self._times: list[int] = []
+        for _, time in timed:
+            self._times.append(max(time, self._times[-1] if self._times else 0))
+
+    def __call__(self, step: int) -> int:
+        upto = bisect_right(self._steps, step)
+        return self._times[upto - 1] if upto else 0
+
+
+def _with_missing(root: int, sequence: list[_Placed], missing: Sequence[int], clock: _Clock) -> list[_Placed]:
+    """The runs of a graph with those that were not dumped: behind every run of a smaller step."""
+    timeless = not any(each.time for each in sequence)
+    placed = [each._replace(time=clock(each.run.step)) for each in sequence] if timeless else sequence
+    by_step = sorted((each.run.step, number) for number, each in enumerate(placed))
+    steps, behind = [step for step, _ in by_step], []
+    for _, number in by_step:
+        behind.append(max(number + 1, behind[-1] if behind else 0))
+    found: list[_Placed] = []
+    at = 0
+    for step in missing:
+        below = bisect_left(steps, step)
+        stop = behind[below - 1] if below else 0
+        found += placed[at:stop]
+        at = max(at, stop)
+        low = found[-1].time if found else 0
+        high = placed[at].time if at < len(placed) else None
+        time = max(clock(step), low)
+        found.append(_Placed(min(time, high) if high is not None else time, Run(step, root, 0, 0, False)))
+    return found + placed[at:]
+
+
+def _trainings(runs: Sequence[Run], history: Mapping[int, Sequence[int]]) -> tuple[int, ...]:
+    """Numbers of the runs that a training begins with."""
+    dumped = [(number, run) for number, run in enumerate(runs) if run.dumped]
+    if not any(run.round > 1 for _, run in dumped):
+        return (0,)
+    first = dumped[0][1]
+    lines = history.get(first.root, ())
+    found, others = [0], 0
+    alone = len({run.step for _, run in dumped}) == 1 and _repeats(lines, sum(r.root == first.root for _, r in dumped))
+    for number, run in dumped[1:]:
+        if run.root != first.root:
+            continue
+        if run.step != first.step:
+            others += 1
+        elif others or alone:
+            found.append(number)
+            others = 0
+    told = lines.count(first.step) if first.step in lines else len(found)
+    return tuple(found) if told >= len(found) and _alike(dumped, found) else (0,)
+
+
+def _alike(dumped: Sequence[tuple[int, Run]], begins: Sequence[int]) -> bool:
+    """Whether every graph began each training in which it ran with the same step."""
+    first: dict[int, int] = {}
+    seen: set[tuple[int, int]] = set()
+    for number, run in dumped:
+        training = bisect_right(begins, number)
+        if (training, run.root) not in seen:
+            seen.add((training, run.root))
+            if first.setdefault(run.root, run.step) != run.step:
+                return False
+    return True
+
+
+def _repeats(lines: Sequence[int], times: int) -> bool:
+    """Whether the lines are the same ones over and over again, so many times."""
+    length, rest = divmod(len(lines), times)
+    return times > 1 and bool(length) and not rest and all(lines[at] == lines[at % length] for at in range(len(lines)))
