@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,12 @@ def test_changes_are_those_since_the_run_before_in_plain_arithmetic(timed: bool)
     of_run = written()
     of_run[1, 2][W, Side.OUTPUT, 0, 2] = of_run[1, 1][W, Side.OUTPUT, 0, 1].copy()
     expected, unchanged = {}, set()
-    for before, now in zip(RUNS, RUNS[1:], strict=False):
+    for before, now in pairwise(RUNS):
         for key, value in of_run[now].items():
-            old = of_run[before][*key[:3], before[1]]
+            old = of_run[before][key[0], key[1], key[2], before[1]]
             if key[1] is Side.OUTPUT:
                 ratio = np.abs(value.astype(np.float64) - old).mean() / (np.abs(old.astype(np.float64)).mean() + 1e-9)
-                expected[now[0], *key] = ratio
+                expected[(now[0], *key)] = ratio
                 if np.array_equal(value, old):
                     unchanged.add((now[0], *key))
     watches = ("WCL abs_mean_update_ratio_gt=0 epsilon=1e-9", "WNC")
@@ -183,7 +184,7 @@ def test_a_tensor_is_read_measured_and_compared_in_its_round() -> None:
             assert row.stats is not None
             assert row.stats.maximum == values[W, Side.OUTPUT, 0, number].max()
         runs = list(of_run)
-        for before, now in zip(runs, runs[1:], strict=False):
+        for before, now in pairwise(runs):
             other = session.before(TensorKey(0, GRAPH, W, Side.OUTPUT, 0, *now))
             assert other is not None
             assert (other.step, other.round) == before
@@ -278,7 +279,7 @@ def weight_key(step: int, root: int) -> TensorKey:
 def test_a_shared_weight_was_before_what_the_last_run_of_any_graph_left() -> None:
     with closing(graphs_session(*two_graphs())) as session:
         assert session.before(weight_key(*ORDER[0])) is None
-        for before, now in zip(ORDER, ORDER[1:], strict=False):
+        for before, now in pairwise(ORDER):
             assert session.before(weight_key(*now)) == weight_key(*before)
 
 
