@@ -111,7 +111,16 @@ async def opened(
         session.open(progress)
         return session
 
-    app = TdbgApp(open_session, title=title or str(path), recommended=recommended, **options)
+    async with opened_by(open_session, size=size, title=title or str(path), recommended=recommended, **options) as it:
+        yield it
+
+
+@asynccontextmanager
+async def opened_by(
+    open_session: Callable[[ProgressFn], Session], *, size: tuple[int, int] = (200, 50), **options: Any
+) -> AsyncIterator[Driver]:
+    """The screen on any session: opened, checked and idle."""
+    app = TdbgApp(open_session, **options)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot)
         await driver.until(lambda: app.desk.session is not None)

@@ -9,7 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
+from tui_debugger.cli.options import (
+    add_command,
+    add_node,
+    add_where,
+    add_work,
+    chosen,
+    open_session,
+    several_graphs,
+    whole,
+)
 from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar, undecided
 from tui_debugger.errors import TdbgError
 
@@ -139,7 +148,8 @@ def _compared(arguments: argparse.Namespace) -> Answer:
         couple = comparer.couple(key, other, progress, reshape=arguments.reshape)
         tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
         differences, hint = couple.compare(tolerance, arguments.top, progress)
-    return Answer(couple, differences, hint, arguments.by)
+        graphs = several_graphs(session)
+    return Answer(couple, differences, hint, arguments.by, graphs)
 
 
 def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, Found]:

@@ -33,12 +33,14 @@ class Answer:
         found: how they differ.
         hint: what they may be to each other.
         by: which of the lists of largest differences is shown.
+        graphs: whether names need their graph.
     """
 
     couple: Couple
     found: Differences
     hint: str
     by: str
+    graphs: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -56,7 +58,7 @@ def print_answer(answer: Answer) -> None:
     """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
-    print(f"here   {here.side.text()}  {_type(here)}")
+    print(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
     print(f"there  {there.side.text(here.side.key)}  {_type(there)}")
     if couple.fit is not Fit.SAME:
         print(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")

@@ -165,7 +165,9 @@ def _pairs(session: Session, found: Found, arguments: argparse.Namespace) -> lis
         pairs = list(session.pairs(found.rows, steps))
     else:
         last = {rank: _last_step(session, rank, row) if focus is None else focus for rank, row in found.rows.items()}
+        order = {pair: number for number, pair in enumerate(session.pairs(found.rows))}
         pairs = [(rank, step) for rank, step in last.items() if step is not None]
+        pairs.sort(key=lambda pair: order.get(pair, len(order)))
     if not pairs:
         raise TdbgError("no step was dumped", where=str(arguments.path), hint="`tdbg steps` lists what ran")
     return pairs

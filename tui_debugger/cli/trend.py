@@ -147,27 +147,35 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[list[Ser
             hint=f"choose up to {MOST}: a slot (NODE:0), a rank (--rank 0)",
         )
     series = [
-        trend(session, key, sorted(steps[key.rank]), scaled(progress, number, len(keys)))
+        _of_round(
+            trend(session, replace(key, round=0), steps[key.rank], scaled(progress, number, len(keys))), key.round
+        )
         for number, key in enumerate(keys)
     ]
     return series, _notes(session, series), several_graphs(session)
 
 
+def _of_round(series: Series, number: int) -> Series:
+    """The same, of steps with several writings only one; what was written once is in every round."""
+    if not number:
+        return series
+    kept = (series.rounds == 0) | (series.rounds == number)
+    columns = {name: getattr(series, name)[kept] for name in ("steps", "rounds", "turns", "state", "health")}
+    return replace(series, key=replace(series.key, round=number), values=series.values[:, kept], **columns)
+
+
 def _notes(session: Session, series: list[Series]) -> list[str]:
-    """What the order of the steps, and steps with several runs, mean for a plot over the numbers of the steps."""
-    from tui_debugger.session.diagnosis.trend import State
+    """That rows stand in another order than the numbers of the steps, which are the axis of the plot."""
     from tui_debugger.words.steps import order_text
 
     notes: dict[str, None] = {}
     for each in series:
         graph = session.nodes(each.key.rank).graph_of(each.row)
-        there = set(each.steps[each.state != State.ABSENT].tolist())
-        runs = [run for run in session.history(each.key.rank) if run.root_graph == graph.root_id and run.step in there]
-        ran = list(dict.fromkeys(run.step for run in runs))
+        ran = [run.step for run in session.history(each.key.rank) if run.root_graph == graph.root_id]
         if ran != sorted(ran):
-            notes[f"{graph.name} did not run in the order of its steps: {order_text(ran)}"] = None
-        if not each.key.round and any(run.round for run in runs):
-            notes[f"{graph.name} ran several times in a step: the newest round is shown, NODE#1 shows the first"] = None
+            notes[
+                f"{graph.name} ran in this order of steps: {order_text(ran)}; so do the rows, the plot goes by number"
+            ] = None
     return list(notes)
 
 

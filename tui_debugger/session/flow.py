@@ -10,7 +10,7 @@ graphs use the last run of any of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -163,6 +163,12 @@ class Flow:
             found[of] = self._runs.turn(root, step, number)
         return found
 
+    def runs_of(self, row: int) -> list[tuple[int, int]]:
+        """(step, round) of the runs of a node's root graph, in the order in which they ran."""
+        root = self.nodes.graph_of(row).root_id
+        found = [(run.step, run.round) for run in self._runs.dumped if run.root_graph == root]
+        return found or [(step, 0) for step in self._source.steps(self.rank)]
+
     @property
     def _runs(self) -> _Runs:
         if self._history is None:
@@ -314,24 +320,32 @@ class Flow:
         return at if at is None or at.slot == slot else Located(at.step, -1, at.row, at.side, slot, at.round)
 
     def _last_writing(self, row: int, step: int, round: int) -> Located | None:  # noqa: A002
-        """A shared weight as the last run of any graph before this one left it."""
+        """A shared weight as the last run of any graph before this one left it.
+
+        The parameters of a step may be written after all of its runs: what was written after this run began shows no
+        value of before.
+        """
         of_root: dict[int, list[int]] = {}
         for each in self.shared(row):
             of_root.setdefault(self.nodes.graph_of(each).root_id, []).append(each)
         updated = self.nodes.memo(SharedWeights).updated
-        own, first = self.located(step, row, Side.OUTPUT, 0, round), None
-        for run in self._runs.earlier(self.nodes.graph_of(row).root_id, step, round):
+        own, root = self.located(step, row, Side.OUTPUT, 0, round), self.nodes.graph_of(row).root_id
+        began = self._runs.began(root, step, round)
+        for run in self._runs.earlier(root, step, round):
             rows = of_root.get(run.root_graph)
             if rows is None:
                 continue
             places = [self.located(run.step, each, Side.OUTPUT, 0, run.round) for each in rows]
-            found = next((at for at in places if at.index >= 0 and at != own), None)
+            found = next((at for at in places if at.index >= 0 and at != own and self._is_before(at, began)), None)
             if found is not None:
                 return found
-            first = first or places[0]
-            if any(each in updated for each in rows):
-                break  # it wrote a value that was not dumped: an older one is not that of before
-        return first
+            if any(each in updated for each in rows):  # it left a value that was not dumped: an older one is not it
+                return replace(places[0], index=-1)
+        return None
+
+    def _is_before(self, at: Located, began: int) -> bool:
+        written = int(self.table(at.step).timestamp[at.index])
+        return not began or not written or written < began
 
     # -- what goes into a node -----------------------------------------------------------------------
 
@@ -435,6 +449,11 @@ class _Runs:
         """When a run was; of one that is not known when the step ended."""
         place = self._at(root, step, round)
         return self.dumped[place].turn if place >= 0 else self._last.get(step, turn_of(step))
+
+    def began(self, root: int, step: int, round: int) -> int:  # noqa: A002
+        """When a run began by the clock; 0 where that is not known."""
+        place = self._at(root, step, round)
+        return self.dumped[place].began if place >= 0 else 0
 
     def earlier(self, root: int, step: int, round: int) -> Sequence[GraphRun]:  # noqa: A002
         """The runs before one, the newest first."""

@@ -149,11 +149,13 @@ class Planner:
             now[of] = of_round(table, *_outputs(subjects, fed[of]), number)
         there = now >= 0
         found = [(step, fed[there], now[there])]
-        asked = np.concatenate([held, self._repeating(subjects)])
+        repeating = self._repeating(subjects)
+        asked = np.concatenate([held, repeating])
         before, index = self.flow.befores(step, *_outputs(subjects, asked), rounds[asked])
         for earlier in np.unique(before[before >= 0]).tolist():
             of = before == earlier
             found.append((earlier, asked[of], index[of]))
+        found.append((step, *self._updated_now(step, subjects, repeating)))
         return tuple(found)
 
     def _repeating(self, subjects: Subjects) -> Int64:
@@ -162,6 +164,17 @@ class Planner:
         outputs = outputs[self.flow.nodes.are_parameters(subjects.node[outputs])]
         repeating = [self.flow.updated_elsewhere(row) for row in subjects.node[outputs].tolist()]
         return outputs[np.array(repeating, np.bool_)]
+
+    def _updated_now(self, step: int, subjects: Subjects, repeating: Int64) -> tuple[Int64, Int64]:
+        """The files of this step that show what an update left in such weights: (subject, row)."""
+        table, of, rows = self.flow.table(step), list[int](), list[int]()
+        for subject in repeating.tolist():
+            own = int(subjects.node[subject])
+            for other in self.flow.shared(own):
+                places = table.of_node(other, every=True) if not self.flow.updated_elsewhere(other) else ()
+                of += [subject] * len(places)
+                rows += [int(place) for place in places]
+        return np.array(of, np.int64), np.array(rows, np.int64)
 
     def _ask(self, plan: Plan, table: TensorTable) -> None:
         subjects, wants = plan.subjects, plan.wants

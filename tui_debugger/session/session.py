@@ -159,10 +159,9 @@ class Session:
 
         return undisturbed(found)
 
-    def turn_span(self, pair: Pair) -> tuple[int, int]:
-        """The turns of the first and the last run of a step of a rank: see ``model.turns``."""
-        rank, step = pair
-        return turn_spans(self.source, rank).get(step, (turn_of(step), turn_of(step)))
+    def turn_spans(self, rank: int) -> dict[int, tuple[int, int]]:
+        """The turns of the first and the last run of every dumped step of a rank: see ``model.turns``."""
+        return turn_spans(self.source, rank)
 
     def steps_before(self, rank: int, steps: Collection[int]) -> set[int]:
         """The steps of a rank all of whose runs came before any run of some steps."""

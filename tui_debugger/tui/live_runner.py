@@ -265,7 +265,7 @@ class Runner:
         desk, changes = self._desk, message.changes
         self._asked = False
         arrived, self._arrived = self._arrived, set()
-        desk.navigator.show_run(grown=True)
+        desk.navigator.show_run()
         if changes.new_nodes or changes.rebuilt:
             desk.navigator.load_nodes()
         here, following = desk.state.rank in arrived, self._following()

@@ -36,7 +36,7 @@ class Navigator:
         self._first_rank = rank
         self._first_step = step
         self._graphs: set[str] = set()
-        self._shape: tuple[bool, dict[str, str], bool] = (False, {}, False)
+        self._shape: tuple[bool, dict[str, str]] = (False, {})
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -110,23 +110,15 @@ class Navigator:
         desk.inspector.search_stack(desk.stack_pane.search_text)
         desk.post_message(Settled())
 
-    def show_run(self, *, grown: bool = False) -> None:
-        """Tells the hit list which graphs, ranks and rounds there are to tell apart.
-
-        ``grown``: only a step was added, which is no reason to look through the history again.
-        """
-        desk, session = self._desk, self._session
-        nodes, rank = desk.nodes_pane.nodes, desk.state.rank
-        graphs = [info.name for info in nodes.graphs] if nodes is not None else []
-        self._graphs |= set(graphs)
-        shape = (
-            len(session.ranks()) > 1,
-            short_names(self._graphs) if len(self._graphs) > 1 else {},
-            self._shape[2] or (nodes is not None and not grown and any(run.round for run in session.history(rank))),
-        )
+    def show_run(self) -> None:
+        """Tells the hit list which ranks and graphs there are to tell apart."""
+        desk = self._desk
+        nodes = desk.nodes_pane.nodes
+        self._graphs |= {info.name for info in nodes.graphs} if nodes is not None else set()
+        shape = len(self._session.ranks()) > 1, short_names(self._graphs) if len(self._graphs) > 1 else {}
         if shape != self._shape:
             self._shape = shape
-            desk.hits_pane.set_run(many_ranks=shape[0], graphs=shape[1], rounds=shape[2])
+            desk.hits_pane.set_run(many_ranks=shape[0], graphs=shape[1])
 
     def refreshed(self, changes: Changes) -> None:
         """The dump grew. Nothing moves under the cursor."""

@@ -99,7 +99,7 @@ def test_a_broken_file_says_why(tmp_path: Path) -> None:
     session = opened(tmp_path)
     series = trend(session, key_of(RELU, session), session.steps(0))
     assert State(int(series.state[1])) is State.UNREADABLE
-    assert series.errors[1]
+    assert series.errors[1, 0]
     assert Health(int(worth_marking(series)[1])) is Health.UNREADABLE
     assert cells(series, 1)[1] == "?"
 
@@ -148,7 +148,7 @@ def test_steps_are_marked_by_what_the_session_found(dumps: Dumps) -> None:
     series = with_hits(session, series)
     assert unchecked(session, series) == []
     assert [Health(code).name for code in series.health.tolist()] == [*("CLEAN",) * 3, "ORIGIN", *("CLEAN",) * 2]
-    assert series.said == {3: "TO"}
+    assert series.said == {(3, 0): "TO"}
     assert all(worth_marking_at(series, index) >= worth_marking(series)[index] for index in range(6))
 
 

@@ -23,7 +23,8 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import named
-from tui_debugger.words.steps import BEFORE_FIRST, step_text
+from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import round_text
 
 Array = npt.NDArray[Any]
 
@@ -43,7 +44,7 @@ class Side:
     key: TensorKey | None = None
     path: str = ""
 
-    def text(self, beside: TensorKey | None = None) -> str:
+    def text(self, beside: TensorKey | None = None, *, with_graph: bool = False) -> str:
         """What it is, in words; ``beside`` another tensor only what tells them apart."""
         if self.key is None:
             return clean(self.path)
@@ -51,11 +52,13 @@ class Side:
         if self.path:
             words.append(f"run {clean(self.path)}")
         if beside is None or replace(key, step=beside.step, rank=beside.rank, round=beside.round) != beside:
-            words.append(clean(place_text(key, with_graph=beside is not None and beside.graph != key.graph)))
+            words.append(
+                clean(place_text(key, with_graph=with_graph or (beside is not None and beside.graph != key.graph)))
+            )
         if beside is None or key.rank != beside.rank:
             words.append(f"rank {key.rank}")
-        step = step_text(key.step)
-        return "  ".join([*words, step if step == BEFORE_FIRST else f"step {step}"])
+        step = f"{step_text(key.step)}{round_text(key.round)}"
+        return "  ".join([*words, step if key.step < 0 else f"step {step}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ class Comparer:
     # -- which other side --------------------------------------------------------------------------
 
     def previous(self, key: TensorKey) -> Side:
-        """The tensor one step before, in the root graph of its node.
+        """The tensor as the run before left it: of a weight that several graphs use maybe that of another graph.
 
         Raises:
             TdbgError: there is no such step, or it was not dumped there; says where it was.
@@ -155,18 +158,13 @@ class Comparer:
         return Side(before)
 
     def beside(self, side: Side, by: int) -> Side | None:
-        """The side at the next dumped step in a direction (-1, +1) at which it has values; None when there is none."""
+        """The side at the next run in a direction (-1, +1) at which it has values; None when there is none."""
         if side.key is None:
             return None
         run, key = self.run_of(side), side.key
-        steps = list(run.steps(key.rank))
-        ordered = steps if by > 0 else steps[::-1]
-        if key.step in ordered:
-            ordered = ordered[ordered.index(key.step) + 1 :]
-        else:
-            ordered = [step for step in ordered if (step - key.step) * by > 0]
-        step = next((step for step in ordered[:NEAREST] if has_values(run, key.at_step(step))), None)
-        return None if step is None else replace(side, key=key.at_step(step))
+        ordered = undisturbed(lambda: _around(run, key, by))
+        other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
+        return None if other is None else replace(side, key=other)
 
     def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Session:
         """The run that a tensor is of; opens another one when it is first asked for.
@@ -283,12 +281,24 @@ def has_values(run: Session, key: TensorKey) -> bool:
     return run.row_of(key).has_value
 
 
+def _around(run: Session, key: TensorKey, by: int) -> list[TensorKey]:
+    """A tensor in the runs before (-1) or after (+1) that of its own, the nearest first."""
+    flow = run.flow(key.rank)
+    row = flow.nodes.find(key.node, key.graph)
+    if row < 0:
+        return []
+    turn = flow.turn(row, key.step, key.round)
+    runs = [(flow.turn(row, *each) - turn, *each) for each in flow.runs_of(row)]
+    nearest = sorted((each for each in runs if each[0] * by > 0), reverse=by < 0)
+    return [replace(key, step=step, round=number) for _, step, number in nearest]
+
+
 def steps_with(run: Session, key: TensorKey) -> list[int]:
     """Other steps at which a tensor has values, among those around its own."""
     if not _has_node(run, key):
         return []
     steps = sorted(run.steps(key.rank), key=lambda step: abs(step - key.step))[:NEAREST]
-    return [step for step in sorted({*steps} - {key.step}) if has_values(run, key.at_step(step))]
+    return [step for step in sorted({*steps} - {key.step}) if has_values(run, replace(key, step=step))]
 
 
 def ranks_with(run: Session, key: TensorKey) -> list[int]:

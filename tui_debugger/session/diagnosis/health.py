@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -13,7 +13,7 @@ from tui_debugger.analysis.health import WORTH_A_LOOK, Codes, Health, codes_of, 
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.together import Rows, together
 from tui_debugger.graph.tree import Tree, build_tree
-from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Side, TensorKey, Watchpoint, no_progress
+from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Side, TensorKey, Watchpoint, no_progress, turn_of
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE
@@ -37,6 +37,7 @@ class HealthChecks:
     def __init__(self, session: Session) -> None:
         """Reads nothing; which watchpoints count is decided now."""
         self.by_default = not session.watchpoints.enabled()
+        self._session = session
         self._list = session.watchpoints
         if self.by_default:
             self._list = WatchpointList()
@@ -56,10 +57,10 @@ class HealthChecks:
         """The pairs that nobody looked at."""
         return [pair for pair in pairs if self.result(pair) is None]
 
-    def forget_from(self, rank: int, step: int) -> None:
-        """The files of a step changed: what was found there and later does not hold any more."""
+    def forget_from(self, rank: int, steps: Collection[int]) -> None:
+        """The files of some steps changed (none: of all): what was found there and later does not hold any more."""
         if self.by_default:  # the session looks after its own
-            self._checks.book.drop_from(rank, step)
+            self._checks.book.keep_only(rank, self._session.steps_before(rank, steps) if steps else ())
 
     def check(self, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> CheckResult:
         """Judges pairs that are not known yet. See ``Session.check``, also for ``progress`` that cancels."""
@@ -120,7 +121,8 @@ class HealthMap:
         nodes: the nodes of all ranks.
         tree: their scopes.
         shown: mask over tree indices: what can have tensors, and is in scope.
-        ranks, steps: ascending; a step that some rank dumped.
+        ranks: ascending.
+        steps: those that some rank dumped, in the order in which they began to run.
         pairs: every dumped (rank, step); None when it was not checked.
         bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them.
         watchpoints: those that judged.
@@ -267,7 +269,8 @@ def tensor_of(session: Session, nodes: NodeTable, row: int, pair: Pair) -> tuple
         outputs = [index for index in found if int(table.side[index]) == Side.OUTPUT]
         index = next(iter(outputs or found), -1)
         side, slot = (Side(int(table.side[index])), int(table.slot[index])) if index >= 0 else (Side.OUTPUT, 0)
-        return TensorKey(rank, graph, name, side, slot, step), own
+        number = int(table.round[index]) if index >= 0 else 0
+        return TensorKey(rank, graph, name, side, slot, step, number), own
 
     return undisturbed(placed)
 
@@ -307,12 +310,20 @@ class _Making:
             tree=tree,
             shown=tree.keep_mask(nodes.watchable & self._in_scope(tables, rows, len(nodes))),
             ranks=ranks,
-            steps=tuple(sorted({step for _, step in self._pairs})),
+            steps=self._in_order(),
             pairs=found,
             bases=tuple(self._bases),
             watchpoints=self._checks.watchpoints,
             by_default=self._checks.by_default,
         )
+
+    def _in_order(self) -> tuple[int, ...]:
+        first: dict[int, int] = {}
+        spans = {rank: self._session.turn_spans(rank) for rank in {rank for rank, _ in self._pairs}}
+        for rank, step in self._pairs:
+            begin = spans[rank].get(step, (turn_of(step), 0))[0]
+            first[step] = min(first.get(step, begin), begin)
+        return tuple(sorted(first, key=lambda step: (first[step], step)))
 
     def _dumped(self, pairs: set[Pair]) -> dict[Pair, Int64]:
         """Node rows with a tensor that can be watched, by pair; what was checked has been listed already."""

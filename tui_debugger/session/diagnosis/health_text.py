@@ -17,6 +17,7 @@ from tui_debugger.words.health import GLYPHS, WORDS
 from tui_debugger.words.hits import hit_text, said_words
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import slot_text
 from tui_debugger.words.watchpoints import watch_line
 
 Int64 = npt.NDArray[np.int64]
@@ -151,11 +152,7 @@ def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, 
 def _details(cell: Cell, *, scope: bool) -> list[str]:
     details = []
     if cell.hit is not None:
-        worst = (
-            clean(place_text(cell.hit.key).rpartition("/")[2])
-            if scope
-            else clean(f"{cell.hit.key.side.label}:{cell.hit.key.slot}")
-        )
+        worst = clean(place_text(cell.hit.key).rpartition("/")[2]) if scope else slot_text(cell.hit.key)
         details.append(clean(" ".join(filter(None, (worst, said_words(cell.hit), hit_text(cell.hit))))))
     if cell.counts and sum(count for _, count in cell.counts) > 1:
         counted = ", ".join(f"{WORDS[health]} {count:,}" for health, count in cell.counts)

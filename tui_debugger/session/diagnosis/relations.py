@@ -147,6 +147,7 @@ class _Around:
         if self.row < 0:
             where = f"rank {key.rank} {key.node}"
             raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
+        self.here = (key.step, self.flow.located(key.step, self.row, key.side, key.slot, key.round).round)
         self._marks = _Marks(session, key.rank)
 
     def relations(self) -> Relations:
@@ -156,7 +157,7 @@ class _Around:
         maker = made if key.side is Side.OUTPUT else self._taken_from()
         stack = next((nodes.stack(row) for row in (self.row, updater) if row >= 0 and nodes.stack(row)), ())
         return Relations(
-            centre=self._related(self._at(key.step, self.row, key.side, key.slot), Tie.SELF),
+            centre=self._related(self._at(self.here, self.row, key.side, key.slot), Tie.SELF),
             siblings=self._siblings(),
             maker=maker,
             producers=self.producers(),
@@ -185,9 +186,7 @@ class _Around:
 
     def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
         """What goes into a node; each tensor once."""
-        table = self.flow.table(self.key.step)
-        slots = {int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.INPUT}
-        slots |= set(range(len(self.flow.holders(row))))
+        slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
         found: dict[Located, list[int]] = {}
         for slot in sorted(slots):
             at = self._fed(row, slot)
@@ -197,18 +196,18 @@ class _Around:
 
     def _tie(self, at: Located, writes: int) -> Tie:
         if writes >= 0:
-            return Tie.BEFORE if at.row == writes else Tie.UPDATE
-        return Tie.WEIGHT if at.step != self.key.step else Tie.INPUT
+            return Tie.BEFORE if at.row == writes or at.row in self.flow.shared(writes) else Tie.UPDATE
+        elsewhere = (at.step, at.round) != self.here and self._is_updated(at.row)
+        return Tie.WEIGHT if elsewhere else Tie.INPUT
 
     def _fed(self, row: int, slot: int) -> Located | None:
         """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
-        step, holder = self.key.step, self.flow.holder(row, slot)
-        held = self.flow.locate_held(step, holder)
+        (step, number), holder = self.here, self.flow.holder(row, slot)
+        held = self.flow.locate_held(step, holder, number, row)
         if held is not None:
             return held
-        own = self.flow.table(step).find(row, Side.INPUT, slot)
-        seen = Located(step, own, row, Side.INPUT, slot)
-        if own >= 0:
+        seen = self._at(self.here, row, Side.INPUT, slot)
+        if seen.index >= 0:
             return seen
         return self._maker_of(seen) if holder.row >= 0 else None
 
@@ -217,16 +216,16 @@ class _Around:
     def consumers(self) -> tuple[Related, ...]:
         key, row = self.key, self.row
         if key.side is Side.INPUT:
-            return (self._made_by(row, key.step, (key.slot,), Tie.INPUT),)
-        step, tie = key.step, Tie.INPUT
-        after: int | None = step
+            return (self._made_by(row, self.here, (key.slot,), Tie.INPUT),)
+        tie = Tie.INPUT
+        after: tuple[int, int] | None = self.here
         if self._is_updated(row):
-            after, tie = self._next_step(), Tie.WEIGHT
-            step = key.step + 1 if after is None else after
+            after, tie = self._next_run(), Tie.WEIGHT
+        run = after if after is not None else (max(self.session.steps(key.rank), default=key.step) + 1, 0)
         found: dict[int, list[int]] = {}
         for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
             found.setdefault(consumer, []).append(slot)
-        made = [self._made_by(consumer, step, tuple(slots), tie) for consumer, slots in found.items()]
+        made = [self._made_by(consumer, run, tuple(slots), tie) for consumer, slots in found.items()]
         if after is None:  # who would read it is known, what the optimizer would make of it says nothing
             made = [replace(each, ahead=True) for each in made if each.tie is not Tie.BEFORE]
         return (*made, *self._written_by())
@@ -236,20 +235,19 @@ class _Around:
         for slot in sorted(in_place(self.flow, self.row)):
             holder = self.flow.holder(self.row, slot)
             if holder.row >= 0:
-                at = self._at(self.key.step, holder.row, Side.OUTPUT, holder.slot)
+                at = self._at(self.here, holder.row, Side.OUTPUT, holder.slot)
                 yield self._related(at, Tie.WRITTEN, self.row, (slot,))
 
-    def _made_by(self, row: int, step: int, slots: tuple[int, ...], tie: Tie) -> Related:
+    def _made_by(self, row: int, run: tuple[int, int], slots: tuple[int, ...], tie: Tie) -> Related:
         """What a node makes of the tensor; of an optimizer's node the parameter that it writes."""
         update = update_of(self.flow.nodes.op_type(row))
         if update is not None:
             written = self._written(row, slots)
             if written >= 0:
                 tie = Tie.BEFORE if written == self.row else Tie.UPDATE
-                return self._related(self._at(step, written, Side.OUTPUT, 0), tie, row, slots)
-        table = self.flow.table(step)
-        outputs = [int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.OUTPUT]
-        return self._related(self._at(step, row, Side.OUTPUT, min(outputs, default=0)), tie, row, slots)
+                return self._related(self._at(run, written, Side.OUTPUT, 0), tie, row, slots)
+        outputs = self.flow.slots(run[0], row, Side.OUTPUT, run[1])
+        return self._related(self._at(run, row, Side.OUTPUT, min(outputs, default=0)), tie, row, slots)
 
     def _written(self, row: int, slots: tuple[int, ...]) -> int:
         """The parameter that an optimizer's node writes with what goes into some slots."""
@@ -259,26 +257,29 @@ class _Around:
             return self.flow.holder(row, mine).row
         return self.flow.holder(row, min(written, default=0)).row
 
-    def _next_step(self) -> int | None:
-        """The step that reads a parameter's value of this one; None when no such step was dumped."""
-        later = [step for step in self.session.steps(self.key.rank) if step > self.key.step]
-        reading = (step for step in later if self.flow.previous_step(self.row, step) == self.key.step)
-        return next(reading, None)
+    def _next_run(self) -> tuple[int, int] | None:
+        """The run of its graph that reads a parameter's value of this one; None when no such run was dumped."""
+        turn = self.flow.turn(self.row, *self.here)
+        later = [run for run in self.flow.runs_of(self.row) if self.flow.turn(self.row, *run) > turn]
+        return later[0] if later else None
 
     # -- one tensor ----------------------------------------------------------------------------------
 
     def _siblings(self) -> tuple[Related, ...]:
-        key, table = self.key, self.flow.table(self.key.step)
+        key = self.key
         if key.side is Side.INPUT:
             return ()
-        slots = {int(table.slot[i]) for i in table.of_node(self.row) if int(table.side[i]) == Side.OUTPUT}
-        others = sorted(slots - {key.slot})
+        others = sorted({*self.flow.slots(*self.at_side(self.row, Side.OUTPUT))} - {key.slot})
         return tuple(
-            self._related(self._at(key.step, self.row, Side.OUTPUT, slot), Tie.OUTPUT, self.row) for slot in others
+            self._related(self._at(self.here, self.row, Side.OUTPUT, slot), Tie.OUTPUT, self.row) for slot in others
         )
 
-    def _at(self, step: int, row: int, side: Side, slot: int) -> Located:
-        return Located(step, self.flow.table(step).find(row, side, slot), row, side, slot)
+    def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
+        """One side of a node in the run that is looked at."""
+        return (self.here[0], row, side, self.here[1])
+
+    def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
+        return self.flow.located(run[0], row, side, slot, run[1])
 
     def _related(self, at: Located, tie: Tie, node: int = -1, slots: tuple[int, ...] = ()) -> Related:
         nodes = self.flow.nodes
@@ -287,7 +288,7 @@ class _Around:
         row = tensor_row(self.flow, at, (at.side.label, at.slot, text), lambda _: False)
         hit = self._marks.hit(row.key)
         return Related(
-            key=nodes.key(self.key.rank, made.step, made.row, made.side, made.slot),
+            key=self.flow.key(made),
             row=made.row,
             tensor=replace(row, hit=hit is not None and hit.verdict is Verdict.FINDING),
             type=nodes.op_type(made.row),
@@ -304,8 +305,11 @@ class _Around:
         holder = self.flow.holder(at.row, at.slot) if at.side is Side.INPUT else None
         if holder is None or holder.row < 0:
             return at
-        before = self.flow.previous_step(holder.row, at.step) if self._is_updated(holder.row) else at.step
-        return Located(at.step - 1 if before is None else before, -1, holder.row, Side.OUTPUT, holder.slot)
+        made = Located(at.step, -1, holder.row, Side.OUTPUT, holder.slot, at.round)
+        if not self._is_updated(holder.row):
+            return made
+        before = self.flow.before(holder.row, Side.OUTPUT, holder.slot, at.step, at.round)
+        return replace(made, step=at.step - 1, round=0) if before is None else replace(before, index=-1)
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS

@@ -13,7 +13,7 @@ from tui_debugger.session.tables import hit_row, key_row
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import NONE
 from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text, statistic_texts
+from tui_debugger.words.tensors import shape_text, slot_text, statistic_texts
 
 Row = dict[str, Any]
 _TITLES = ("", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
@@ -85,7 +85,7 @@ def _cells(related: Related, depth: int) -> tuple[str, ...]:
         if row.hit or (stats is not None and stats.bad)
         else ""
     )
-    name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{related.key.side.label}:{related.key.slot}"
+    name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{slot_text(related.key)}"
     if stats is None:
         why = clean(row.error) or ("not dumped" if row.index < 0 else NONE)
         step = NONE if related.ahead else step_text(related.key.step)

@@ -75,30 +75,38 @@ class State(IntEnum):
     UNREADABLE = 4
 
 
+Point = tuple[int, int]
+"""(step, round)."""
+
+
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One tensor over some steps. Immutable.
+    """One tensor over some steps: a point for every run that wrote it, in the order in which they ran. Immutable.
 
     Attributes:
-        key: the tensor, at whatever step; its round is the one that is looked at in every step, 0 for the newest.
+        key: the tensor, at whatever step.
         row: row of its node in its rank's table.
-        steps: ascending: dumped steps of the rank, whether or not the tensor is in them.
-        values: [metric, step] in the order of ``METRICS``; NaN where there is no such value or it is not known.
-        state: ``State`` by step.
-        health: ``analysis.health.Health`` by step, as far as the session has checked.
-        said: what the hits say, by step: abbreviations of their conditions.
-        errors: why the tensor could not be read, by step.
-        meta: element type and shape at the last step at which they are known.
+        steps: dumped steps of the rank, whether or not the tensor is in them; one comes twice when it was written twice.
+        rounds: which writing of the step each point is: see ``TensorKey.round``.
+        turns: the turn of the run of each point: ascending.
+        values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
+        state: ``State`` by point.
+        health: ``analysis.health.Health`` by point, as far as the session has checked.
+        said: what the hits say, by (step, round): abbreviations of their conditions.
+        errors: why the tensor could not be read, by (step, round).
+        meta: element type and shape at the last point at which they are known.
     """
 
     key: TensorKey
     row: int
     steps: Int64
+    rounds: Int64
+    turns: Int64
     values: Reals
     state: UInt8
     health: UInt8
-    said: Mapping[int, str]
-    errors: Mapping[int, str]
+    said: Mapping[Point, str]
+    errors: Mapping[Point, str]
     meta: TensorMeta | None = None
 
     def of(self, metric: str) -> Reals:
@@ -106,14 +114,18 @@ class Series:
         column: Reals = self.values[_COLUMN[metric]]
         return column
 
-    def at(self, step: int) -> int:
-        """Where a step is in the columns, or -1."""
-        index = int(np.searchsorted(self.steps, step))
-        return index if index < len(self.steps) and int(self.steps[index]) == step else -1
+    def at(self, step: int, round: int = 0) -> int:  # noqa: A002 - see TensorKey
+        """Where a step is in the columns, of several rounds that one or the newest; -1 where it is not."""
+        found = np.flatnonzero((self.steps == step) & ((self.rounds == round) if round else True))
+        return int(found[-1]) if len(found) else -1
 
-    def key_at(self, step: int) -> TensorKey:
+    def point(self, index: int) -> Point:
+        """The step and round of a point."""
+        return int(self.steps[index]), int(self.rounds[index])
+
+    def key_at(self, step: int, round: int = 0) -> TensorKey:  # noqa: A002 - see TensorKey
         """The tensor at one step."""
-        return self.key.at_step(step)
+        return dataclasses.replace(self.key, step=step, round=round)
 
     @property
     def known(self) -> int:
@@ -126,7 +138,7 @@ class Series:
 
 
 def trend(session: Session, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
-    """The history of a tensor over some steps (ascending) of its rank; what was measured before is not read again.
+    """The history of a tensor over some steps of its rank; what was measured before is not read again.
 
     Raises:
         UnreadableTensorError: the run has no such node.
@@ -142,22 +154,22 @@ def trend(session: Session, key: TensorKey, steps: Sequence[int], progress: Prog
 
 
 def joined(parts: Sequence[Series]) -> Series:
-    """One history of parts with different steps, each ascending; of several with one step the last counts."""
-    steps = np.concatenate([part.steps for part in parts])
-    # The last of equal ones: sorted backwards and stably, it is the first.
-    _, last = np.unique(steps[::-1], return_index=True)
-    chosen = len(steps) - 1 - last
-    said, errors = dict[int, str](), dict[int, str]()
-    for part in parts:
-        for step in part.steps.tolist() if part.said or part.errors or said or errors else ():
-            said.pop(step, None)
-            errors.pop(step, None)
-        said |= part.said
-        errors |= part.errors
+    """One history of parts with different steps; of several with one step the last counts."""
+    steps, turns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("steps", "turns"))
+    number = np.repeat(np.arange(len(parts)), [len(part.steps) for part in parts])
+    newest = {step: of for step, of in zip(steps.tolist(), number.tolist(), strict=True)}  # noqa: C416 - the last one
+    chosen = np.flatnonzero(number == np.array([newest[step] for step in steps.tolist()], np.int64))
+    chosen = chosen[np.argsort(turns[chosen], kind="stable")]
+    said, errors = dict[Point, str](), dict[Point, str]()
+    for at, part in enumerate(parts):
+        said |= {point: text for point, text in part.said.items() if newest[point[0]] == at}
+        errors |= {point: text for point, text in part.errors.items() if newest[point[0]] == at}
     return Series(
         key=parts[-1].key,
         row=parts[-1].row,
         steps=steps[chosen],
+        rounds=np.concatenate([part.rounds for part in parts])[chosen],
+        turns=turns[chosen],
         values=np.concatenate([part.values for part in parts], axis=1)[:, chosen],
         state=np.concatenate([part.state for part in parts])[chosen],
         health=np.concatenate([part.health for part in parts])[chosen],
@@ -169,14 +181,15 @@ def joined(parts: Sequence[Series]) -> Series:
 
 def with_hits(session: Session, series: Series) -> Series:
     """The same with what the session has found by now."""
-    health, said = _health(session, series.key, series.row, series.steps.tolist(), series.state)
+    points = [series.point(index) for index in range(len(series.steps))]
+    health, said = _health(session, series.key, series.row, points, series.state)
     return dataclasses.replace(series, health=health, said=said)
 
 
 def unchecked(session: Session, series: Series) -> list[tuple[int, int]]:
     """The (rank, step) pairs at which a tensor was dumped and that the watchpoints as they are did not judge yet."""
     rank, there = series.key.rank, series.steps[series.state != State.ABSENT]
-    return [(rank, step) for step in there.tolist() if not session.fresh([(rank, step)])]
+    return [(rank, step) for step in dict.fromkeys(there.tolist()) if not session.fresh([(rank, step)])]
 
 
 def related(session: Session, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
@@ -194,24 +207,27 @@ def related(session: Session, key: TensorKey) -> tuple[tuple[str, TensorKey], ..
 
 def _part(session: Session, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
     listed = undisturbed(lambda: _listed(session.flow(key.rank, progress), key, steps))
-    row, rows = listed
+    row, rows, turns = listed
     measured = session.measure([each for each in rows if each.index >= 0], progress)
-    found = {each.key.step: each for each in measured}
-    shown = [found.get(each.key.step, each) for each in rows]
-    values = np.full((len(METRICS), len(steps)), np.nan)
-    state = np.zeros(len(steps), np.uint8)
-    errors: dict[int, str] = {}
+    found = {each.key: each for each in measured}
+    shown = [found.get(each.key, each) for each in rows]
+    points = [(each.key.step, each.key.round) for each in rows]
+    values = np.full((len(METRICS), len(points)), np.nan)
+    state = np.zeros(len(points), np.uint8)
+    errors: dict[Point, str] = {}
     for number, each in enumerate(shown):
         state[number] = _state(each)
         if each.error:
-            errors[each.key.step] = each.error
+            errors[points[number]] = each.error
         if each.stats is not None:
             values[:, number] = _values(each.stats, whole=not each.recorded)
-    health, said = _health(session, key, row, steps, state)
+    health, said = _health(session, key, row, points, state)
     return Series(
         key=key,
         row=row,
-        steps=np.array(steps, np.int64),
+        steps=np.array([step for step, _ in points], np.int64),
+        rounds=np.array([number for _, number in points], np.int64),
+        turns=turns,
         values=values,
         state=state,
         health=health,
@@ -221,8 +237,8 @@ def _part(session: Session, key: TensorKey, steps: Sequence[int], progress: Prog
     )
 
 
-def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow]]:
-    """The node's row, and the tensor at each step; index -1 where it was not dumped."""
+def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
+    """The node's row, and the tensor in each run, with the turns of these; index -1 where it was not dumped."""
     rows: list[TensorRow] = []
     tables = [flow.table(step) for step in steps]  # first: they may bring the node
     row = flow.nodes.find(key.node, key.graph)
@@ -230,15 +246,21 @@ def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list
         raise UnreadableTensorError(
             "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
         )
+    places = []
     for step, table in zip(steps, tables, strict=True):
-        at = flow.located(step, row, key.side, key.slot, key.round)
-        index = at.index
+        mine = table.of_node(row, every=True)
+        mine = mine[(table.side[mine] == int(key.side)) & (table.slot[mine] == key.slot)]
+        for index in mine.tolist() or [-1]:
+            number = int(table.round[index]) if index >= 0 else 0
+            places.append((flow.turn(row, step, number), step, number, index, table))
+    places.sort(key=lambda place: place[:3])
+    for _, step, number, index, table in places:
         flags = TensorFlag(int(table.flags[index])) if index >= 0 else TensorFlag.NONE
         stat_only = bool(flags & TensorFlag.STAT_ONLY)
         remote = bool(flags & TensorFlag.REMOTE)
         rows.append(
             TensorRow(
-                key=dataclasses.replace(key, step=step, round=at.round),
+                key=dataclasses.replace(key, step=step, round=number),
                 role=key.side.label,
                 slot=key.slot,
                 index=index,
@@ -248,7 +270,7 @@ def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list
                 remote=remote,
             )
         )
-    return row, rows
+    return row, rows, np.array([place[0] for place in places], np.int64)
 
 
 def _state(row: TensorRow) -> State:
@@ -288,17 +310,17 @@ def _real(value: float | None) -> float:
 
 
 def _health(
-    session: Session, key: TensorKey, row: int, steps: Sequence[int], state: UInt8
-) -> tuple[UInt8, dict[int, str]]:
+    session: Session, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
+) -> tuple[UInt8, dict[Point, str]]:
     health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
-    said: dict[int, str] = {}
+    said: dict[Point, str] = {}
     book, version = session.checks().book, session.watchpoints.version
     for number in np.flatnonzero(health).tolist():
-        step = steps[number]
+        step, of = points[number]
         result = book.fresh((key.rank, step), version)
         if result is None:
             continue
-        at = result.hits.find(dataclasses.replace(key, step=step))
+        at = result.hits.find(dataclasses.replace(key, step=step, round=of))
         if at < 0:
             health[number] = Health.CLEAN if _bit(result.judged, row) else Health.NOT_JUDGED
         else:
@@ -306,7 +328,7 @@ def _health(
             health[number] = _of_hit(hit)
             words = said_words(hit) or ("NaN or Inf" if hit.verdict is Verdict.FINDING else "")
             if words:
-                said[step] = words
+                said[step, of] = words
     return health, said
 
 

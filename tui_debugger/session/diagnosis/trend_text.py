@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.analysis.health import WORTH_A_LOOK, Health
-from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Reals, Series, State, UInt8
+from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Reals, Series, State, UInt8
 from tui_debugger.session.naming import place_text
 from tui_debugger.words.clean import clean
 from tui_debugger.words.drawing.axis import axis_of
@@ -141,7 +141,8 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
     graphs = len({each.key.graph for each in series}) > 1
     for number_, each in enumerate(series):
         for metric, mark in zip(group.metrics, group.marks or MARKS[number_], strict=True):
-            curves.append(Curve(each.steps.astype(np.float64), each.of(metric), mark))
+            by_number = np.argsort(each.steps, kind="stable")  # the axis is that of step numbers
+            curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark))
             legend.append(
                 Legend(mark, METRIC_BY_ID[metric].title if len(series) == 1 else name(each, ranks, with_graph=graphs))
             )
@@ -191,28 +192,34 @@ def about(series: Series) -> str:
 
 def cells(series: Series, index: int) -> tuple[str, ...]:
     """A row of the table, in the order of ``TITLES``."""
-    step = int(series.steps[index])
+    point = series.point(index)
     codes = worth_marking_at(series, index)
     state = State(int(series.state[index]))
     if state in (State.ABSENT, State.UNREADABLE):
-        said = series.errors.get(step, "unreadable" if state is State.UNREADABLE else "not dumped")
-        return (step_text(step), GLYPHS[codes], clean(said.partition("\n")[0]))
+        said = series.errors.get(point, "unreadable" if state is State.UNREADABLE else "not dumped")
+        return (_place(point), GLYPHS[codes], clean(said.partition("\n")[0]))
     values = [shown(metric, float(series.of(metric)[index])) for metric in ("min", "mean", "max", "norm", "nan", "inf")]
-    notes = [series.said.get(step, "")]
+    notes = [series.said.get(point, "")]
     notes += ["recorded"] if state is State.RECORDED else ["no numbers"] if state is State.NO_NUMBERS else []
-    return (step_text(step), GLYPHS[codes], *values, " ".join(filter(None, notes)))
+    return (_place(point), GLYPHS[codes], *values, " ".join(filter(None, notes)))
+
+
+def _place(point: Point) -> str:
+    """``4``, or ``4#2`` for the second of several writings in one step."""
+    step, number = point
+    return f"{step_text(step)}#{number}" if number else step_text(step)
 
 
 def step_words(series: Series, index: int) -> str:
     """What the table leaves out of one step: the other statistics, or why there are none."""
-    step = int(series.steps[index])
-    words = [f"step {step_text(step)}"]
+    point = series.point(index)
+    words = [f"step {_place(point)}"]
     if int(series.state[index]) in (State.MEASURED, State.RECORDED):
         more = ("abs_mean", "std", "zero")
         words += [f"{METRIC_BY_ID[each].title} {shown(each, float(series.of(each)[index]))}" for each in more]
     else:
         words.append(cells(series, index)[-1])
-    words += [series.said[step]] if step in series.said else []
+    words += [series.said[point]] if point in series.said else []
     return "  ".join(words)
 
 
@@ -247,10 +254,11 @@ def rows(series: Series) -> list[dict[str, object]]:
         found.append(
             {
                 "step": step,
+                **({"round": int(series.rounds[index])} if series.rounds[index] else {}),
                 "state": State(int(series.state[index])).name.lower(),
                 **metrics,
-                "hits": series.said.get(step, ""),
-                "error": series.errors.get(step, ""),
+                "hits": series.said.get(series.point(index), ""),
+                "error": series.errors.get(series.point(index), ""),
             }
         )
     return found

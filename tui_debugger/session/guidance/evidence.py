@@ -149,17 +149,18 @@ class Evidence:
     @cached_property
     def before(self) -> TensorRow | None:
         """The same tensor one step earlier, measured; None when there is none."""
-        earlier = self.flow.previous_step(self.row, self.key.step)
-        return None if earlier is None else self.at_step(earlier)
+        earlier = self.session.before(self.key)
+        return None if earlier is None else self.at(earlier)
 
     @property
     def adjacent(self) -> bool:
         """Whether the step before is the very one before: else nobody knows what happened in between."""
-        return self.flow.previous_step(self.row, self.key.step) == self.key.step - 1
+        earlier = self.session.before(self.key)
+        return earlier is not None and self.key.step - earlier.step in (0, 1)
 
     def at_step(self, step: int) -> TensorRow | None:
         """The same tensor at another step, measured; None where it was not dumped."""
-        return self.at(replace(self.key, step=step))
+        return self.at(replace(self.key, step=step, round=0))
 
     @cached_property
     def change(self) -> Change | None:
@@ -215,11 +216,11 @@ class Evidence:
     @cached_property
     def inputs(self) -> tuple[Given, ...]:
         """What went into the operator that made it, by slot."""
-        return self.inputs_of(self.maker, self.key.step) if self.maker >= 0 else ()
+        return self.inputs_of(self.maker, self.key.step, self.key.round) if self.maker >= 0 else ()
 
-    def inputs_of(self, row: int, step: int) -> tuple[Given, ...]:
+    def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Given, ...]:  # noqa: A002 - see TensorKey
         """What went into a node, by slot; of very many only the first ones."""
-        listed = [each for each in self.session.tensor_rows(self.key.rank, step, row) if each.role == "in"]
+        listed = [each for each in self.session.tensor_rows(self.key.rank, step, row, round) if each.role == "in"]
         found = []
         for each in self.measured(listed[:MOST_INPUTS]):
             producer = self.flow.holder(row, each.slot).row
@@ -235,9 +236,8 @@ class Evidence:
         holder, nodes = self.flow.holder(row, given.slot), self.flow.nodes
         if holder.row < 0 or nodes.category_of(holder.row) in PARAMETERS or self.flow.is_constant(holder.row):
             return given.key
-        if self.flow.table(given.key.step).find(holder.row, Side.OUTPUT, holder.slot) < 0:
-            return given.key
-        return nodes.key(self.key.rank, given.key.step, holder.row, slot=holder.slot)
+        made = self.flow.located(given.key.step, holder.row, Side.OUTPUT, holder.slot, given.key.round)
+        return given.key if made.index < 0 else self.flow.key(made)
 
     @property
     def dumped(self) -> tuple[Given, ...]:
@@ -270,7 +270,7 @@ class Evidence:
         """
         if self.key.side is Side.OUTPUT or self.updater[0] == self.row:
             return self.key.step
-        return self.flow.previous_step(self.parameter, self.key.step)
+        return self.flow.previous_step(self.parameter, self.key.step, self.key.round)
 
     @property
     def initial(self) -> bool:
@@ -294,7 +294,9 @@ class Evidence:
         if update is None:
             return None
         start = group_start(update, slot)
-        listed = {each.slot: each for each in self.session.tensor_rows(self.key.rank, step, row) if each.role == "in"}
+        number = self.key.round if step == self.key.step and self.key.side is Side.OUTPUT else 0
+        fed = self.session.tensor_rows(self.key.rank, step, row, number)
+        listed = {each.slot: each for each in fed if each.role == "in"}
         wanted = [*(update.states), update.gradient, settings.rate, settings.momentum, settings.decay]
         slots = [start + each for each in dict.fromkeys(wanted) if each is not None and start + each in listed]
         at = dict(zip(slots, self.measured([listed[each] for each in slots]), strict=True))
@@ -355,9 +357,8 @@ class Evidence:
 
     def stats_before(self, key: TensorKey) -> TensorStats | None:
         """Statistics of another tensor of this rank one step earlier; None when there are none."""
-        row = self.flow.nodes.find(key.node, key.graph)
-        earlier = self.flow.previous_step(row, key.step) if row >= 0 else None
-        found = self.at(replace(key, step=earlier)) if earlier is not None else None
+        earlier = self.session.before(key)
+        found = self.at(earlier) if earlier is not None else None
         return found.stats if found is not None else None
 
 

@@ -192,17 +192,17 @@ class Since:
 
 def bad_since(evidence: Evidence) -> Since | None:
     """Follows a bad parameter back through the dumped steps before this one; None when it was not bad before."""
-    found, step = None, evidence.key.step
+    found, key = None, evidence.key
     if not evidence.carried:
         return None
     for _ in range(LOOKED_BACK):
-        earlier = evidence.flow.previous_step(evidence.row, step)
-        row = evidence.at_step(earlier) if earlier is not None else None
+        earlier = evidence.session.before(key)
+        row = evidence.at(earlier) if earlier is not None else None
         if earlier is None or row is None or row.stats is None:
             break
         if not row.stats.bad:
-            return None if found is None else Since(found, earlier)
-        found = step = earlier
+            return None if found is None else Since(found, earlier.step)
+        found, key = earlier.step, earlier
     return None if found is None else Since(found, None)
 
 

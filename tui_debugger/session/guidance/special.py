@@ -137,7 +137,8 @@ def _reasons(evidence: Evidence, error: ErrorBits) -> Iterator[Cause]:
         words = f"{counts}: means, ratios and differences with them say nothing, so they count as a finding instead"
         yield Cause("NaN or Inf in the tensor", words, LIKELY)
     if error & ErrorBits.NO_PREVIOUS:
-        earlier = evidence.flow.previous_step(evidence.row, evidence.key.step)
+        last = evidence.session.before(evidence.key)
+        earlier = last.step if last is not None else None
         words = (
             "this is the first dumped step of its graph"
             if earlier is None

@@ -202,7 +202,8 @@ class Upstream:
         if judged.source.side is Side.OUTPUT:
             return Link.RESULT
         if making.parameter >= 0 and making.node >= 0:
-            return Link.BEFORE if up.row == making.parameter else Link.UPDATE
+            itself = up.row == making.parameter or up.row in self.flow.shared(making.parameter)
+            return Link.BEFORE if itself and up.side is Side.OUTPUT else Link.UPDATE
         if making.parameter >= 0 and making.before is judged.source:
             return Link.BEFORE  # of a weight that this graph only reads
         if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):

@@ -120,7 +120,8 @@ def way_words(hop: Hop | Branch) -> str:
         Link.INPUT: into,
         Link.WEIGHT: f"{into}: its value after step {step_text(key.step)}",
         Link.UPDATE: f"{into}, which wrote it",
-        Link.BEFORE: f"itself after step {step_text(key.step)}, before {last_part(way.into)} wrote it",
+        Link.BEFORE: f"itself after step {step_text(key.step)}"
+        + (f", before {last_part(way.into)} wrote it" if way.into != key.node else f" of {clean(key.graph)}"),
         Link.RESULT: f"put out by {last_part(way.into)}, which wrote it",
         Link.COPY: f"written for {into}",
         Link.NEAREST: "the nearest origin in the steps that were checked",

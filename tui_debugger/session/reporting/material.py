@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress
+from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress, turn_of
 from tui_debugger.session.guidance.explain import explain
 from tui_debugger.session.guidance.types import Guidance
 from tui_debugger.session.hits import is_overflow
@@ -128,8 +128,9 @@ def _origins(
 ) -> OriginReport | None:
     """Where it begins: NaN and Inf if there are any, else what the watchpoints found."""
     bad = [hit for hit in hits[:_LOOKED_AT] if is_overflow(hit)] if overflow else hits[:_LOOKED_AT]
-    until = min(hit.key.step for hit in bad)
-    pairs = [pair for pair in result.pairs if pair[1] <= until]
+    until = min(hit.order[0] for hit in bad)
+    spans = {rank: session.turn_spans(rank) for rank in {rank for rank, _ in result.pairs}}
+    pairs = [(rank, step) for rank, step in result.pairs if spans[rank].get(step, (turn_of(step), 0))[0] <= until]
     found = {each.condition for hit in hits[:_LOOKED_AT] for each in hit.results if each.verdict is Verdict.FINDING}
     asked = [] if overflow else [watch for watch in result.watchpoints if watch.condition in found]
     try:

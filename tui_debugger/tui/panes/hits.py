@@ -55,20 +55,23 @@ class HitsPane(Pane):
         self._where = ""
         self._many_ranks = False
         self._graphs: Mapping[str, str] = {}
+        self._rounds = False
         self._filter: HitFilter | None = None
 
-    def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str], rounds: bool) -> None:
+    def set_run(self, *, many_ranks: bool, graphs: Mapping[str, str]) -> None:
         """Makes room for what tells the tensors of this run apart.
 
         Args:
             many_ranks: a rank column.
             graphs: what graphs are called in a column, by name; none for a single graph.
-            rounds: tensors were written several times within a step.
         """
         self._many_ranks, self._graphs = many_ranks, graphs
-        self.table.set_columns(_columns(many_ranks=many_ranks, graphs=graphs, rounds=rounds))
+        self._set_columns()
         if self.rows is not None:
             self.refresh_rows()
+
+    def _set_columns(self) -> None:
+        self.table.set_columns(_columns(many_ranks=self._many_ranks, graphs=self._graphs, rounds=self._rounds))
 
     def show(self, result: CheckResult | None, *, where: str, state: str, empty: str, final: bool = True) -> None:
         """Shows the findings of a check.
@@ -130,6 +133,10 @@ class HitsPane(Pane):
             from tui_debugger.tui.panes.hit_rows import HitRows  # with the condition table: not before there are hits
 
             hits = self._result.hits
+            rounds = any(bool(part.round.any()) for part in hits.parts)
+            if rounds != self._rounds:
+                self._rounds = rounds
+                self._set_columns()
             kept = self.filter.mask(hits)
             if self._found is not None and len(self._found) == len(hits):
                 kept &= self._found

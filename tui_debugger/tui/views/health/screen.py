@@ -13,7 +13,6 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.analysis.health import WORTH_A_LOOK
-from tui_debugger.live.types import START
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, tensor_of
 from tui_debugger.session.diagnosis.health_text import (
@@ -129,7 +128,7 @@ class HealthView(View):
         """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
         for rank in {rank for rank, _ in news.pairs} | news.ranks:
-            checks.forget_from(rank, min(news.steps_of(rank), default=START))
+            checks.forget_from(rank, set(news.steps_of(rank)))
         self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
 
     def _show(self, found: HealthMap) -> None:

@@ -14,7 +14,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.analysis.health import Health
-from tui_debugger.session.diagnosis.trend import Series, State, trend, unchecked, with_hits
+from tui_debugger.session.diagnosis.trend import Point, Series, State, trend, unchecked, with_hits
 from tui_debugger.session.diagnosis.trend_text import (
     MOST,
     about,
@@ -118,8 +118,14 @@ class TrendView(View):
     @property
     def step(self) -> int | None:
         """The step under the cursor."""
+        point = self.point
+        return None if point is None else point[0]
+
+    @property
+    def point(self) -> Point | None:
+        """Step and round under the cursor."""
         key = self.table.cursor_key
-        return key if isinstance(key, int) else None
+        return key if isinstance(key, tuple) else None
 
     def _put(self, name_: str, content: Content | str) -> None:
         """Shows a line; only the legend may get higher."""
@@ -206,7 +212,7 @@ class TrendView(View):
         if here is not None:
             self.table.set_rows(SeriesRows(here))
             if not self._placed:
-                self._placed = self.table.move_to_key(self.about.key.step)
+                self._placed = self.table.move_to_key((self.about.key.step, self.about.key.round))
         self._tell()
 
     def _tell(self) -> None:
@@ -215,8 +221,8 @@ class TrendView(View):
         self._tell_facts()
 
     def _tell_here(self) -> None:
-        series, step = self.overlay.here, self.step
-        index = series.at(step) if series is not None and step is not None else -1
+        series, point = self.overlay.here, self.point
+        index = series.at(*point) if series is not None and point is not None else -1
         self._put("here", step_words(series, index) if series is not None and index >= 0 else "")
 
     def _tell_facts(self) -> None:
@@ -250,11 +256,11 @@ class TrendView(View):
     @property
     def focus_here(self) -> Focus:
         """The tensor whose table is shown, at the step under the cursor, with what was found there."""
-        series, step = self.overlay.here, self.step
-        if series is None or step is None:
+        series, point = self.overlay.here, self.point
+        if series is None or point is None:
             return self.about
-        key = series.key_at(step)
-        known = self.host.session.known([(key.rank, step)])
+        key = series.key_at(*point)
+        known = self.host.session.known([(key.rank, key.step)])
         at = known.hits.find(key) if known is not None else -1
         return Focus.of_hit(known.hits[at]) if known is not None and at >= 0 else Focus(key, series.row)
 
@@ -262,8 +268,8 @@ class TrendView(View):
     def _selected(self, event: VirtualTable.RowSelected) -> None:
         """Enter: the values at this step."""
         event.stop()
-        series, step = self.overlay.here, self.step
-        index = series.at(step) if series is not None and step is not None else -1
+        series, point = self.overlay.here, self.point
+        index = series.at(*point) if series is not None and point is not None else -1
         if series is None or index < 0 or series.state[index] == State.ABSENT:
             self.say("it was not dumped at this step", note=True)
         elif series.state[index] == State.RECORDED:

@@ -8,7 +8,7 @@ from typing import Final
 from rich.text import Text
 
 from tui_debugger.analysis.health import WORTH_A_LOOK
-from tui_debugger.session.diagnosis.trend import Series
+from tui_debugger.session.diagnosis.trend import Point, Series
 from tui_debugger.session.diagnosis.trend_text import TITLES, cells, worth_marking_at
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.health.looks import STYLES
@@ -28,7 +28,7 @@ class SeriesRows:
     """Steps of one tensor as rows on demand."""
 
     def __init__(self, series: Series) -> None:
-        """The rows are the steps, ascending."""
+        """The rows are the runs, in the order in which they ran."""
         self.series = series
 
     @property
@@ -48,13 +48,13 @@ class SeriesRows:
         loud = [Text(text, bad if text not in ("0", theme.NONE) else theme.DIM) for text in (nan, inf)]
         return (step, mark, *numbers, *loud, Text(hits, theme.DOUBT))
 
-    def key(self, index: int) -> int:
-        """The step."""
-        return int(self.series.steps[index])
+    def key(self, index: int) -> Point:
+        """Step and round."""
+        return self.series.point(index)
 
     def find(self, key: Hashable) -> int:
-        """Row of a step, or -1."""
-        return self.series.at(key) if isinstance(key, int) else -1
+        """Row of a (step, round), or -1; of round 0 the newest one."""
+        return self.series.at(*key) if isinstance(key, tuple) else -1
 
 
 class StepTable(VirtualTable):
