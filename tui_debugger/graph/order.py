@@ -50,9 +50,10 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
     Args:
         table: the table.
         rows: the nodes.
-        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one of its root graph
-            with the greatest timestamp up to its own. Of several for one row the first in time counts. Nodes without a timestamp follow
-            the node they followed before. Parameters stay after all operators, constants last.
+        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one of its root
+            graph with the greatest timestamp up to its own. Of several for one row the first in time counts. Nodes
+            without a timestamp follow the node they followed before. Parameters stay after all operators, constants
+            last.
     """
     if not len(rows):
         return table

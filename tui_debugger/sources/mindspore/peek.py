@@ -17,12 +17,14 @@ import numpy as np
 from tui_debugger.sources.mindspore.layout import Stamp, stamp
 from tui_debugger.sources.mindspore.listing import MAPPING, read_mapping
 from tui_debugger.sources.mindspore.names import MAX_TIMESTAMP, SUFFIX
-from tui_debugger.sources.mindspore.rounds import NO_SPAN, Span, begins, runs_at, span
+from tui_debugger.sources.mindspore.rounds import DAY, NO_SPAN, Bools, Int64, Span, begins, runs_at, span
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statcsv import read_statistics
 
-GLANCE: Final = 64
+GLANCE: Final = 32
 """So many names are looked at first."""
+
+_PARAMETER: Final = b"Parameter."
 
 Key = tuple[bytes, bytes, bytes]
 """(``type.name``, side, slot)."""
@@ -48,7 +50,7 @@ def looks_of(path: Path) -> tuple[Stamp, Stamp]:
 
 
 def glimpse(path: Path, *, whole: bool = False) -> Glimpse:
-    """Looks at some names of a directory, or at all; a directory that cannot be listed holds one run of unknown time."""
+    """Looks at some names of a directory, or at all; one that cannot be listed holds one run of unknown time."""
     looks = looks_of(path)
     names, complete = _names(path, None if whole else GLANCE)
     seen = _parsed(path, names)
@@ -108,15 +110,26 @@ def _spans(seen: list[tuple[Key, int]]) -> tuple[Span, ...]:
     if not seen:
         return (NO_SPAN,)
     numbers: dict[Key, int] = {}
-    key = np.array([numbers.setdefault(each, len(numbers)) for each, _ in seen], np.int64)
+    key = [numbers.setdefault(each, len(numbers)) for each, _ in seen]
+    if len(numbers) == len(seen):
+        return (_span(seen),)
     time = np.array([each for _, each in seen], np.int64)
-    operator = np.array([not text.startswith(b"Parameter.") for (text, _, _), _ in seen], np.bool_)
-    return _divided(key, time, operator, repeated=len(numbers) < len(seen))
+    operator = np.array([not text.startswith(_PARAMETER) for (text, _, _), _ in seen], np.bool_)
+    return _divided(np.array(key, np.int64), time, operator)
 
 
-def _divided(key: np.ndarray, time: np.ndarray, operator: np.ndarray, *, repeated: bool) -> tuple[Span, ...]:
-    if not repeated:
-        return (span(time, operator),)
+def _span(seen: list[tuple[Key, int]]) -> Span:
+    """``rounds.span`` without arrays, for the few names of a brief look."""
+    operators = [time for (text, _, _), time in seen if time and not text.startswith(_PARAMETER)]
+    parameters = [time for (text, _, _), time in seen if time and text.startswith(_PARAMETER)]
+    first, last = min(operators, default=0), max(operators, default=0)
+    if not operators or last - first > DAY or (parameters and max(parameters) - min(parameters) > DAY):
+        times = np.array([*operators, *parameters], np.int64)
+        return span(times, np.arange(len(times)) < len(operators))
+    return Span(first, last, min(parameters, default=0))
+
+
+def _divided(key: Int64, time: Int64, operator: Bools) -> tuple[Span, ...]:
     began = begins(key, time, operator)
     run = runs_at(time, began)
     return tuple([span(time[run == at], operator[run == at]) for at in range(1, len(began) + 2)])
@@ -129,5 +142,5 @@ def _recorded(path: Path) -> tuple[Span, ...]:
     except OSError:
         return (NO_SPAN,)
     key = (rows.prefix.astype(np.int64) << 17) | (rows.side.astype(np.int64) << 16) | rows.slot
-    operator = np.array([not text.startswith(b"Parameter.") for text in rows.prefixes] or [False])[rows.prefix]
-    return _divided(key, rows.timestamp, operator, repeated=len(np.unique(key)) < len(key))
+    operator = np.array([not text.startswith(_PARAMETER) for text in rows.prefixes] or [False])[rows.prefix]
+    return _divided(key, rows.timestamp, operator)

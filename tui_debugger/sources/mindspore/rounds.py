@@ -1,13 +1,13 @@
 """Which run of its graph wrote a file: a directory may hold several runs of one step.
 
-MindSpore 2.10 writes two runs of one number into one directory, a loop writes the tensors of its graph once a round, and
-a whole training may be written over another. Only time stamps tell the runs apart:
+MindSpore 2.10 writes two runs of one number into one directory, a loop writes the tensors of its graph once a round,
+and a whole training may be written over another. Only time stamps tell the runs apart:
 
-* A directory holds so many runs as more than half of its operators' tensors were written. A file that was copied by hand,
-  or a run that was cut off early, does not make a run.
-* A run begins where, among the tensors that every run wrote, the next writings begin. What lies between the last of these
-  writings and the first of the next belongs to the run before when parameters follow it (they are written when a run
-  ends), else the widest pause decides.
+* A directory holds as many runs as more than half of its operators' tensors were written times. A file that was copied
+  by hand, or a run that was cut off early, does not make a run.
+* A run begins where, among the tensors that every run wrote, the next writings begin. What lies between the last of
+  these writings and the first of the next belongs to the run before when parameters follow it (they are written when a
+  run ends), else the widest pause decides.
 * A writing belongs to the run in whose time it lies. Where that gives two writings of one tensor to one run, and where
   the directory holds one run but a tensor was written several times, its writings are numbered by time alone.
 * Time 0 means that the time is not known: such a writing is the oldest. Stamps more than a day away from the middle of
@@ -27,7 +27,8 @@ UInt16 = npt.NDArray[np.uint16]
 
 MOST_ROUNDS = 2**16 - 1
 """What the column of rounds holds."""
-_DAY = 24 * 3600 * 10**6
+DAY = 24 * 3600 * 10**6
+"""In microseconds: stamps further from the middle of their run are not believed."""
 
 
 class Span(NamedTuple):
@@ -132,7 +133,7 @@ def span(time: Int64, operator: Bools) -> Span:
 def _sane(time: Int64) -> Int64:
     """The stamps that can be believed: known ones, at most a day from the middle one."""
     known = time[time > 0]
-    if len(known) < 3 or int(known.max()) - int(known.min()) <= _DAY:
+    if len(known) < 3 or int(known.max()) - int(known.min()) <= DAY:
         return known
     middle = int(np.partition(known, len(known) // 2)[len(known) // 2])
-    return known[np.abs(known - middle) <= _DAY]
+    return known[np.abs(known - middle) <= DAY]

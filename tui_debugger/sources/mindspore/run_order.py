@@ -1,7 +1,7 @@
 """In which order the runs of a rank ran.
 
-The time stamps of the files decide: MindSpore 2.10 numbers the runs of each root graph in its own way (``2,1,4,3``), and
-the graphs of a step run in any order. What else is known counts where time stamps make no sense:
+The time stamps of the files decide: MindSpore 2.10 numbers the runs of each root graph in its own way (``2,1,4,3``),
+and the graphs of a step run in any order. What else is known counts where time stamps make no sense:
 
 * A graph whose history file names its dumped steps in ascending order ran in that order: clocks that step back, and
   files that were copied by hand, do not turn its runs around. The longest series of runs whose stamps ascend is
@@ -133,7 +133,8 @@ class RunOrder:
                 places.setdefault(run.root, {})[run.step] = number
         found = {}
         for root, at in places.items():
-            steps, newest = sorted(at), []
+            steps = sorted(at)
+            newest: list[int] = []
             for step in steps:
                 newest.append(max(at[step], newest[-1] if newest else -1))
             found[root] = steps, newest
@@ -169,7 +170,7 @@ def run_order(dumped: Mapping[int, Spans], history: Mapping[int, Sequence[int]])
 def is_ascending(lines: Sequence[int], steps: set[int]) -> bool:
     """Whether a history file names these steps, all of them, in ascending order."""
     named = [line for line in lines if line in steps]
-    return set(named) == steps and all(one <= other for one, other in zip(named, named[1:]))  # noqa: B905
+    return set(named) == steps and named == sorted(named)
 
 
 def _in_graph(root: int, spans: Spans, lines: Sequence[int]) -> list[_Placed]:
@@ -245,7 +246,8 @@ def _with_missing(root: int, sequence: list[_Placed], missing: Sequence[int], cl
     timeless = not any(each.time for each in sequence)
     placed = [each._replace(time=clock(each.run.step)) for each in sequence] if timeless else sequence
     by_step = sorted((each.run.step, number) for number, each in enumerate(placed))
-    steps, behind = [step for step, _ in by_step], []
+    steps = [step for step, _ in by_step]
+    behind: list[int] = []
     for _, number in by_step:
         behind.append(max(number + 1, behind[-1] if behind else 0))
     found: list[_Placed] = []

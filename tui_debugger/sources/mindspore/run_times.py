@@ -20,8 +20,9 @@ _Place = tuple[int, int]
 class RunTimes:
     """Looks briefly at the directories of a rank, and takes exact times from those who list one.
 
-    A directory is read to its end where it may hold several runs: it was seen in the brief look, the history repeats the
-    step, or it was written while another one was. Safe to call from any thread.
+    A directory is read to its end where it may hold several runs: a tensor was seen twice, the history repeats the
+    step,
+    or it was written while another one was. Safe to call from any thread.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class RunTimes:
         with self._lock:
             for root, exact in spans.items():
                 self._exact[root, step] = exact
-                assumed = self._assumed.get(root, {}).get(step)
+                assumed = self._assumed[root].get(step) if root in self._assumed else None
                 if self._order is None or assumed == exact:
                     continue
                 if assumed is not None and len(assumed) == len(exact) == 1 and self._stays(root, step, exact[0]):
@@ -93,7 +94,7 @@ class RunTimes:
         partly = [(place, path) for place, path in _places(layout) if self._is_partly_known(place, path)]
         crossing = self._crossing(layout) if partly else set()
         for (root, step), path in partly:
-            if (root, step) in crossing or often.get(root, {}).get(step, 0) > 1:
+            if (root, step) in crossing or often.get(root, Counter())[step] > 1:
                 self._glimpses[path] = glimpse(path, whole=True)
 
     def _is_partly_known(self, place: _Place, path: Path) -> bool:

@@ -1,7 +1,8 @@
 """The TensorTable of one (rank, step): a listing, resolved to node rows, in the order in which it was written.
 
-Rows stand in blocks: the operators of one run of one graph, the parameters of one run (MindSpore writes them when the run
-of their root graph ends), constants last. Blocks come by time, see ``writings``; in a block nodes come in execution order.
+Rows stand in blocks: the operators of one run of one graph, the parameters of one run (MindSpore writes them when the
+run of their root graph ends), constants last. Blocks come by time, see ``writings``; in a block nodes come in execution
+order.
 """
 
 from __future__ import annotations
