@@ -127,7 +127,7 @@ def test_a_hit_can_be_pasted_into_show(capsys: Capsys, dumps: Dumps) -> None:
 def test_the_side_of_a_hit_is_pasted_with_it(capsys: Capsys, dump: Path) -> None:
     path = next(dump.glob("rank_1/Net/0/2/ReLU*input*"))
     np.save(path, np.array([[np.nan, 7, 8]], np.float32))
-    (row,) = [line for line in run(capsys, "check", dump, "--watch", "TO").lines if "NaN" in line]
+    (row,) = [line for line in run(capsys, "check", dump, "--watch", "TO").lines if "NaN 1" in line]
     place = row.split()[-1]
     assert place == f"{RELU}:in:0"
     (tensor,) = run(capsys, "show", dump, place, "--rank", "1", "--json").json["tensors"]

@@ -84,12 +84,12 @@ class Answer:
 
     @cached_property
     def findings(self) -> dict[int, set[Finding]]:
-        """What each watchpoint found."""
+        """What each watchpoint found, or could not judge because of the NaN or Inf that makes it a finding."""
         found: dict[int, set[Finding]] = {}
         for hit in self.hits:
             key = (hit["rank"], hit["step"], hit["node"], hit["side"], hit["slot"])
             for result in hit["results"]:
-                if result["verdict"] == "finding":
+                if result["verdict"] in ("finding", "blocked"):
                     found.setdefault(result["watchpoint"], set()).add(key)
         return found
 

@@ -195,7 +195,7 @@ def _beginnings(report: Report) -> list[str]:
     lines = []
     for hit in hits[:_FIRST]:
         rank = f" rank {hit.key.rank}" if ranks else ""
-        lines.append(f"{word} at step {hit.key.step}{rank}: {hit_text(hit)}")
+        lines.append(f"{word} at step {hit.key.step}{rank}: {hit_text(hit, apart=False)}")
         lines.append(f"  {place_text(hit.key, with_graph=report.graphs)}")
     if len(hits) > _FIRST:
         lines.append(f"… {plural(len(hits) - _FIRST, 'more origin')} ◆")

@@ -59,10 +59,15 @@ def said_words(hit: Hit) -> str:
     return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
 
 
-def hit_text(hit: Hit) -> str:
-    """``mean |x| > 0.5 → 0.73, max > 1 → 3``, ``NaN 3 of 12 · WNC not judged``: all parts of ``hit_parts``."""
+def hit_text(hit: Hit, *, apart: bool = True) -> str:
+    """``mean |x| > 0.5 → 0.73, max > 1 → 3``, ``NaN 3 of 12 · WNC not judged``: the parts of ``hit_parts``.
+
+    Args:
+        hit: the hit.
+        apart: also what is no finding beside the others.
+    """
     text = ""
-    for part in hit_parts(hit):
+    for part in (each for each in hit_parts(hit) if apart or not each.apart):
         text += (SEPARATOR if part.apart else ", ") if text else ""
         text += str(part)
     return text

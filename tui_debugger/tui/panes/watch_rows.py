@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from rich.style import Style
 from rich.text import Text
 
-from tui_debugger.analysis.conditions import CONDITIONS
+from tui_debugger.analysis.conditions import CONDITIONS, not_finite_words
 from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_selection
-from tui_debugger.model import Watchpoint
+from tui_debugger.model import ErrorBits, Watchpoint
 from tui_debugger.tui import theme
 from tui_debugger.tui.tally import Tally
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.words.hits import not_judged, param_words
+from tui_debugger.words.hits import param_words
 
 
 def cells(watchpoint: Watchpoint, nodes: int | None, tally: Tally | None, *, outdated: bool) -> Sequence[Cell]:
@@ -37,10 +37,15 @@ def cells(watchpoint: Watchpoint, nodes: int | None, tally: Tally | None, *, out
         Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
         Text(str(watchpoint.id), theme.DIM),
         Text(condition.abbr if condition else "?", style + theme.STRONG),
-        _described(watchpoint, style, "" if blocked is None else not_judged(blocked.tensors, blocked.error)),
+        _described(watchpoint, style),
         Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
         found,
+        Text("" if blocked is None else f"{blocked.tensors:,} {_kind(blocked.error)}", theme.DIM),
     )
+
+
+def _kind(error: ErrorBits) -> str:
+    return not_finite_words(error).replace(" or ", "/")
 
 
 def describe(watchpoint: Watchpoint) -> str:
@@ -54,10 +59,8 @@ def describe(watchpoint: Watchpoint) -> str:
     return f"{words}  {params}".rstrip()
 
 
-def _described(watchpoint: Watchpoint, style: Style, beside: str) -> Text:
+def _described(watchpoint: Watchpoint, style: Style) -> Text:
     text = Text(describe(watchpoint), style, no_wrap=True)
-    if beside:
-        text.append(f"  {beside}", theme.DIM)
     own_name = watchpoint.name and not watchpoint.name.startswith(RECOMMENDED)
     return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
 

@@ -22,6 +22,7 @@ _COLUMNS = (
     Column("condition", 12, elastic=1),
     Column("nodes", 6, right=True),
     Column("hits", 5, right=True),
+    Column("not judged", 11, right=True),
 )
 
 
