@@ -83,6 +83,12 @@ class Judged:
     constant: bool = False
     before: bool = False
 
+    @property
+    def missing(self) -> bool:
+        """Whether nobody can say that something does not start elsewhere, because this is not known."""
+        stated = self.source.stated or (self.constant and not self.source.constant)  # an operator's attribute
+        return self.state is State.UNKNOWN and not stated
+
 
 @dataclass(frozen=True, slots=True)
 class Examined:
@@ -103,6 +109,11 @@ class Examined:
     sources: tuple[Judged, ...]
 
     @property
+    def missing(self) -> tuple[Judged, ...]:
+        """What keeps anybody from saying that it starts here; empty where nothing is missing but other ranks' part."""
+        return tuple(each for each in self.sources if each.missing)
+
+    @property
     def row(self) -> int:
         """The node to be named."""
         updated = self.start is Start.UPDATED and self.making.parameter >= 0
@@ -120,10 +131,10 @@ _MARKED = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Star
 def find_origins(
     measurements: Measurements, step: int, hits: Sequence[Hit], progress: ProgressFn = no_progress
 ) -> set[TensorKey]:
-    """The tensors of one step with NaN or Inf whose node had only clean inputs.
+    """The tensors of one step with NaN or Inf whose node had only clean inputs, all of them known.
 
-    An input that nothing on disk tells about does not count; a node without any known input is no origin, except
-    one that has none at all and a parameter that was bad before the first dumped step or that no optimizer changes.
+    Beside them a node that has no inputs at all, and a parameter that was bad before the first dumped step or that no
+    optimizer changes. What never is a value (an order of execution) and constants that the graph states do not count.
 
     Raises:
         CancelledError: from ``progress``.
@@ -188,7 +199,7 @@ class Examiner:
 
     def _judge(self, makings: Makings, making: Making, source: Source, question: Question) -> Judged:
         held = self._holds(source.at, question)
-        if held and source.after:  # what the node left there, not what it got
+        if source.after and (held or not question.overflow):  # what is left there, not what the node got
             return Judged(source, source.at, State.UNKNOWN)
         if (
             held
@@ -239,7 +250,4 @@ def _decide(making: Making, sources: Sequence[Judged], question: Question) -> St
         return Start.BEFORE
     if bad:
         return Start.CONSTANT if all(each.constant for each in bad) else Start.FED
-    if not making.sources:
-        return making.start
-    telling = [each for each in sources if not each.constant] or sources
-    return making.start if any(each.state is State.CLEAN for each in telling) else Start.UNKNOWN
+    return Start.UNKNOWN if making.exchanged or any(each.missing for each in sources) else making.start

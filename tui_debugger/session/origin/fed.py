@@ -24,7 +24,7 @@ Int64 = npt.NDArray[np.int64]
 
 
 def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike) -> Mask:
-    """Which tensors of a step, all of them bad, were made from something bad, or from nothing that is known.
+    """Which tensors of a step, all of them bad, were made from something bad.
 
     Measures nothing: what is not known yet counts as clean.
 
@@ -81,7 +81,7 @@ class _Step:
         constant = self._nodes.category[holder] == Category.CONSTANT
         unwritten = constant | self._fed[holder]
         seen: Mask = np.where(wrote >= 0, self._bad[wrote], unwritten) & ~self._nodes.are_parameters(holder)
-        return seen | (holder < 0)
+        return seen & (holder >= 0)
 
     def _feed_files(self) -> None:
         """By their own input files. One that is bad while its producer's output is not may be the node's own work."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tui_debugger.analysis.collectives import is_collective, is_receiving
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, Hit, Side
@@ -32,7 +33,7 @@ class Start(Enum):
     FED = "fed"
     """Not here: something that it was made from is bad."""
     UNKNOWN = "unknown"
-    """Nothing is known about what it was made from."""
+    """Not judged: not everything that it was made from is known."""
 
     @classmethod
     def origins(cls) -> frozenset[Start]:
@@ -55,9 +56,11 @@ class Source:
         held: where the value of before the node ran stands, for an input that may have been written over.
         own: ``at`` is the node's own input file.
         constant: the value of a graph constant.
+        stated: the graph itself says what that is.
         unclaimed: nobody says what it holds: it may be an operator's attribute.
         initial: the value that a parameter had before the first dumped step.
-        after: ``at`` shows what the node left there: it updates this parameter in place.
+        after: ``at`` shows the parameter after its update: where that is clean, the value of before was it, too, for
+            nothing that an optimizer does takes a NaN away.
     """
 
     node: int
@@ -67,6 +70,7 @@ class Source:
     held: Located | None = None
     own: bool = False
     constant: bool = False
+    stated: bool = False
     unclaimed: bool = False
     initial: bool = False
     after: bool = False
@@ -85,6 +89,7 @@ class Making:
         before: the one of ``sources`` that is the parameter's own value of before.
         other: row of the node that has to be named beside ``row``, or -1: the producer of an input that was changed,
             the consumer that saw an output that was not dumped, the node that updates a parameter.
+        exchanged: other ranks may have had a part in it.
     """
 
     row: int
@@ -94,6 +99,7 @@ class Making:
     parameter: int = -1
     before: Source | None = None
     other: int = -1
+    exchanged: bool = False
 
 
 class Makings:
@@ -132,7 +138,8 @@ class Makings:
         if not sources:
             in_graph = not int(self.flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
             start = Start.SOURCE if in_graph else Start.UNKNOWN
-        return Making(row, row, start, sources, other=seen_by)
+        kind = self.flow.nodes.op_type(row)
+        return Making(row, row, start, sources, other=seen_by, exchanged=is_collective(kind) or is_receiving(kind))
 
     def _of_input(self, row: int, slot: int) -> Making:
         """An input file that is no copy of what its producer wrote."""
@@ -183,7 +190,8 @@ class Makings:
         if found is None:
             table = self.table
             slots = {int(table.slot[i]) for i in table.of_node(row) if int(table.side[i]) == Side.INPUT}
-            slots |= set(range(len(self.flow.holders(row))))
+            holders = self.flow.holders(row)
+            slots |= {slot for slot, held in enumerate(holders) if not self.flow.nodes.orders_only(held.row)}
             written = in_place(self.flow, row)
             found = tuple(self._updated_input(row, s) if s in written else self._input(row, s) for s in sorted(slots))
             self._inputs[row] = found
@@ -193,8 +201,20 @@ class Makings:
         at, holder = self.flow.locate_input(self.step, row, slot), self.flow.holder(row, slot)
         own = at is not None and at.side is Side.INPUT
         held = self.flow.locate_held(self.step, holder) if own else None
+        if at is None and holder.row >= 0 and (after := self._after(row, slot, holder)) is not None:
+            return after
         constant = self.flow.is_constant(holder.row)
-        return Source(row, slot, Side.INPUT, at, held, own, constant, unclaimed=holder.row < 0)
+        stated = constant and holder.row in self.flow.nodes.constants
+        return Source(row, slot, Side.INPUT, at, held, own, constant, stated, unclaimed=holder.row < 0)
+
+    def _after(self, row: int, slot: int, holder: Holder) -> Source | None:
+        """A parameter of which only the value after its update is there."""
+        if not (self._is_parameter(holder.row) and self.flow.updated(holder.row)):
+            return None
+        now = self.table.find(holder.row, Side.OUTPUT, holder.slot)
+        if now < 0:
+            return None
+        return Source(row, slot, Side.INPUT, Located(self.step, now, holder.row, Side.OUTPUT, holder.slot), after=True)
 
     def _updated_input(self, row: int, slot: int) -> Source:
         """A parameter that the node itself updates: its input file shows the new value."""
