@@ -77,6 +77,9 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
         parameters=sum(_is_carried(checker.flow, hit) for hit in hits),
         spread=spread_from(checker.flow, row, origins[0].hit if origins else hits[0], hits, spread),
         by_graph=knows_edges(checker.flow, row),
+        not_judged=tuple(
+            teller.not_judged(group) for group in _by_node([each for each in examined if each.start is Start.UNKNOWN])
+        ),
     )
 
 

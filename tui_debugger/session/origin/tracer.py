@@ -121,8 +121,10 @@ class Tracer:
         exchange = look.exchange
         if exchange is not None and (exchange.absent or not exchange.inputs):
             return replace(path, ending=Ending.RANKS, absent=exchange.absent)
-        if exchange is not None and path.ending is Ending.SOURCE:  # all that was sent is clean
-            return replace(path, ending=Ending.ORIGIN)
+        if exchange is not None and start in (Start.SOURCE, Start.UNKNOWN) and not look.examined.missing:
+            # All that was sent is clean: what one rank alone could not judge, all of them together can.
+            here = replace(hops[-1], told=replace(hops[-1].told, start=Start.MADE))
+            return replace(path, hops=(*hops[:-1], here), ending=Ending.ORIGIN)
         return path
 
     # -- one tensor ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tui_debugger.session.hazards.operators import likely
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path
-from tui_debugger.session.origin.search import Origin
+from tui_debugger.session.origin.search import NotJudged, Origin
 from tui_debugger.session.origin.telling import findings
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
@@ -55,8 +55,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
     written = origin.hit.key.side is Side.OUTPUT
-    unknown = [fed for fed in origin.inputs if fed.state is State.UNKNOWN]
-    inputs = f"what is known of its inputs is {clean_}" if unknown else f"its inputs are {clean_}"
+    inputs = f"its inputs are {clean_}"
     texts = {
         Start.MADE: f"{what}; {inputs}",
         Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
@@ -86,10 +85,51 @@ def _fed(origin: Origin) -> str:
 
 
 def _unknown(origin: Origin) -> str:
-    if not origin.inputs:
-        return "no graph or file tells what it was made from"
-    unreadable = any(fed.row.error for fed in origin.inputs)
-    return f"its inputs were not dumped{' or cannot be read' if unreadable else ''}"
+    return f"not judged: {_missing_words(origin)}"
+
+
+def _missing_words(each: Origin | NotJudged, word: str = "") -> str:
+    """``in:1, in:3 was not dumped``: what kept anybody from saying that it starts there."""
+    if not each.missing:
+        return "other ranks had a part in it" if each.exchanged else "no graph or file tells what it was made from"
+    by_reason: dict[str, list[int]] = {}
+    for missing in each.missing:
+        by_reason.setdefault(word or missing.why, []).append(missing.slot)
+    return ", ".join(f"{_slots(slots)} {reason}" for reason, slots in by_reason.items())
+
+
+def _slots(slots: list[int]) -> str:
+    more = f" and {len(slots) - _NAMED:,} more" if len(slots) > _NAMED else ""
+    return ", ".join(f"in:{slot}" for slot in slots[:_NAMED]) + more
+
+
+def not_judged_words(each: NotJudged) -> str:
+    """``not judged: in:3 unknown (Add-op3:0)``: why nobody can say that something starts at a node."""
+    names = [last_part(missing.name) for missing in each.missing if missing.name]
+    return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({_some(names)})" if names else "")
+
+
+def first_known_words(origin: Origin) -> str:
+    """``first known bad; in:3 was not dumped``."""
+    if origin.start is not Start.UNKNOWN:
+        return "first known bad"
+    return f"first known bad; {_missing_words(origin)}"
+
+
+def advice_words(origin: Origin) -> str:
+    """What to dump to know whether it starts there; empty where that would not help."""
+    if origin.start is not Start.UNKNOWN:
+        return ""
+    if origin.exchanged and not origin.missing:
+        return f"dump the inputs of {clean(origin.node)} on every rank of its group"
+    names = list(dict.fromkeys(missing.node for missing in origin.missing))
+    own = [name for name in names if name == origin.node] or ([] if names else [origin.node])
+    others = [clean(name) for name in names if name != origin.node]
+    what = [f"the outputs of {_some(others)}"] if others else []
+    what += [f"the inputs of {clean(origin.node)}"] if own else []
+    if others and not own:
+        what.append(f"the inputs of {last_part(origin.node)}")
+    return f"dump {' or '.join(what)}: in data_dump.json input_output 0, with all kernels or these in kernels"
 
 
 # -- paths -----------------------------------------------------------------------------------------
@@ -166,11 +206,15 @@ def headline(path: Path) -> str:
         Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
-        Ending.UNKNOWN: f"nobody says what it was made from: {where}{bad}",
+        Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
         Ending.CLEAN: f"clean: {_tensor_words(hop.tensor)} has no {asked if is_overflow(path) else 'such finding'}",
         Ending.NO_VALUE: f"cannot be judged: {_tensor_words(hop.tensor)}: {_no_value(hop.tensor)}",
     }
     return texts[path.ending]
+
+
+def _not_known(told: Origin) -> str:
+    return "nobody says what it was made from" if told.start is not Start.UNKNOWN else _missing_words(told)
 
 
 def _tensor_words(row: TensorRow) -> str:
@@ -197,6 +241,9 @@ def explanation(path: Path) -> list[str]:
         return []
     if path.ending is Ending.NOT_DUMPED:
         return _lost(path)
+    if path.ending is Ending.UNKNOWN:
+        advice = advice_words(path.end.told)
+        return [f"to know more, {advice}"] if advice else []
     if path.ending is Ending.RANKS:
         absent = ", ".join(map(str, path.absent))
         where = f"what rank {absent} put in was not dumped" if absent else "no other rank here has such a node"
