@@ -94,7 +94,7 @@ class Teller:
         found = [self._missing_of(each) for each in lead.missing if each.source.side is Side.INPUT]
         key = lead.hit.key
         if not lead.sources and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
-            found.append(Missing(key.slot, "", "its producer is not known", self.flow.nodes.names[lead.hit.row]))
+            found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[lead.hit.row]))
         return tuple(found)
 
     def _missing_of(self, each: Judged) -> Missing:

@@ -66,7 +66,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.BEFORE: f"{what}; so it was already before step {origin.step} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
         Start.FED: f"{what}; {_fed(origin)}",
-        Start.UNKNOWN: f"{what}; {_unknown(origin)}",
+        Start.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]
 
@@ -84,8 +84,11 @@ def _fed(origin: Origin) -> str:
     return text
 
 
-def _unknown(origin: Origin) -> str:
-    return f"not judged: {_missing_words(origin)}"
+def _unknown(origin: Origin, what: str) -> str:
+    seen = clean(origin.hit.key.node)
+    if origin.hit.key.node != origin.node and origin.type != PARAMETER:
+        return f"its output was not dumped; not judged: {_missing_words(origin)}\n  {seen} got it: {what}"
+    return f"{what}; not judged: {_missing_words(origin)}"
 
 
 def _missing_words(each: Origin | NotJudged, word: str = "") -> str:
@@ -95,7 +98,13 @@ def _missing_words(each: Origin | NotJudged, word: str = "") -> str:
     by_reason: dict[str, list[int]] = {}
     for missing in each.missing:
         by_reason.setdefault(word or missing.why, []).append(missing.slot)
-    return ", ".join(f"{_slots(slots)} {reason}" for reason, slots in by_reason.items())
+    return ", ".join(f"{_slots(slots)} {_agreeing(reason, slots)}" for reason, slots in by_reason.items())
+
+
+def _agreeing(reason: str, slots: list[int]) -> str:
+    many = {"was": "were", "is": "are"}
+    verb, _, rest = reason.partition(" ")
+    return f"{many[verb]} {rest}" if len(slots) > 1 and verb in many else reason
 
 
 def _slots(slots: list[int]) -> str:
