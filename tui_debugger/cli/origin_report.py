@@ -153,9 +153,7 @@ def _not_judged(report: OriginReport) -> Iterator[str]:
     shown = report.first_known
     known = None if shown is None else (shown.rank, shown.step, shown.graph, shown.node)
     nodes = [
-        each
-        for each in report.not_judged
-        if (each.hit.key.rank, each.hit.key.step, each.graph, each.node) != known
+        each for each in report.not_judged if (each.hit.key.rank, each.hit.key.step, each.graph, each.node) != known
     ]
     if not nodes:
         return

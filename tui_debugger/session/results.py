@@ -111,6 +111,7 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
         skipped=sum(c.skipped for c in covers),
         steps=tuple(pair for c in covers for pair in c.steps),
         watched=tuple(sorted(watched.items())),
+        by_design=sum(c.by_design for c in covers),
     )
 
 

@@ -15,6 +15,7 @@ from tui_debugger.analysis.record import Need, Record
 from tui_debugger.model import Hit, ProgressFn, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.session.flow import Located
 from tui_debugger.session.measuring import Measurements
+from tui_debugger.session.origin.by_design import StepDesigns
 from tui_debugger.session.origin.making import Making, Makings, Source, Start
 
 
@@ -75,6 +76,7 @@ class Judged:
         state: what it is.
         constant: it is the value of a graph constant or an operator's attribute.
         before: ``at`` is the value of before the node wrote over it.
+        designed: it has an Inf, which an operator was told to write: clean as far as what is made from it goes.
     """
 
     source: Source
@@ -82,6 +84,7 @@ class Judged:
     state: State
     constant: bool = False
     before: bool = False
+    designed: bool = False
 
     @property
     def missing(self) -> bool:
@@ -151,6 +154,7 @@ class Examiner:
         self.measurements = measurements
         self.flow = measurements.flow
         self._records: dict[tuple[int, int], Record | None] = {}
+        self._designs: dict[int, StepDesigns] = {}
 
     def examine(
         self, step: int, hits: Sequence[tuple[Hit, Sequence[Question]]], progress: ProgressFn = no_progress
@@ -192,7 +196,10 @@ class Examiner:
         answers = []
         for question in questions:
             sources = tuple(self._judge(makings, making, source, question) for source in making.sources)
-            answers.append((_decide(making, sources, question), sources))
+            start = _decide(making, sources, question)
+            if question is OVERFLOW and start is not Start.FED and self._is_designed(makings, hit):
+                start = Start.DESIGNED
+            answers.append((start, sources))
         starts = [number for number, (start, _) in enumerate(answers) if start in Start.origins()]
         start, sources = answers[starts[0] if starts else 0]
         return Examined(hit, making, start, tuple(starts or range(len(questions))), sources)
@@ -208,7 +215,23 @@ class Examiner:
         ):
             return Judged(source, source.held, State.CLEAN, before=True)
         state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
-        return Judged(source, source.at, state, source.constant or self._is_attribute(source))
+        designed = question is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
+        state = State.CLEAN if designed else state
+        return Judged(source, source.at, state, source.constant or self._is_attribute(source), designed=designed)
+
+    def _designed(self, at: Located) -> bool:
+        """Whether a tensor has an Inf that an operator was told to write."""
+        record = self._record(at)
+        if record is None or record.stats is None or record.stats.nan or not record.stats.inf:
+            return False
+        if at.step not in self._designs:
+            self._designs[at.step] = StepDesigns(self.measurements, at.step)
+        return self._designs[at.step].intended_at(at.row, at.side, at.slot)
+
+    def _is_designed(self, makings: Makings, hit: Hit) -> bool:
+        key = hit.key
+        index = makings.table.find(hit.row, key.side, key.slot)
+        return index >= 0 and self._designed(Located(makings.step, index, hit.row, key.side, key.slot))
 
     def _is_attribute(self, source: Source) -> bool:
         """Without a graph: an operator's flag or axis rather than a tensor."""

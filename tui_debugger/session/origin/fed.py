@@ -23,7 +23,9 @@ Mask = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
 
 
-def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike) -> Mask:
+def surely_fed(  # noqa: PLR0917 - the columns of a question, and what is known of its step
+    measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike, designed: Mask
+) -> Mask:
     """Which tensors of a step, all of them bad, were made from something bad.
 
     Measures nothing: what is not known yet counts as clean.
@@ -34,8 +36,9 @@ def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.Arr
         node: rows in the node table.
         side: of the tensors of these nodes.
         slot: the same.
+        designed: the rows of the step's table whose Inf was written by intent: those are not bad.
     """
-    found = _Step(measurements, step)
+    found = _Step(measurements, step, designed)
     answers = np.zeros(len(node), np.bool_)
     sides, slots = np.asarray(side), np.asarray(slot, np.int64)
     outputs, inputs = np.flatnonzero(sides == Side.OUTPUT), np.flatnonzero(sides == Side.INPUT)
@@ -47,13 +50,14 @@ def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.Arr
 class _Step:
     """What is bad in a step, and which nodes got something bad."""
 
-    def __init__(self, measurements: Measurements, step: int) -> None:
+    def __init__(self, measurements: Measurements, step: int, designed: Mask) -> None:
         self._flow: Flow = measurements.flow
         self._step = step
         self._table: TensorTable = self._flow.table(step)
         self._nodes: NodeTable = self._flow.nodes
         rows = measurements.records(step).rows
         self._bad: Mask = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
+        self._bad &= ~designed
         types = [update_of(name) is not None for name in (*self._nodes.types, "")]
         self._updates: Mask = np.array(types, np.bool_)[self._nodes.type_id]
         self._fed = np.zeros(len(self._nodes), np.bool_)

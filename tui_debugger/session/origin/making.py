@@ -30,6 +30,8 @@ class Start(Enum):
     """A parameter that was bad already before the first dumped step."""
     CONSTANT = "constant"
     """Not here: it comes from a constant of the graph, such as the -Inf of a mask."""
+    DESIGNED = "by_design"
+    """Not here: an operator was told to write this Inf. What became of it may be where it starts."""
     FED = "fed"
     """Not here: something that it was made from is bad."""
     UNKNOWN = "unknown"

@@ -53,6 +53,8 @@ class Ending(Enum):
     """It was bad already before the first dumped step."""
     CONSTANT = "constant"
     """It comes from a constant of the graph."""
+    DESIGNED = "by_design"
+    """An operator was told to write the Inf of the last hop."""
     NOT_DUMPED = "not_dumped"
     """What lies between the last hop and clean tensors was not dumped, or cannot be read."""
     RANKS = "ranks"

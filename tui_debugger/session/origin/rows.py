@@ -102,7 +102,7 @@ def _first_row(look: Look, leads: bool) -> Row:
 
 def _fed_row(fed: Fed) -> Row:
     row = tensor_dict(fed.row)
-    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before}
+    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before, "by_design": fed.designed}
 
 
 def tensor_dict(row: TensorRow) -> Row:

@@ -46,12 +46,14 @@ class Fed:
         state: what it is, by the watchpoints that the origin is one of.
         constant: the value of a graph constant, or an operator's attribute.
         before: the value of before the node wrote over it, or before the step changed it.
+        designed: its Inf was written by intent: see ``by_design``.
     """
 
     row: TensorRow
     state: State
     constant: bool = False
     before: bool = False
+    designed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

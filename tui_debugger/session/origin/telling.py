@@ -65,7 +65,7 @@ class Teller:
             hits=tuple(each.hit for each in group),
             results=tuple(found[number] for number in lead.asked if number < len(found)),
             inputs=tuple(
-                Fed(given, each.state, each.constant, each.before or self._earlier(each))
+                Fed(given, each.state, each.constant, each.before or self._earlier(each), each.designed)
                 for given, each in zip(rows, lead.sources, strict=False)
             ),
             outputs=rows[len(inputs) :],

@@ -25,6 +25,7 @@ _ENDINGS = {
     Start.SOURCE: Ending.SOURCE,
     Start.BEFORE: Ending.FIRST_STEP,
     Start.CONSTANT: Ending.CONSTANT,
+    Start.DESIGNED: Ending.DESIGNED,
     Start.FED: Ending.UNKNOWN,  # by itself, in a circle
     Start.UNKNOWN: Ending.UNKNOWN,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.op_types import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Hit, Side, TensorKey
 from tui_debugger.session.hazards.cases import Case
@@ -55,7 +56,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
     written = origin.hit.key.side is Side.OUTPUT
-    inputs = f"its inputs are {clean_}"
+    inputs = f"its inputs are {clean_}{_designed(origin)}"
     texts = {
         Start.MADE: f"{what}; {inputs}",
         Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
@@ -65,10 +66,24 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
         Start.BEFORE: f"{what}; so it was already before step {origin.step} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
+        Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
         Start.FED: f"{what}; {_fed(origin)}",
         Start.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]
+
+
+def _designed(origin: Origin) -> str:
+    """What to know of inputs with an Inf that was written by intent."""
+    found = [fed.row for fed in origin.inputs if fed.designed]
+    if not found:
+        return ""
+    stats = [row.stats for row in found if row.stats is not None]
+    sign = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    slots = ", ".join(row_label(row, origin) for row in found)
+    masked = "softmax" in plain_type(origin.type) and origin.hit.stats is not None and origin.hit.stats.nan
+    whole = " in a whole row" if masked else ""
+    return f";\n  its input is {sign} by design{whole}: {slots}"
 
 
 def _fed(origin: Origin) -> str:
@@ -213,6 +228,7 @@ def headline(path: Path) -> str:
         Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
         Ending.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
         Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
+        Ending.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
         Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
