@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Final
 
@@ -249,20 +250,23 @@ def _infinite(contents: Contents | None) -> bool:
 
 
 def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
-    """Whether an operator that computes put out no Inf of its own: its inputs' share, or no way to overflow."""
+    """Whether an operator that computes put out no Inf of its own.
+
+    Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
+    one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
+    """
     infinite = [each for each in given if each is not None and each.infinite]
-    if len(infinite) == 1:
-        (one,) = infinite
-        share = (one.positive + one.negative) * out.count == (out.positive + out.negative) * one.count
-        if one.count and out.count and share:
-            return True
-    if (kind not in _BOUNDED and kind not in _PRODUCTS) or out.largest is None:
+    if not out.count or not all(each.count for each in infinite):
         return False
+    shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
+    share = Fraction(out.positive + out.negative, out.count)
+    if len(infinite) == 1:
+        return share == shares[0]
     peaks = [each.peak for each in given if each is not None and each.peak is not None]
-    if len(peaks) < len(given):
+    if kind not in _BOUNDED | _PRODUCTS or out.largest is None or len(peaks) < len(given):
         return False
     bound = math.prod(peaks) if kind in _PRODUCTS else math.fsum(peaks)
-    return bound <= out.largest / 2  # rounding aside
+    return max(shares) <= share <= sum(shares) and bound <= out.largest / 2  # rounding aside
 
 
 # -- what the tensors of a dumped step hold -----------------------------------------------------------
