@@ -15,6 +15,7 @@ from tui_debugger.cli.check_report import EXIT_CODES
 from tui_debugger.cli.output import note, print_json
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.blocks import WIDTH, origin_lines
+from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.rows import report_rows
 from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
@@ -91,6 +92,7 @@ def document(answer: Answer) -> dict[str, Any]:
         **report_rows(answer.report),
         "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
         "coverage": coverage_row(check.coverage),
+        "by_design": by_design_text(check.hits) or None,
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
@@ -120,7 +122,7 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield ""
     counts, _, where = coverage_line(report.check).partition("; ")
     yield counts
-    for line in (where, *_remarks(answer)):
+    for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(answer)):
         yield from textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
     yield _verdict(answer)
 

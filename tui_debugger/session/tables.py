@@ -138,6 +138,7 @@ def coverage_row(coverage: Coverage) -> Row:
         "unreadable": coverage.unreadable,
         "not_comparable": coverage.not_comparable,
         "skipped": coverage.skipped,
+        "by_design": coverage.by_design,
         "pairs": [{"rank": rank, "step": step} for rank, step in coverage.steps],
     }
 

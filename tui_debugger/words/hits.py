@@ -54,16 +54,18 @@ def hit_parts(hit: Hit) -> list[Part]:
         for part in _parts(result, hit.stats):
             parts.setdefault(str(part), part)
     if hit.detail:
-        parts.setdefault(hit.detail, Part(hit.detail, Weight.DOUBT))
+        weight = Weight.DIM if hit.verdict is Verdict.BY_DESIGN else Weight.DOUBT
+        parts.setdefault(hit.detail, Part(hit.detail, weight))
     return list(parts.values())
 
 
 def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
     parts = [_param(result.condition, param) for param in result.params if param.hit]
     error = result.error
-    if error & (ErrorBits.NAN | ErrorBits.INF) or (result.verdict is Verdict.FINDING and not parts and not error):
+    said = result.verdict in (Verdict.FINDING, Verdict.BY_DESIGN)
+    if error & (ErrorBits.NAN | ErrorBits.INF) or (said and not parts and not error):
         text = contents(stats) or ", ".join(reasons(error)) or _summary(result.condition)
-        parts.append(Part(text, Weight.FINDING))
+        parts.append(Part(text, Weight.DIM if result.verdict is Verdict.BY_DESIGN else Weight.FINDING))
         error &= ~(ErrorBits.NAN | ErrorBits.INF)
     weight = Weight.FINDING if result.verdict is Verdict.FINDING else Weight.DIM
     return parts + [Part(reason, weight) for reason in reasons(error)]

@@ -79,7 +79,8 @@ def _explained(evidence: Evidence, hit: Hit | None) -> Guidance:
     results = hit.results if hit is not None else ()
     sections = _merged([_ordered(evidence, each) for each in _sections(evidence, results, checked=checked)])
     bad = evidence.stats is not None and evidence.stats.bad
-    finding = bad or any(result.verdict is Verdict.FINDING for result in results)
+    designed = hit is not None and hit.verdict is Verdict.BY_DESIGN
+    finding = (bad and not designed) or any(result.verdict is Verdict.FINDING for result in results)
     return Guidance(evidence.tensor, evidence.type, sections, tuple(_missing(evidence)), finding)
 
 
