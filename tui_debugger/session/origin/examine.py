@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.condition_table import (
+    CONDITIONS,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OVERFLOW,
+)
 from tui_debugger.analysis.conditions import evaluate, needs
 from tui_debugger.analysis.record import Need, Record
-from tui_debugger.model import Hit, ProgressFn, TensorKey, Verdict, Watchpoint, no_progress
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.session.flow import Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.by_design import StepDesigns
@@ -35,11 +40,13 @@ class Question:
         need: what a record must hold to answer it.
         holds: True or False, or None when the record does not tell. The flag says that no step came before.
         overflow: it asks for NaN and Inf, which are wrong in a constant too.
+        unchanged: it asks for what hardly changes: of a constant or a graph input that says nothing.
     """
 
     need: Need
     holds: Callable[[Record, bool], bool | None]
     overflow: bool = False
+    unchanged: bool = False
 
 
 def _overflowed(record: Record, _first: bool) -> bool | None:
@@ -63,7 +70,8 @@ def question_of(watchpoint: Watchpoint) -> Question:
             return False
         return True if result.verdict is Verdict.FINDING else None
 
-    return Question(needs(watchpoint), holds)
+    unchanged = CONDITIONS[watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
+    return Question(needs(watchpoint), holds, unchanged=unchanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +225,13 @@ class Examiner:
         state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
         designed = question is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
         state = State.CLEAN if designed else state
-        return Judged(source, source.at, state, source.constant or self._is_attribute(source), designed=designed)
+        constant = source.constant or self._is_attribute(source) or (question.unchanged and self._is_given(source))
+        return Judged(source, source.at, state, constant, designed=designed)
+
+    def _is_given(self, source: Source) -> bool:
+        """Whether nothing in the run makes it: a learning rate, the data."""
+        row = self.flow.holder(source.node, source.slot).row if source.side is Side.INPUT else -1
+        return row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS and not self.flow.updated(row)
 
     def _designed(self, at: Located) -> bool:
         """Whether a tensor has an Inf that an operator was told to write."""

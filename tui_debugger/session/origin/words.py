@@ -228,6 +228,7 @@ def headline(path: Path) -> str:
         Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
         Ending.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
         Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
+        Ending.FROZEN: f"not updated: {where}{bad}; nothing changed it",
         Ending.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
@@ -264,6 +265,10 @@ def explanation(path: Path) -> list[str]:
     """What there is to say about the end beside ``why``, in lines: what the other ranks put in, what the cause is."""
     if path.state is not State.BAD:
         return []
+    return [*map(clean, path.reasons), *_explanation(path)]
+
+
+def _explanation(path: Path) -> list[str]:
     if path.ending is Ending.NOT_DUMPED:
         return _lost(path)
     if path.ending is Ending.UNKNOWN:
