@@ -13,6 +13,7 @@ from tui_debugger.analysis.conditions import not_finite_words
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit
 from tui_debugger.session.naming import place_text
+from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
@@ -81,6 +82,8 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
     _print_watchpoints(report)
     print()
     print(coverage_line(report.result))
+    if designed := by_design_text(report.result.hits):
+        print(designed)
     for line in _remarks(report):
         print(clean(line))
     for line in _beginnings(report):
@@ -102,6 +105,7 @@ def document(report: Report) -> dict[str, Any]:
         "fail_on": [CONDITIONS[condition].abbr for condition in report.fail_on],
         "watchpoints": [_tally_row(tally) for tally in judgement.tallies],
         "coverage": {**coverage_row(result.coverage), "pairs_asked": report.pairs},
+        "by_design": by_design_text(result.hits) or None,
         "findings": len(judgement.failing) + len(judgement.others),
         "failing": len(judgement.failing),
         "origins": [key_row(hit.key) for hit in result.hits if hit.origin],

@@ -133,6 +133,8 @@ def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.N
     print(f"\n{legend_text(room + NAMES)}")
     print("\n".join(looked_for(map_)))
     print(map_.covered_text())
+    if map_.coverage.by_design:
+        print(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
     for doubt in report.judgement.doubts:
         print(clean(f"cannot judge: {doubt.text}"))
 

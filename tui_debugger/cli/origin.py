@@ -33,6 +33,11 @@ exit codes:
        wrong argument
   130  interrupted: what was finished is printed
 
+An origin has evidence: everything that its node was made from is known, and clean.
+Of another bad node that nothing bad is known to have gone into it says "not judged",
+with what is missing; where no origin has evidence the first known bad tensor is named,
+with what to dump to know more.
+
 examples:
   tdbg origin DUMP
   tdbg origin DUMP --step 4-9 --rank 0

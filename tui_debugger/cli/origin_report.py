@@ -15,9 +15,17 @@ from tui_debugger.cli.check_report import EXIT_CODES
 from tui_debugger.cli.output import note, print_json
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.blocks import WIDTH, origin_lines
+from tui_debugger.session.origin.by_design import by_design_text
+from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.rows import report_rows
 from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
-from tui_debugger.session.origin.words import said
+from tui_debugger.session.origin.words import (
+    advice_words,
+    first_known_words,
+    last_part,
+    not_judged_words,
+    said,
+)
 from tui_debugger.session.tables import coverage_row, key_row, watch_row
 from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
@@ -28,6 +36,8 @@ _BLOCKS = 5
 """Origins that are shown with everything; of the others only the names."""
 _NAMES = 20
 """Further origins, and ranks, that are named."""
+_UNJUDGED = 5
+"""Nodes that are named of those that cannot be judged."""
 _LAST = 3
 """Origins whose short names stand in the last line, for those who see nothing else."""
 
@@ -82,6 +92,7 @@ def document(answer: Answer) -> dict[str, Any]:
         **report_rows(answer.report),
         "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
         "coverage": coverage_row(check.coverage),
+        "by_design": by_design_text(check.hits) or None,
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
@@ -103,6 +114,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     if report.origins:
         yield from _origins(answer)
     yield from _without_origin(answer)
+    yield from _not_judged(report)
     if report.looks:
         yield from _spread(answer, _shown_look(report))
     yield from _ranks(answer)
@@ -110,7 +122,7 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield ""
     counts, _, where = coverage_line(report.check).partition("; ")
     yield counts
-    for line in (where, *_remarks(answer)):
+    for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(answer)):
         yield from textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
     yield _verdict(answer)
 
@@ -128,10 +140,43 @@ def _without_origin(answer: Answer) -> Iterator[str]:
     ended = answer.report.origins[0].step if answer.report.origins else None
     bare = [look for look in looks if look.first is not None and look.pair[1] != ended]
     if bare and bare[0].first is not None:
-        yield from origin_lines(bare[0].first, "bad, but no origin", overflow=answer.overflow)
+        first = bare[0].first
+        head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
+        yield from origin_lines(first, head, overflow=answer.overflow)
+        if advice := advice_words(first):
+            yield from _wrapped(f"to know more, {advice}")
         steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
         if steps:
             yield f"  the like at step{_s(steps)} {brief(steps)}"
+
+
+def _not_judged(report: OriginReport) -> Iterator[str]:
+    """The nodes that may be where it starts, and may not; the first known bad one is shown with everything."""
+    shown = report.first_known
+    known = None if shown is None else (shown.rank, shown.step, shown.graph, shown.node)
+    nodes = [
+        each for each in report.not_judged if (each.hit.key.rank, each.hit.key.step, each.graph, each.node) != known
+    ]
+    if not nodes:
+        return
+    yield ""
+    yield f"not judged: {plural(len(nodes), 'bad node')}: not everything that they were made from is known"
+    for each in nodes[:_UNJUDGED]:
+        yield f"  {clean(each.node)}"
+        yield from _wrapped(not_judged_words(each).partition(": ")[2], indent="    ")
+    if len(nodes) > _UNJUDGED:
+        yield f"  … {len(nodes) - _UNJUDGED:,} more (--json lists them all)"
+
+
+def _wrapped(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        break_long_words=False,
+        break_on_hyphens=False,
+        initial_indent=indent,
+        subsequent_indent=indent,
+    )
 
 
 def _shown_look(report: OriginReport) -> Look:
@@ -242,7 +287,12 @@ def _found(report: OriginReport) -> str:
     if not report.looks:
         return "nothing bad so far"
     if not report.origins:
-        return f"bad tensors at step {report.looks[0].pair[1]}, but no origin"
+        first = report.first_known
+        known = ""
+        if first is not None and first.start is Start.UNKNOWN:
+            what, _, why = first_known_words(first).partition("; ")
+            known = f"; {what}: {last_part(first.node)}; {why}"
+        return f"bad tensors at step {report.looks[0].pair[1]}, but no origin{known}"
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})

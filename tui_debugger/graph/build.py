@@ -15,7 +15,7 @@ from tui_debugger.graph.edges import STRUCTURAL_TYPES, edges, pointers
 from tui_debugger.graph.order import classes, execution_order, graph_number
 from tui_debugger.graph.reader import ParsedGraph, ParsedNode
 from tui_debugger.graph.stacks import parse_stack
-from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeFlag, NodeTable
+from tui_debugger.graph.table import CONSTANT, MONADS, PARAMETER, GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Frame
 
 MAX_SLOTS = 32767
@@ -131,6 +131,9 @@ class _Columns:
         return stack
 
     def _add_constants(self, graph: ParsedGraph, first: int) -> None:
+        for row, parameter in enumerate(graph.parameters, first - len(graph.parameters)):
+            if parameter.type.dtype in MONADS:
+                self.constants[row] = parameter.type.dtype
         for row, constant in enumerate(graph.constants, first):
             if constant.value is not None:
                 self.constants[row] = constant.value

@@ -20,6 +20,8 @@ T = TypeVar("T")
 
 PARAMETER, CONSTANT = "Parameter", "Constant"
 """The types of rows that are no operators."""
+MONADS: Final = frozenset({"umonad", "iomonad"})
+"""What stands for the value of a parameter or constant that only orders what runs."""
 _IS_PARAMETER: Final = np.isin(np.arange(256), [int(category) for category in PARAMETERS])
 """By category."""
 
@@ -73,7 +75,8 @@ class NodeTable:
             ``in_node`` is the direct producer (may be structural).
         stack_id: index into ``stacks`` or -1.
         stacks: unique stacks, each a tuple of frames, innermost first.
-        constants: value text of graph constants by row, for those whose value stands in the graph.
+        constants: value text of graph constants by row, for those whose value stands in the graph; of parameters
+            that only order what runs the name of that type.
         constant_types: element type by row of those constants, as the graph states it.
         file_names: full name by row where files spell a node otherwise than its canonical id: constants
             (``cst1`` is ``Default--data-0`` or ``Default_data-0``).
@@ -144,6 +147,10 @@ class NodeTable:
     def op_type(self, row: int) -> str:
         """Operator type name of a row."""
         return self.types[int(self.type_id[row])]
+
+    def orders_only(self, row: int) -> bool:
+        """Whether a parameter or constant is a monad: it says what runs after what, and never has a value."""
+        return self.constants.get(row, "") in MONADS
 
     def category_of(self, row: int) -> Category:
         """Category of a row."""

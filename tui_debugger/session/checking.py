@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from tui_debugger.model import Coverage, ProgressFn, Verdict, Watchpoint, no_pro
 from tui_debugger.session.copies import Copies
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.session.measuring import Measurements
+from tui_debugger.session.origin.by_design import StepDesigns
 from tui_debugger.session.origin.examine import find_origins
 from tui_debugger.session.origin.fed import surely_fed
 from tui_debugger.session.plan import Plan, Planner
@@ -122,22 +123,25 @@ class Checker:
         Raises:
             CancelledError: from ``progress``.
         """
+        designs = StepDesigns(self.measurements, plan.step, progress)
+        designed = designs.rows
         with self.measurements.undisturbed():
             judged = _Judged(plan, self.planner, self.measurements)
             hits = self._hits(plan, judged)
-            asked = self._may_be_origins(hits)
+            asked = self._may_be_origins(hits, designed)
+        by_design = designs.mark(hits)
         made = [hits.make(index) for index in asked]
         origins = find_origins(self.measurements, plan.step, made, progress)
         hits.origin[[index for index, hit in zip(asked, made, strict=True) if hit.key in origins]] = True
-        coverage = judged.coverage((self.flow.rank, plan.step), hits)
+        coverage = replace(judged.coverage((self.flow.rank, plan.step), hits), by_design=by_design)
         return PairResult(HitList([hits]), coverage, judged.nodes(len(self.flow.nodes)))
 
-    def _may_be_origins(self, hits: StepHits) -> list[int]:
+    def _may_be_origins(self, hits: StepHits, designed: Mask) -> list[int]:
         rows = hits.records.rows
         bad = np.flatnonzero((rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0))
         if not len(bad):
             return []
-        fed = surely_fed(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad])
+        fed = surely_fed(self.measurements, hits.step, hits.node[bad], hits.side[bad], hits.slot[bad], designed)
         asked: list[int] = bad[~fed].tolist()
         return asked
 

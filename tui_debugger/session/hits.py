@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import NOT_FINITE, evaluate
+from tui_debugger.analysis.record import Record
 from tui_debugger.analysis.records import Records
 from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.table import NodeTable
@@ -50,6 +51,7 @@ class StepHits:
         verdicts: [watchpoint, hit]: a ``Verdict`` or ``SILENT``.
         first: whether no step came before.
         origin: see ``Hit.origin``.
+        designed: the operator types that absorb it, of every hit whose Inf is by design.
     """
 
     rank: int
@@ -66,6 +68,7 @@ class StepHits:
     verdicts: Int8
     first: Mask
     origin: Mask
+    designed: dict[int, frozenset[str]] = field(default_factory=dict)
     _made: dict[int, Hit] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -88,11 +91,28 @@ class StepHits:
         return Hit(
             key=key,
             row=row,
-            results=self._results(index),
+            results=self.results_of(index),
             order=(int(self.turn[index]), int(self.order[index])),
             stats=record.stats if record is not None else None,
             origin=bool(self.origin[index]),
-            detail=record.error if record is not None else "",
+            detail=self._detail(index, record),
+        )
+
+    def _detail(self, index: int, record: Record | None) -> str:
+        if index in self.designed:
+            return f"by design: absorbed by {', '.join(sorted(self.designed[index]))}"
+        return record.error if record is not None else ""
+
+    def results_of(self, index: int) -> tuple[WatchResult, ...]:
+        """What the watchpoints say of a hit; whatever its Inf would be, where that is by design it is no finding."""
+        results = self._results(index)
+        if index not in self.designed:
+            return results
+        return tuple(
+            replace(result, verdict=Verdict.BY_DESIGN)
+            if CONDITIONS[result.condition].wire == WIRE_OVERFLOW or result.error & ErrorBits.INF
+            else result
+            for result in results
         )
 
     def counted(self, verdict: Verdict) -> tuple[tuple[int, int], ...]:

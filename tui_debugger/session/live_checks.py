@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.analysis.collectives import is_collective, is_receiving
 from tui_debugger.analysis.condition_table import (
     CONDITIONS,
     WIRE_CHANGE_TOO_LARGE,
@@ -23,6 +24,7 @@ from tui_debugger.live.watching import judged
 from tui_debugger.model import PARAMETERS, Category, Coverage, ErrorBits, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.hits import HitList
+from tui_debugger.session.origin.by_design import Contents, Designs, contents_of, mark, stated
 from tui_debugger.session.received import ReceivedHits, bad_tensors, received_hits
 
 Mask = npt.NDArray[np.bool_]
@@ -63,7 +65,12 @@ def judgement_of(
     covered = _places(watched.graph, asked)
     if stop.step <= START:
         covered &= watched.graph.parameter
-    found.origin[:] = _origins(watched.graph, found, _known_clean(watched.graph, found, asked, covered))
+    clean = _known_clean(watched.graph, found, asked, covered)
+    designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
+    found.origin[:] = _origins(watched.graph, found, clean, designs)
+    for at in np.flatnonzero(bad_tensors(found)).tolist():
+        if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
+            mark(found, at, types)
     coverage = _coverage((rank, stop.step), watched.graph, found, asked, covered)
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
 
@@ -114,6 +121,7 @@ def _coverage(
         steps=(pair,),
         watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
         blocked=hits.counted(Verdict.BLOCKED),
+        by_design=len(hits.designed),
     )
 
 
@@ -132,7 +140,26 @@ def _known_clean(
     return clean
 
 
-def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask) -> Mask:
+class _Held:
+    """What a client said of a tensor: see ``Designs``."""
+
+    def __init__(self, graph: RankGraph, hits: ReceivedHits, clean: Mask) -> None:
+        self._graph = graph
+        self._clean = clean
+        self._bad: dict[tuple[int, int], Contents | None] = {}
+        for at, (row, slot) in enumerate(zip(hits.node.tolist(), hits.slot.tolist(), strict=True)):
+            self._bad[row, slot] = contents_of(hits.records.get(at))
+
+    def __call__(self, row: int, slot: int) -> Contents | None:
+        place = self._graph.place(row, slot)
+        if place >= 0 and self._clean[place]:
+            return Contents()
+        if (row, slot) in self._bad:
+            return self._bad[row, slot]
+        return stated(self._graph.nodes, row)
+
+
+def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs) -> Mask:
     """Bad tensors all of whose inputs are known to be clean; what was fed in from outside has none.
 
     A weight is judged after the optimizer changed it. Where it is clean then, it was clean before: nothing an
@@ -141,18 +168,25 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask) -> Mask:
     origins = bad_tensors(hits)
     for at in np.flatnonzero(origins).tolist():
         row = int(hits.node[at])
+        if designs.intended(row, int(hits.slot[at])):
+            origins[at] = False
+            continue
         category = graph.nodes.category_of(row)
         if category in PARAMETERS:
             origins[at] = category is Category.PARAMETER  # the others are what the optimizer made them
             continue
-        origins[at] = all(_clean_input(graph, clean, *held) for held in real_inputs(graph.nodes, row))
+        kind = graph.nodes.op_type(row)
+        exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it
+        origins[at] = not exchanged and all(
+            _clean_input(graph, clean, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
+        )
     return origins
 
 
 def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:
     if row < 0:
         return False
-    if graph.nodes.category_of(row) is Category.CONSTANT:
+    if graph.nodes.category_of(row) is Category.CONSTANT or graph.nodes.orders_only(row):
         return True
     place = graph.place(row, slot)
     return place >= 0 and bool(clean[place])

@@ -9,8 +9,10 @@ from typing import Final
 
 from rich.style import Style
 
+from tui_debugger.analysis.health import Health
 from tui_debugger.model import Category, Verdict
 from tui_debugger.tui import theme
+from tui_debugger.words.health import GLYPHS
 
 VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
     Verdict.FINDING: (theme.HIT_GLYPH, theme.FINDING),
@@ -18,6 +20,7 @@ VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
     Verdict.CANNOT_JUDGE: ("?", theme.DOUBT),
     Verdict.BY_DESIGN: (theme.NONE, theme.DIM),
     Verdict.NOT_COMPARABLE: (theme.NONE, theme.DIM),
+    Verdict.BY_DESIGN: (GLYPHS[Health.CLEAN], theme.DIM),
 }
 CATEGORIES: Final[dict[Category, str]] = {
     Category.OTHER: "operator",

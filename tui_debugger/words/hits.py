@@ -92,7 +92,8 @@ def hit_parts(hit: Hit) -> list[Part]:
         for part in _parts(result, hit.stats):
             parts.setdefault(str(part), part)
     if hit.detail:
-        parts.setdefault(hit.detail, Part(hit.detail, Weight.DOUBT))
+        weight = Weight.DIM if hit.verdict is Verdict.BY_DESIGN else Weight.DOUBT
+        parts.setdefault(hit.detail, Part(hit.detail, weight))
     kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
     if kept:
         text = f"{' '.join(dict.fromkeys(kept))} not judged"

@@ -14,6 +14,7 @@ from tui_debugger.analysis.comparison import compare
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.optimizer_inputs import group_start, is_learning_rate, settings_of
+from tui_debugger.graph.shared import same_parameter
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
 from tui_debugger.session.origin.making import updater_of
@@ -283,6 +284,35 @@ class Evidence:
         return updater_of(self.flow, self.parameter) if self.parameter >= 0 else (-1, 0)
 
     @cached_property
+    def trained_in(self) -> int:
+        """Row of the same parameter in another graph of the rank, where an operator updates it; -1 when none does."""
+        if self.parameter < 0:
+            return -1
+        rows = same_parameter(self.flow.nodes, self.parameter)
+        return next((row for row in rows if updater_of(self.flow, row)[0] >= 0), -1)
+
+    @cached_property
+    def training(self) -> Evidence | None:
+        """The same weight after the last run of the graph that updates it, since this graph ran before.
+
+        None when no other graph updates it, or that did not run in between.
+        """
+        if self.trained_in < 0:
+            return None
+        root = self.flow.nodes.graph_of(self.trained_in).root_id
+        own = self.flow.nodes.graph_of(self.row).root_id
+        runs = self.session.source.history(self.key.rank)
+        mine = [at for at, run in enumerate(runs) if run.root_graph == own and run.step == self.key.step]
+        last = mine[-1] if mine else len(runs) - 1
+        before = [at for at, run in enumerate(runs[:last]) if run.root_graph == own]
+        first = before[-1] if before else -1
+        between = [run for run in runs[first + 1 : last + (root == own)] if run.root_graph == root and run.has_data]
+        if not between:
+            return None
+        key = self.flow.nodes.key(self.key.rank, between[-1].step, self.trained_in)
+        return Evidence(self.session, key, self.progress)
+
+    @cached_property
     def optimizer(self) -> Optimizer | None:
         """What updated the parameter; None when no node does, or the value is an initial one."""
         row, slot = self.updater
@@ -323,6 +353,16 @@ class Evidence:
             states=tuple(each for slot in update.states if (each := placed(slot)) is not None and each.index >= 0),
             normalised=settings.normalised,
         )
+
+    def source_of(self, optimizer: Optimizer, row: TensorRow) -> TensorKey:
+        """Where an input of the update was made, as far as that was dumped: a parameter, an operator's output."""
+        node = self.updater[0]
+        if row.role != "in" or node < 0:
+            return row.key
+        holder, nodes = self.flow.holder(node, row.slot), self.flow.nodes
+        if holder.row < 0 or self.flow.table(optimizer.step).find(holder.row, Side.OUTPUT, holder.slot) < 0:
+            return row.key
+        return nodes.key(self.key.rank, optimizer.step, holder.row, slot=holder.slot)
 
     def _scalar(self, row: TensorRow | None, node: int, start: int, slot: int | None) -> float | None:
         """The one value of an input: as dumped, or of the constant that feeds it."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.model import TensorStats, WatchResult
+from tui_debugger.model import TensorKey, TensorStats, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence, Optimizer, norm
 from tui_debugger.session.guidance.measures import GROWN, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
+from tui_debugger.session.origin.making import updater_of
+from tui_debugger.words.clean import clean
 from tui_debugger.words.phrases import bad_counts, limits_of, num, tail, times
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
@@ -140,8 +143,60 @@ def _more_than_the_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterato
 # -- too little ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Stalling:
+    """An input of a weight's update that by itself keeps the weight as it is.
+
+    Attributes:
+        words: what is wrong with it.
+        tensor: where to go on upstream; None where its value stands in the graph.
+        slot: input slot at the update operator; None where it is not one of its inputs.
+        optimizer: the update.
+    """
+
+    words: str
+    tensor: TensorKey | None
+    slot: int | None
+    optimizer: Optimizer
+
+
+def stalled_by(evidence: Evidence) -> list[Stalling]:
+    """The inputs of a weight's update of which each alone keeps the weight as it is: a learning rate of 0, no gradient.
+
+    That is what both this guidance and the path upstream say of a weight that does not change.
+    """
+    optimizer = evidence.optimizer
+    if optimizer is None:
+        return [] if evidence.training is None else stalled_by(evidence.training)
+    found = []
+    name = tail(optimizer.name)
+    if optimizer.rate == 0:
+        row = optimizer.rate_row
+        slot = row.slot if row is not None and row.role == "in" else None
+        tensor = None if row is None else evidence.source_of(optimizer, row)
+        found.append(Stalling(f"the learning rate that {name} used is 0", tensor, slot, optimizer))
+    gradient = optimizer.gradient
+    if gradient is not None and all_zero(gradient.stats):
+        words = f"all elements of the gradient that {name} got are 0"
+        found.append(Stalling(words, optimizer.made or gradient.key, gradient.slot, optimizer))
+    return found
+
+
+def all_zero(stats: TensorStats | None) -> bool:
+    """Whether a tensor has elements, and all of them are 0."""
+    return stats is not None and bool(stats.count) and stats.zero == stats.count
+
+
+def likely_causes(evidence: Evidence, result: WatchResult) -> list[str]:
+    """Why a weight changed too little, as far as anything speaks for it, in words."""
+    return [f"{each.title}: {each.evidence}" for each in _too_little(evidence, result) if each.standing is LIKELY]
+
+
 def _too_little(evidence: Evidence, result: WatchResult) -> Iterator[Cause]:
     optimizer = evidence.optimizer
+    if optimizer is None and evidence.training is not None:
+        yield from _too_little(evidence.training, result)
+        return
     if optimizer is None:
         yield _no_optimizer(evidence)
         return
@@ -165,7 +220,7 @@ def _small_gradient(evidence: Evidence, optimizer: Optimizer, gradient: TensorSt
         words = f"the gradient has {bad_counts(gradient)}: with loss scaling such a step is left out"
         yield Cause("the step was skipped", words, LIKELY)
         return
-    if gradient.count and gradient.zero == gradient.count:
+    if all_zero(gradient):
         words = f"all {gradient.count:,} elements of the gradient that {tail(optimizer.name)} got are 0"
         yield Cause(title, words, LIKELY)
         return
@@ -188,7 +243,7 @@ def _rate_too_low(
     if not optimizer.rate:
         yield Cause(title, f"{tail(optimizer.name)} used 0", LIKELY)
         return
-    if gradient is not None and gradient.zero == gradient.count:
+    if all_zero(gradient):
         words = f"it is {num(optimizer.rate)}; with a gradient of 0 no learning rate changes anything"
         yield Cause(title, words, RULED_OUT)
         return
@@ -250,6 +305,12 @@ def _size_before(evidence: Evidence) -> float | None:
 
 
 def _no_optimizer(evidence: Evidence) -> Cause:
+    if evidence.parameter >= 0 and evidence.trained_in >= 0 and evidence.updater[0] < 0:
+        nodes = evidence.flow.nodes
+        operator, _ = updater_of(evidence.flow, evidence.trained_in)
+        graph = clean(nodes.graph_of(evidence.trained_in).name)
+        words = f"{tail(nodes.names[operator])} of {graph} updates it; that did not run since this graph ran before"
+        return Cause("nothing updated the weight in between", words, LIKELY)
     if evidence.parameter >= 0 and evidence.has_graph and evidence.updater[0] < 0:
         words = (
             "no operator of the graph updates it: it is not among the optimizer's parameters, or requires_grad is off"

@@ -54,6 +54,7 @@ def _table(origin: Origin) -> Iterator[str]:
 
 def _remark(fed: Fed) -> str:
     words = ["const"] if fed.constant else []
+    words += ["by design"] if fed.designed else []
     return " ".join([*words, *(["bad"] if fed.state is State.BAD else [])])
 
 

@@ -9,12 +9,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.condition_table import (
+    CONDITIONS,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OVERFLOW,
+)
 from tui_debugger.analysis.conditions import evaluate, needs
 from tui_debugger.analysis.record import Need, Record
-from tui_debugger.model import Hit, ProgressFn, TensorKey, Verdict, Watchpoint, no_progress
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.session.flow import Located
 from tui_debugger.session.measuring import Measurements
+from tui_debugger.session.origin.by_design import StepDesigns
 from tui_debugger.session.origin.making import Making, Makings, Source, Start
 
 
@@ -34,11 +40,13 @@ class Question:
         need: what a record must hold to answer it.
         holds: True or False, or None when the record does not tell. The flag says that no step came before.
         overflow: it asks for NaN and Inf, which are wrong in a constant too.
+        unchanged: it asks for what hardly changes: of a constant or a graph input that says nothing.
     """
 
     need: Need
     holds: Callable[[Record, bool], bool | None]
     overflow: bool = False
+    unchanged: bool = False
 
 
 def _overflowed(record: Record, _first: bool) -> bool | None:
@@ -63,7 +71,8 @@ def question_of(watchpoint: Watchpoint) -> Question:
         # A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
         return True if result.verdict in (Verdict.FINDING, Verdict.BLOCKED) else None
 
-    return Question(needs(watchpoint), holds)
+    unchanged = CONDITIONS[watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
+    return Question(needs(watchpoint), holds, unchanged=unchanged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,7 @@ class Judged:
         state: what it is.
         constant: it is the value of a graph constant or an operator's attribute.
         before: ``at`` is the value of before the node wrote over it.
+        designed: it has an Inf, which an operator was told to write: clean as far as what is made from it goes.
     """
 
     source: Source
@@ -83,6 +93,13 @@ class Judged:
     state: State
     constant: bool = False
     before: bool = False
+    designed: bool = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether nobody can say that something does not start elsewhere, because this is not known."""
+        stated = self.source.stated or (self.constant and not self.source.constant)  # an operator's attribute
+        return self.state is State.UNKNOWN and not stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,11 @@ class Examined:
     sources: tuple[Judged, ...]
 
     @property
+    def missing(self) -> tuple[Judged, ...]:
+        """What keeps anybody from saying that it starts here; empty where nothing is missing but other ranks' part."""
+        return tuple(each for each in self.sources if each.missing)
+
+    @property
     def row(self) -> int:
         """The node to be named."""
         updated = self.start is Start.UPDATED and self.making.parameter >= 0
@@ -121,10 +143,10 @@ _MARKED = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Star
 def find_origins(
     measurements: Measurements, step: int, hits: Sequence[Hit], progress: ProgressFn = no_progress
 ) -> set[TensorKey]:
-    """The tensors of one step with NaN or Inf whose node had only clean inputs.
+    """The tensors of one step with NaN or Inf whose node had only clean inputs, all of them known.
 
-    An input that nothing on disk tells about does not count; a node without any known input is no origin, except
-    one that has none at all and a parameter that was bad before the first dumped step or that no optimizer changes.
+    Beside them a node that has no inputs at all, and a parameter that was bad before the first dumped step or that no
+    optimizer changes. What never is a value (an order of execution) and constants that the graph states do not count.
 
     Raises:
         CancelledError: from ``progress``.
@@ -141,6 +163,7 @@ class Examiner:
         self.measurements = measurements
         self.flow = measurements.flow
         self._records: dict[tuple[int, int], Record | None] = {}
+        self._designs: dict[int, StepDesigns] = {}
 
     def examine(
         self, step: int, hits: Sequence[tuple[Hit, Sequence[Question]]], progress: ProgressFn = no_progress
@@ -182,14 +205,17 @@ class Examiner:
         answers = []
         for question in questions:
             sources = tuple(self._judge(makings, making, source, question) for source in making.sources)
-            answers.append((_decide(making, sources, question), sources))
+            start = _decide(making, sources, question)
+            if question is OVERFLOW and start is not Start.FED and self._is_designed(makings, hit):
+                start = Start.DESIGNED
+            answers.append((start, sources))
         starts = [number for number, (start, _) in enumerate(answers) if start in Start.origins()]
         start, sources = answers[starts[0] if starts else 0]
         return Examined(hit, making, start, tuple(starts or range(len(questions))), sources)
 
     def _judge(self, makings: Makings, making: Making, source: Source, question: Question) -> Judged:
         held = self._holds(source.at, question)
-        if held and source.after:  # what the node left there, not what it got
+        if source.after and (held or not question.overflow):  # what is left there, not what the node got
             return Judged(source, source.at, State.UNKNOWN)
         if (
             held
@@ -198,7 +224,29 @@ class Examiner:
         ):
             return Judged(source, source.held, State.CLEAN, before=True)
         state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
-        return Judged(source, source.at, state, source.constant or self._is_attribute(source))
+        designed = question is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
+        state = State.CLEAN if designed else state
+        constant = source.constant or self._is_attribute(source) or (question.unchanged and self._is_given(source))
+        return Judged(source, source.at, state, constant, designed=designed)
+
+    def _is_given(self, source: Source) -> bool:
+        """Whether nothing in the run makes it: a learning rate, the data."""
+        row = self.flow.holder(source.node, source.slot).row if source.side is Side.INPUT else -1
+        return row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS and not self.flow.updated(row)
+
+    def _designed(self, at: Located) -> bool:
+        """Whether a tensor has an Inf that an operator was told to write."""
+        record = self._record(at)
+        if record is None or record.stats is None or record.stats.nan or not record.stats.inf:
+            return False
+        if at.step not in self._designs:
+            self._designs[at.step] = StepDesigns(self.measurements, at.step)
+        return self._designs[at.step].intended_at(at.row, at.side, at.slot)
+
+    def _is_designed(self, makings: Makings, hit: Hit) -> bool:
+        key = hit.key
+        index = makings.table.find(hit.row, key.side, key.slot)
+        return index >= 0 and self._designed(Located(makings.step, index, hit.row, key.side, key.slot))
 
     def _is_attribute(self, source: Source) -> bool:
         """Without a graph: an operator's flag or axis rather than a tensor."""
@@ -240,7 +288,4 @@ def _decide(making: Making, sources: Sequence[Judged], question: Question) -> St
         return Start.BEFORE
     if bad:
         return Start.CONSTANT if all(each.constant for each in bad) else Start.FED
-    if not making.sources:
-        return making.start
-    telling = [each for each in sources if not each.constant] or sources
-    return making.start if any(each.state is State.CLEAN for each in telling) else Start.UNKNOWN
+    return Start.UNKNOWN if making.exchanged or any(each.missing for each in sources) else making.start

@@ -23,8 +23,10 @@ Mask = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
 
 
-def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike) -> Mask:
-    """Which tensors of a step, all of them bad, were made from something bad, or from nothing that is known.
+def surely_fed(  # noqa: PLR0917 - the columns of a question, and what is known of its step
+    measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike, designed: Mask
+) -> Mask:
+    """Which tensors of a step, all of them bad, were made from something bad.
 
     Measures nothing: what is not known yet counts as clean.
 
@@ -34,11 +36,12 @@ def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.Arr
         node: rows in the node table.
         side: of the tensors of these nodes.
         slot: the same.
+        designed: the rows of the step's table whose Inf was written by intent: those are not bad.
     """
     answers = np.zeros(len(node), np.bool_)
     if measurements.flow.table(step).round.any():  # a node is not bad in all of its runs: each is looked at closely
         return answers
-    found = _Step(measurements, step)
+    found = _Step(measurements, step, designed)
     sides, slots = np.asarray(side), np.asarray(slot, np.int64)
     outputs, inputs = np.flatnonzero(sides == Side.OUTPUT), np.flatnonzero(sides == Side.INPUT)
     answers[outputs] = found.outputs(node[outputs])
@@ -49,13 +52,14 @@ def surely_fed(measurements: Measurements, step: int, node: Int64, side: npt.Arr
 class _Step:
     """What is bad in a step, and which nodes got something bad."""
 
-    def __init__(self, measurements: Measurements, step: int) -> None:
+    def __init__(self, measurements: Measurements, step: int, designed: Mask) -> None:
         self._flow: Flow = measurements.flow
         self._step = step
         self._table: TensorTable = self._flow.table(step)
         self._nodes: NodeTable = self._flow.nodes
         rows = measurements.records(step).rows
         self._bad: Mask = (rows["nan"] > 0) | (rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)
+        self._bad &= ~designed
         types = [update_of(name) is not None for name in (*self._nodes.types, "")]
         self._updates: Mask = np.array(types, np.bool_)[self._nodes.type_id]
         self._fed = np.zeros(len(self._nodes), np.bool_)
@@ -83,7 +87,7 @@ class _Step:
         constant = self._nodes.category[holder] == Category.CONSTANT
         unwritten = constant | self._fed[holder]
         seen: Mask = np.where(wrote >= 0, self._bad[wrote], unwritten) & ~self._nodes.are_parameters(holder)
-        return seen | (holder < 0)
+        return seen & (holder >= 0)
 
     def _feed_files(self) -> None:
         """By their own input files. One that is bad while its producer's output is not may be the node's own work."""

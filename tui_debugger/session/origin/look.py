@@ -10,6 +10,7 @@ import numpy as np
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, Verdict, Watchpoint, WatchResult
 from tui_debugger.session.checking import Checker
 from tui_debugger.session.flow import Flow
+from tui_debugger.session.origin.by_design import StepDesigns
 from tui_debugger.session.origin.examine import OVERFLOW, Examined, Examiner, Question, question_of
 from tui_debugger.session.origin.fed import surely_fed
 from tui_debugger.session.origin.making import Start
@@ -79,6 +80,9 @@ def _look(checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread
         carried=min((hit.order[0] for hit in carried), default=None),
         spread=spread_from(checker.flow, row, origins[0].hit if origins else hits[0], hits, spread),
         by_graph=knows_edges(checker.flow, row),
+        not_judged=tuple(
+            teller.not_judged(group) for group in _by_node([each for each in examined if each.start is Start.UNKNOWN])
+        ),
     )
 
 
@@ -104,8 +108,10 @@ def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
     """The first of some tensors with NaN or Inf, and all that may be where it starts."""
     keys = [hit.key for hit, _ in asked]
     node = np.array([hit.row for hit, _ in asked], np.int64)
+    designed = StepDesigns(checker.measurements, step).rows
+    sides, slots = [key.side for key in keys], [key.slot for key in keys]
     with checker.measurements.undisturbed():
-        fed = surely_fed(checker.measurements, step, node, [key.side for key in keys], [key.slot for key in keys])
+        fed = surely_fed(checker.measurements, step, node, sides, slots, designed)
     fed[0] = False
     return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from tui_debugger.analysis.collectives import is_collective, is_receiving
 from tui_debugger.graph.categories import in_place_slots
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, Hit, Side
@@ -29,10 +30,12 @@ class Start(Enum):
     """A parameter that was bad already before the first dumped step."""
     CONSTANT = "constant"
     """Not here: it comes from a constant of the graph, such as the -Inf of a mask."""
+    DESIGNED = "by_design"
+    """Not here: an operator was told to write this Inf. What became of it may be where it starts."""
     FED = "fed"
     """Not here: something that it was made from is bad."""
     UNKNOWN = "unknown"
-    """Nothing is known about what it was made from."""
+    """Not judged: not everything that it was made from is known."""
 
     @classmethod
     def origins(cls) -> frozenset[Start]:
@@ -55,9 +58,11 @@ class Source:
         held: where the value of before the node ran stands, for an input that may have been written over.
         own: ``at`` is the node's own input file.
         constant: the value of a graph constant.
+        stated: the graph itself says what that is.
         unclaimed: nobody says what it holds: it may be an operator's attribute.
         initial: the value that a parameter had before the first dumped step.
-        after: ``at`` shows what the node left there: it updates this parameter in place.
+        after: ``at`` shows the parameter after its update: where that is clean, the value of before was it, too, for
+            nothing that an optimizer does takes a NaN away.
     """
 
     node: int
@@ -67,6 +72,7 @@ class Source:
     held: Located | None = None
     own: bool = False
     constant: bool = False
+    stated: bool = False
     unclaimed: bool = False
     initial: bool = False
     after: bool = False
@@ -86,6 +92,7 @@ class Making:
         round: the run within the step whose inputs and outputs are meant, as in ``TensorKey``.
         other: row of the node that has to be named beside ``row``, or -1: the producer of an input that was changed,
             the consumer that saw an output that was not dumped, the node that updates a parameter.
+        exchanged: other ranks may have had a part in it.
     """
 
     row: int
@@ -96,6 +103,7 @@ class Making:
     before: Source | None = None
     other: int = -1
     round: int = 0
+    exchanged: bool = False
 
 
 class Makings:
@@ -138,7 +146,8 @@ class Makings:
         if not sources:
             in_graph = not int(self.flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
             start = Start.SOURCE if in_graph else Start.UNKNOWN
-        return Making(row, row, start, sources, other=seen_by)
+        kind = self.flow.nodes.op_type(row)
+        return Making(row, row, start, sources, other=seen_by, exchanged=is_collective(kind) or is_receiving(kind))
 
     def _of_input(self, row: int, slot: int) -> Making:
         """An input file that is no copy of what its producer wrote."""
@@ -187,7 +196,9 @@ class Makings:
         """The inputs of a node by slot, those that were not dumped included."""
         found = self._inputs.get((row, self._round))
         if found is None:
-            slots = {*self.flow.slots(self.step, row, Side.INPUT, self._round), *range(len(self.flow.holders(row)))}
+            holders = self.flow.holders(row)
+            slots = set(self.flow.slots(self.step, row, Side.INPUT, self._round))
+            slots |= {slot for slot, held in enumerate(holders) if not self.flow.nodes.orders_only(held.row)}
             written = in_place(self.flow, row)
             found = tuple(self._updated_input(row, s) if s in written else self._input(row, s) for s in sorted(slots))
             self._inputs[row, self._round] = found
@@ -197,8 +208,18 @@ class Makings:
         at, holder = self.flow.locate_input(self.step, row, slot, self._round), self.flow.holder(row, slot)
         own = at is not None and at.side is Side.INPUT
         held = self.flow.locate_held(self.step, holder, self._round, row) if own else None
+        if at is None and holder.row >= 0 and (after := self._after(row, slot, holder)) is not None:
+            return after
         constant = self.flow.is_constant(holder.row)
-        return Source(row, slot, Side.INPUT, at, held, own, constant, unclaimed=holder.row < 0)
+        stated = constant and holder.row in self.flow.nodes.constants
+        return Source(row, slot, Side.INPUT, at, held, own, constant, stated, unclaimed=holder.row < 0)
+
+    def _after(self, row: int, slot: int, holder: Holder) -> Source | None:
+        """A parameter of which only the value after its update is there."""
+        if not (self._is_parameter(holder.row) and self.flow.updated(holder.row)):
+            return None
+        now = self.flow.located(self.step, holder.row, Side.OUTPUT, holder.slot, self._round)
+        return Source(row, slot, Side.INPUT, now, after=True) if now.index >= 0 else None
 
     def _updated_input(self, row: int, slot: int) -> Source:
         """A parameter that the node itself updates: its input file shows the new value."""

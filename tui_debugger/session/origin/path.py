@@ -53,6 +53,10 @@ class Ending(Enum):
     """It was bad already before the first dumped step."""
     CONSTANT = "constant"
     """It comes from a constant of the graph."""
+    FROZEN = "frozen"
+    """A weight that did not change, because nothing updated it."""
+    DESIGNED = "by_design"
+    """An operator was told to write the Inf of the last hop."""
     NOT_DUMPED = "not_dumped"
     """What lies between the last hop and clean tensors was not dumped, or cannot be read."""
     RANKS = "ranks"
@@ -133,6 +137,7 @@ class Path:
         clean: for ``NOT_DUMPED`` the clean tensors at the other end.
         absent: for ``RANKS`` the ranks that took part and are not there; empty: nobody knows which.
         nearest: for ``CLEAN`` the nearest origin that is known.
+        reasons: for a weight that hardly changed what speaks for why, in words.
     """
 
     question: Watchpoint
@@ -143,6 +148,7 @@ class Path:
     clean: tuple[TensorRow, ...] = ()
     absent: tuple[int, ...] = ()
     nearest: Branch | None = None
+    reasons: tuple[str, ...] = ()
 
     @property
     def start(self) -> Hop:

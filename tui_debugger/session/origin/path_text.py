@@ -37,7 +37,8 @@ def path_lines(path: Path) -> Iterator[str]:
     if path.state is State.BAD:
         yield f"path: {length_words(path)}"
         yield from _table(path)
-        head = "origin" if path.ending is Ending.ORIGIN else "last hop"
+        heads = {Ending.ORIGIN: "origin", Ending.UNKNOWN: "first known bad"}
+        head = heads.get(path.ending, "last hop")
         yield from origin_lines(path.end.told, head, overflow=is_overflow(path))
         yield ""
         for line in explanation(path):
@@ -81,7 +82,7 @@ def _ends(name: str, width: int) -> str:
 
 def _cells(path: Path, hop: Hop) -> list[str]:
     row = hop.tensor
-    mark = "◆" if hop is path.end and path.ending is Ending.ORIGIN else "✗"
+    mark = "✗" if hop is not path.end else "◆" if path.ending is Ending.ORIGIN else "?"
     numbers = statistic_texts(row.stats)[:4]
     kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     name = tensor_name(row)

@@ -6,8 +6,16 @@ from typing import Any
 
 from tui_debugger.model import Hit
 from tui_debugger.session.origin.path import Branch, Hop, Path, Way
-from tui_debugger.session.origin.search import Fed, Look, Origin, OriginReport
-from tui_debugger.session.origin.words import explanation, headline, question_words, way_words
+from tui_debugger.session.origin.search import Fed, Look, Missing, NotJudged, Origin, OriginReport
+from tui_debugger.session.origin.words import (
+    advice_words,
+    explanation,
+    first_known_words,
+    headline,
+    not_judged_words,
+    question_words,
+    way_words,
+)
 from tui_debugger.session.tables import frame_row, key_row, meta_row, result_row, stats_row
 from tui_debugger.session.types import TensorRow
 
@@ -21,6 +29,8 @@ def report_rows(report: OriginReport) -> Row:
     return {
         "end": report.end.value,
         "origins": [origin_row(origin) for origin in report.origins],
+        "not_judged": [_not_judged_row(each) for each in report.not_judged],
+        "first_known": None if report.first_known is None else _first_known_row(report.first_known),
         "first_by_rank": [_first_row(look, look.pair[0] in leading) for look in report.first_looks],
         "spread": {
             "by_graph": first.by_graph if first is not None else None,
@@ -46,6 +56,7 @@ def origin_row(origin: Origin) -> Row:
         "starts_here": origin.starts_here,
         "start": origin.start.value,
         "other": origin.other or None,
+        "unknown": [_missing_row(each) for each in origin.missing],
         "tensors": [key_row(hit.key) for hit in origin.hits],
         "results": [result_row(result) for result in origin.results],
         "inputs": [_fed_row(fed) for fed in origin.inputs],
@@ -53,6 +64,29 @@ def origin_row(origin: Origin) -> Row:
         "stack": [frame_row(frame) for frame in origin.stack],
         "stack_of": origin.stack_of or None,
     }
+
+
+def _not_judged_row(each: NotJudged) -> Row:
+    key = each.hit.key
+    return {
+        "rank": key.rank,
+        "step": key.step,
+        "graph": each.graph,
+        "node": each.node,
+        "type": each.type,
+        "tensors": [key_row(hit.key) for hit in each.hits],
+        "unknown": [_missing_row(missing) for missing in each.missing],
+        "other_ranks": each.exchanged,
+        "text": not_judged_words(each),
+    }
+
+
+def _missing_row(missing: Missing) -> Row:
+    return {"slot": missing.slot, "from": missing.name or None, "why": missing.why}
+
+
+def _first_known_row(origin: Origin) -> Row:
+    return {**origin_row(origin), "text": first_known_words(origin), "to_know_more": advice_words(origin)}
 
 
 def _first_row(look: Look, leads: bool) -> Row:
@@ -68,7 +102,7 @@ def _first_row(look: Look, leads: bool) -> Row:
 
 def _fed_row(fed: Fed) -> Row:
     row = tensor_dict(fed.row)
-    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before}
+    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before, "by_design": fed.designed}
 
 
 def tensor_dict(row: TensorRow) -> Row:

@@ -49,12 +49,57 @@ class Fed:
         state: what it is, by the watchpoints that the origin is one of.
         constant: the value of a graph constant, or an operator's attribute.
         before: the value of before the node wrote over it, or before the step changed it.
+        designed: its Inf was written by intent: see ``by_design``.
     """
 
     row: TensorRow
     state: State
     constant: bool = False
     before: bool = False
+    designed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that a node was made from and that nobody knows: so nobody can say that something starts there.
+
+    Attributes:
+        slot: input slot of the node.
+        name: what the graph says feeds it, as ``node:slot``; empty where it does not say.
+        why: ``not dumped``, ``cannot be read``, ``only known after its update``.
+        node: the node that has to be dumped to know it; the node itself where the producer is no operator.
+    """
+
+    slot: int
+    name: str
+    why: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotJudged:
+    """A node that may be where something bad starts, and may not: some of what it was made from is not known.
+
+    Attributes:
+        graph, node, type: the node.
+        row: its row in the rank's node table.
+        hits: its bad tensors, in order.
+        missing: what is not known; empty where nothing is, or where other ranks had a part in it.
+        exchanged: other ranks had a part in it.
+    """
+
+    graph: str
+    node: str
+    type: str
+    row: int
+    hits: tuple[Hit, ...]
+    missing: tuple[Missing, ...]
+    exchanged: bool = False
+
+    @property
+    def hit(self) -> Hit:
+        """The first bad tensor."""
+        return self.hits[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +118,8 @@ class Origin:
         outputs: what came out: the outputs of the node, or the bad tensors where they were seen.
         stack: source lines, innermost first; entries of enclosing functions are left out.
         stack_of: the node whose stack it is.
+        missing: what it was made from and nobody knows.
+        exchanged: other ranks had a part in it.
     """
 
     start: Start
@@ -87,6 +134,8 @@ class Origin:
     outputs: tuple[TensorRow, ...]
     stack: tuple[Frame, ...]
     stack_of: str
+    missing: tuple[Missing, ...] = ()
+    exchanged: bool = False
 
     @property
     def hit(self) -> Hit:
@@ -119,6 +168,7 @@ class Look:
         origins: in execution order.
         before: what was bad already before the first dumped step, when that is not step 0.
         first: the first bad tensor when there is no origin; None when there is an origin, or nothing bad.
+        not_judged: nodes that may be where it starts, in execution order: not everything about them is known.
         bad: number of bad tensors.
         parameters: number of bad values of parameters that the next run starts with.
         carried: the turn of the first run that leaves such a value behind; None without one.
@@ -136,6 +186,7 @@ class Look:
     carried: int | None = None
     spread: tuple[Hit, ...] = ()
     by_graph: bool = False
+    not_judged: tuple[NotJudged, ...] = ()
 
     @property
     def beginning(self) -> Origin | None:
@@ -177,6 +228,21 @@ class OriginReport:
     def found(self) -> bool:
         """Whether there is anything bad."""
         return bool(self.looks)
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """The nodes of all steps that may be where it starts, and may not, in execution order, then by rank."""
+        found = [each for look in self.looks for each in look.not_judged]
+        return tuple(sorted(found, key=lambda each: (each.hit.order, each.hit.key.rank)))
+
+    @property
+    def first_known(self) -> Origin | None:
+        """The earliest bad tensor where no origin is as early: it did not start there, or nobody can say so."""
+        first = [look.first for look in self.looks if look.first is not None]
+        earliest = min(first, key=lambda each: (each.hit.order, each.rank), default=None)
+        if earliest is None or any(origin.hit.order <= earliest.hit.order for origin in self.origins):
+            return None
+        return earliest
 
     @property
     def first_looks(self) -> tuple[Look, ...]:

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.model import Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
+from tui_debugger.model import (
+    PARAMETERS,
+    Category,
+    Hit,
+    ProgressFn,
+    Side,
+    TensorKey,
+    Verdict,
+    WatchResult,
+    no_progress,
+)
 from tui_debugger.session.flow import Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.examine import Examined, Judged
-from tui_debugger.session.origin.search import Fed, Origin
+from tui_debugger.session.origin.making import Start
+from tui_debugger.session.origin.search import Fed, Missing, NotJudged, Origin
 from tui_debugger.session.tensors import measured, tensor_row
 from tui_debugger.session.types import TensorRow
+from tui_debugger.sources.base import TensorFlag
 
 
 def findings(hit: Hit) -> list[WatchResult]:
@@ -57,13 +69,55 @@ class Teller:
             hits=tuple(each.hit for each in group),
             results=tuple(found[number] for number in lead.asked if number < len(found)),
             inputs=tuple(
-                Fed(given, each.state, each.constant, each.before or self._earlier(each, lead.hit.key.round))
+                Fed(
+                    given,
+                    each.state,
+                    each.constant,
+                    each.before or self._earlier(each, lead.hit.key.round),
+                    each.designed,
+                )
                 for given, each in zip(rows, lead.sources, strict=False)
             ),
             outputs=rows[len(inputs) :],
             stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
             stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
+            missing=self._missing(lead),
+            exchanged=lead.making.exchanged,
         )
+
+    def not_judged(self, group: Sequence[Examined]) -> NotJudged:
+        """The tensors of a node that may be where something starts, and may not."""
+        lead, nodes = group[0], self.flow.nodes
+        return NotJudged(
+            graph=nodes.graph_of(lead.row).name,
+            node=nodes.names[lead.row],
+            type=nodes.op_type(lead.row),
+            row=lead.row,
+            hits=tuple(each.hit for each in group),
+            missing=self._missing(lead),
+            exchanged=lead.making.exchanged,
+        )
+
+    def _missing(self, lead: Examined) -> tuple[Missing, ...]:
+        if lead.start is not Start.UNKNOWN:
+            return ()
+        found = [self._missing_of(each) for each in lead.missing if each.source.side is Side.INPUT]
+        key = lead.hit.key
+        if not lead.sources and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
+            found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[lead.hit.row]))
+        return tuple(found)
+
+    def _missing_of(self, each: Judged) -> Missing:
+        source, nodes = each.source, self.flow.nodes
+        holder = self.flow.holder(source.node, source.slot)
+        name = f"{nodes.names[holder.row]}:{holder.slot}" if holder.row >= 0 else ""
+        operator = holder.row >= 0 and nodes.category_of(holder.row) not in {*PARAMETERS, Category.CONSTANT}
+        why = "was not dumped" if each.at is None else "cannot be read"
+        if each.at is not None and source.after:
+            why = "is known after its update only"
+        elif each.at is not None and int(self.flow.table(each.at.step).flags[each.at.index]) & TensorFlag.UNKNOWN:
+            why = "was not fetched"
+        return Missing(source.slot, name, why, nodes.names[holder.row if operator else source.node])
 
     def _measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
         return measured(self.measurements, rows, self.progress)

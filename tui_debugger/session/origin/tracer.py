@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED
+from tui_debugger.analysis.conditions import validate
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.model import Progress, ProgressFn, TensorKey, Watchpoint, no_progress
+from tui_debugger.model import (
+    PARAMETERS,
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    Progress,
+    ProgressFn,
+    Side,
+    TensorKey,
+    Watchpoint,
+    no_progress,
+)
+from tui_debugger.session.guidance.evidence import Evidence
+from tui_debugger.session.guidance.weights import Stalling, likely_causes, stalled_by
 from tui_debugger.session.origin.examine import Examined, State
 from tui_debugger.session.origin.exchange import Exchange, exchanged, exchanges
 from tui_debugger.session.origin.making import Start
@@ -19,12 +34,20 @@ from tui_debugger.session.types import TensorRow
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session
 
+ALL_ZERO: Final = Watchpoint(
+    1,
+    "tensor_all_zero",
+    validate("tensor_all_zero", {"zero_percentage_ge": 100}),
+    NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)),
+)
+"""What is asked upstream of a gradient or a learning rate that is 0."""
 MOST_HIDDEN = 2000
 """Tensors that were not dumped and are looked through for a bad one behind them, at most."""
 _ENDINGS = {
     Start.SOURCE: Ending.SOURCE,
     Start.BEFORE: Ending.FIRST_STEP,
     Start.CONSTANT: Ending.CONSTANT,
+    Start.DESIGNED: Ending.DESIGNED,
     Start.FED: Ending.UNKNOWN,  # by itself, in a circle
     Start.UNKNOWN: Ending.UNKNOWN,
 }
@@ -99,6 +122,8 @@ class Tracer:
         while True:
             self._hops = len(hops)
             self._tell("hops")
+            if self._is_kept_weight(spot):
+                return self._unchanged(spot, way, hops)
             look = self._look(spot)
             leads = [lead for lead in look.leads if lead.spot not in seen]
             behind = None if leads else self._behind(spot)
@@ -111,6 +136,49 @@ class Tracer:
             spot, way = leads[0].spot, leads[0].way
             seen.add(spot)
 
+    # -- a weight that hardly changed ----------------------------------------------------------------
+
+    def _is_kept_weight(self, spot: Spot) -> bool:
+        """Whether it is a parameter of which it is asked why it stayed as it was: that is a matter of its update."""
+        if CONDITIONS[self.question.condition].wire not in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL):
+            return False
+        flow = self._rank(spot.rank).flow
+        row = spot.row if spot.side is Side.OUTPUT else flow.holder(spot.row, spot.slot).row
+        return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)
+
+    def _unchanged(self, spot: Spot, way: Way, hops: list[Hop]) -> Path:
+        """What kept a weight as it is, as guidance says, and upstream from there: what made the gradient zero."""
+        here = self._rank(spot.rank)
+        evidence = Evidence(self._session, here.key(spot), self._progress)
+        hop = self._hop(spot, way)
+        stalling = [each for each in stalled_by(evidence) if each.tensor is not None]
+        reasons = tuple(each.words for each in stalled_by(evidence))
+        if not stalling or stalling[0].tensor is None:
+            result = next(iter(hop.told.results), None)
+            causes = tuple(likely_causes(evidence, result)) if result is not None else ()
+            known = evidence.optimizer is not None or evidence.training is not None
+            ending = Ending.ORIGIN if known else Ending.FROZEN
+            return Path(self.question, (*hops, hop), ending, reasons=reasons or causes)
+        first, *others = stalling
+        path = Tracer(self._session, ALL_ZERO, self._progress).trace(stalling[0].tensor)
+        branches = tuple(
+            Branch(self._into(each), self._tensor(self._spot(each.tensor)), self._spot(each.tensor).row)
+            for each in others
+            if each.tensor is not None
+        )
+        into = replace(path.hops[0], way=self._into(first))
+        return replace(
+            path,
+            question=self.question,
+            hops=(*hops, replace(hop, others=branches), into, *path.hops[1:]),
+            reasons=(*reasons, *path.reasons),
+        )
+
+    @staticmethod
+    def _into(stalling: Stalling) -> Way:
+        slots = () if stalling.slot is None else (stalling.slot,)
+        return Way(Link.UPDATE, stalling.optimizer.name, slots)
+
     def _ended(self, hops: list[Hop], look: _Look, behind: _Behind | None) -> Path:
         start = look.examined.start
         path = Path(self.question, tuple(hops), _ENDINGS.get(start, Ending.ORIGIN))
@@ -122,8 +190,10 @@ class Tracer:
         exchange = look.exchange
         if exchange is not None and (exchange.absent or not exchange.inputs):
             return replace(path, ending=Ending.RANKS, absent=exchange.absent)
-        if exchange is not None and path.ending is Ending.SOURCE:  # all that was sent is clean
-            return replace(path, ending=Ending.ORIGIN)
+        if exchange is not None and start in (Start.SOURCE, Start.UNKNOWN) and not look.examined.missing:
+            # All that was sent is clean: what one rank alone could not judge, all of them together can.
+            here = replace(hops[-1], told=replace(hops[-1].told, start=Start.MADE))
+            return replace(path, hops=(*hops[:-1], here), ending=Ending.ORIGIN)
         return path
 
     # -- one tensor ----------------------------------------------------------------------------------

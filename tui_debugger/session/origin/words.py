@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.analysis.op_types import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Hit, Side, TensorKey
 from tui_debugger.session.hazards.cases import Case
@@ -12,7 +13,7 @@ from tui_debugger.session.hazards.operators import likely
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path
-from tui_debugger.session.origin.search import Origin
+from tui_debugger.session.origin.search import NotJudged, Origin
 from tui_debugger.session.origin.telling import findings
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
@@ -55,8 +56,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
     clean_ = "clean" if overflow else "without such a finding"
     other = clean(origin.other)
     written = origin.hit.key.side is Side.OUTPUT
-    unknown = [fed for fed in origin.inputs if fed.state is State.UNKNOWN]
-    inputs = f"what is known of its inputs is {clean_}" if unknown else f"its inputs are {clean_}"
+    inputs = f"its inputs are {clean_}{_designed(origin)}"
     texts = {
         Start.MADE: f"{what}; {inputs}",
         Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
@@ -66,10 +66,24 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
         Start.BEFORE: f"{what}; so it was already before step {origin.step} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
+        Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
         Start.FED: f"{what}; {_fed(origin)}",
-        Start.UNKNOWN: f"{what}; {_unknown(origin)}",
+        Start.UNKNOWN: _unknown(origin, what),
     }
     return texts[origin.start]
+
+
+def _designed(origin: Origin) -> str:
+    """What to know of inputs with an Inf that was written by intent."""
+    found = [fed.row for fed in origin.inputs if fed.designed]
+    if not found:
+        return ""
+    stats = [row.stats for row in found if row.stats is not None]
+    sign = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    slots = ", ".join(row_label(row, origin) for row in found)
+    masked = "softmax" in plain_type(origin.type) and origin.hit.stats is not None and origin.hit.stats.nan
+    whole = " in a whole row" if masked else ""
+    return f";\n  its input is {sign} by design{whole}: {slots}"
 
 
 def _fed(origin: Origin) -> str:
@@ -85,11 +99,61 @@ def _fed(origin: Origin) -> str:
     return text
 
 
-def _unknown(origin: Origin) -> str:
-    if not origin.inputs:
-        return "no graph or file tells what it was made from"
-    unreadable = any(fed.row.error for fed in origin.inputs)
-    return f"its inputs were not dumped{' or cannot be read' if unreadable else ''}"
+def _unknown(origin: Origin, what: str) -> str:
+    seen = clean(origin.hit.key.node)
+    if origin.hit.key.node != origin.node and origin.type != PARAMETER:
+        return f"its output was not dumped; not judged: {_missing_words(origin)}\n  {seen} got it: {what}"
+    return f"{what}; not judged: {_missing_words(origin)}"
+
+
+def _missing_words(each: Origin | NotJudged, word: str = "") -> str:
+    """``in:1, in:3 was not dumped``: what kept anybody from saying that it starts there."""
+    if not each.missing:
+        return "other ranks had a part in it" if each.exchanged else "no graph or file tells what it was made from"
+    by_reason: dict[str, list[int]] = {}
+    for missing in each.missing:
+        by_reason.setdefault(word or missing.why, []).append(missing.slot)
+    return ", ".join(f"{_slots(slots)} {_agreeing(reason, slots)}" for reason, slots in by_reason.items())
+
+
+def _agreeing(reason: str, slots: list[int]) -> str:
+    many = {"was": "were", "is": "are"}
+    verb, _, rest = reason.partition(" ")
+    return f"{many[verb]} {rest}" if len(slots) > 1 and verb in many else reason
+
+
+def _slots(slots: list[int]) -> str:
+    more = f" and {len(slots) - _NAMED:,} more" if len(slots) > _NAMED else ""
+    return ", ".join(f"in:{slot}" for slot in slots[:_NAMED]) + more
+
+
+def not_judged_words(each: NotJudged) -> str:
+    """``not judged: in:3 unknown (Add-op3:0)``: why nobody can say that something starts at a node."""
+    names = [last_part(missing.name) for missing in each.missing if missing.name]
+    return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({_some(names)})" if names else "")
+
+
+def first_known_words(origin: Origin) -> str:
+    """``first known bad; in:3 was not dumped``."""
+    if origin.start is not Start.UNKNOWN:
+        return "first known bad"
+    return f"first known bad; {_missing_words(origin)}"
+
+
+def advice_words(origin: Origin) -> str:
+    """What to dump to know whether it starts there; empty where that would not help."""
+    if origin.start is not Start.UNKNOWN:
+        return ""
+    if origin.exchanged and not origin.missing:
+        return f"dump the inputs of {clean(origin.node)} on every rank of its group"
+    names = list(dict.fromkeys(missing.node for missing in origin.missing))
+    own = [name for name in names if name == origin.node] or ([] if names else [origin.node])
+    others = [clean(name) for name in names if name != origin.node]
+    what = [f"the outputs of {_some(others)}"] if others else []
+    what += [f"the inputs of {clean(origin.node)}"] if own else []
+    if others and not own:
+        what.append(f"the inputs of {last_part(origin.node)}")
+    return f"dump {' or '.join(what)}: in data_dump.json input_output 0, with all kernels or these in kernels"
 
 
 # -- paths -----------------------------------------------------------------------------------------
@@ -165,13 +229,19 @@ def headline(path: Path) -> str:
         Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
         Ending.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
         Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
+        Ending.FROZEN: f"not updated: {where}{bad}; nothing changed it",
+        Ending.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
-        Ending.UNKNOWN: f"nobody says what it was made from: {where}{bad}",
+        Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
         Ending.CLEAN: f"clean: {_tensor_words(hop.tensor)} has no {asked if is_overflow(path) else 'such finding'}",
         Ending.NO_VALUE: f"cannot be judged: {_tensor_words(hop.tensor)}: {_no_value(hop.tensor)}",
     }
     return texts[path.ending]
+
+
+def _not_known(told: Origin) -> str:
+    return "nobody says what it was made from" if told.start is not Start.UNKNOWN else _missing_words(told)
 
 
 def _tensor_words(row: TensorRow) -> str:
@@ -196,8 +266,15 @@ def explanation(path: Path) -> list[str]:
     """What there is to say about the end beside ``why``, in lines: what the other ranks put in, what the cause is."""
     if path.state is not State.BAD:
         return []
+    return [*map(clean, path.reasons), *_explanation(path)]
+
+
+def _explanation(path: Path) -> list[str]:
     if path.ending is Ending.NOT_DUMPED:
         return _lost(path)
+    if path.ending is Ending.UNKNOWN:
+        advice = advice_words(path.end.told)
+        return [f"to know more, {advice}"] if advice else []
     if path.ending is Ending.RANKS:
         absent = ", ".join(map(str, path.absent))
         where = f"what rank {absent} put in was not dumped" if absent else "no other rank here has such a node"

@@ -14,6 +14,7 @@ from tui_debugger.session.guidance.lines import GLYPHS, section_title
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.blocks import origin_lines
+from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.words import said
 from tui_debugger.session.reporting.material import Material
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
@@ -118,6 +119,7 @@ def _facts(material: Material) -> Iterator[str]:
         ("ranks", prose(brief(material.ranks))),
         ("steps", prose(_steps(material))),
         ("checked", prose(coverage_line(material.result))),
+        ("by design", prose(by_design_text(material.result.hits).partition(": ")[2])),
         *(("cannot judge", prose(doubt)) for doubt in doubts[:_NAMED]),
         ("tdbg", __version__),
     ]
