@@ -72,9 +72,7 @@ def test_runs_of_real_dumps_come_in_the_order_in_which_they_ran(dumps: Callable[
 
 
 @pytest.mark.parametrize("name", ["mindspore-2.0-multi-flow", "mindspore-2.10-multi-flow"])
-def test_graphs_of_control_flow_come_as_they_ran_and_loops_are_rounds(
-    dumps: Callable[[str], Path], name: str
-) -> None:
+def test_graphs_of_control_flow_come_as_they_ran_and_loops_are_rounds(dumps: Callable[[str], Path], name: str) -> None:
     source = open_source(dumps(name))
     nodes = source.nodes(0)
     assert [info.root_id for info in nodes.graphs if info.is_root] == [0]
@@ -91,14 +89,12 @@ def test_graphs_of_control_flow_come_as_they_ran_and_loops_are_rounds(
             if nodes.op_type(node) not in ("Parameter", "Constant")
         ]
         assert " ".join(block for block, _ in groupby(blocks)) == looped(step)
-        assert (np.diff(table.timestamp[: len(blocks)]) > 0).all() or name.startswith("mindspore-2.10")
     assert [source.previous_run(0, 18, step) for step in (1, 3, 5)] == [None, (1, 0), (3, 0)]
     assert source.previous_run(0, 7, 1, 2) == (1, 1)
     assert source.previous_run(0, 7, 1, 1) == (0, 0)
     assert source.previous_run(0, 7, 2, 1) == (1, 2)
-    order = [nodes.graph_of(int(row)).root_id for row in np.argsort(nodes.order)]
-    mine = [graph for graph, _ in groupby(order)][:14]
-    assert [graph for graph in mine if graph not in (18, 19, 20)][:12] == [0, 3, 7, 11, 16, 13, 1, 14, 17, 15, 10, 2][:11]
+    order = [graph for graph, _ in groupby(nodes.graph_of(int(row)).root_id for row in np.argsort(nodes.order))]
+    assert order[:15] == [0, 3, 7, 11, 18, 19, 16, 13, 1, 14, 20, 17, 15, 10, 2]
     assert not source.info.notices
 
 
@@ -241,7 +237,7 @@ def test_a_big_directory_is_read_to_its_end_only_where_it_may_hold_several_runs(
     write_run(writer, 1, Graph(nodes), at=3_000_000)
     writer.history((0, 1, 2, 1))
     source.refresh()
-    assert runs(source) in ("0:0 0:1#1 0:2 0:1#2",)
+    assert runs(source) == "0:0 0:1#1 0:2 0:1#2"
 
 
 def test_runs_that_were_not_dumped_stand_where_their_numbers_belong(tmp_path: Path) -> None:

@@ -281,7 +281,7 @@ def write_step(writer: DumpWriter, step: int, graph: Graph = MLP, *, rank: int =
 def write_run(
     writer: DumpWriter, step: int, graph: Graph = MLP, *, at: int, rank: int = 0, seed: int = 0
 ) -> dict[str, Array]:
-    """``write_step`` at a time of its own, in microseconds after ``START``: another run when the step has one already."""
+    """``write_step`` at a time of its own, in microseconds after ``START``: another run when the step has one."""
     writer.clock = START + at
     return write_step(writer, step, graph, rank=rank, seed=seed)
 
