@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
-from tui_debugger.graph.build import build_table
+from tui_debugger.graph.build import build_table, with_roots
 from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import graph_number, reorder_rows
+from tui_debugger.graph.order import directory_names, graph_number, order_graphs, reorder_rows
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
 from tui_debugger.sources.mindspore.graphs import read_order
@@ -330,3 +330,24 @@ def test_nothing_to_append_changes_nothing() -> None:
     assert append_nodes(table, [FileNode("kernel_graph_0", 0, "A-op1", "A-op1", "A")])[0] is table
     assert reordered(table, {}) is table
     assert table.constants == {1: "3"}
+
+
+def test_only_graphs_that_training_starts_are_roots_where_that_is_known() -> None:
+    graphs = [graph([op(1, "A-op1")], name=f"kernel_graph_{number}", root=str(number)) for number in (0, 3, 18)]
+    assert [info.is_root for info in build_table(graphs).graphs] == [True, True, True]
+    table = build_table(graphs, roots={0})
+    assert [(info.root_id, info.is_root) for info in table.graphs] == [(0, True), (3, False), (18, False)]
+    assert [info.is_root for info in with_roots(table, {0, 3}).graphs] == [True, True, False]
+    assert with_roots(table, None) is with_roots(table, {0}) is table
+    assert directory_names(table.graphs) == {0: "kernel_graph_0", 3: "kernel_graph_3", 18: "kernel_graph_18"}
+
+
+def test_operators_can_be_put_in_the_order_in_which_their_graphs_ran() -> None:
+    graphs = [
+        graph([op(1, "A-op1", ["w"]), op(2, "B-op2")], ["w"], name="kernel_graph_0", root="0"),
+        graph([op(1, "C-op1")], name="kernel_graph_1", root="1"),
+        graph([op(1, "D-op1")], name="kernel_graph_2", root="2"),
+    ]
+    table = order_graphs(build_table(graphs), [2, 0])
+    names = [table.names[row] for row in np.argsort(table.order)]
+    assert names == ["D-op1", "A-op1", "B-op2", "C-op1", "w"]

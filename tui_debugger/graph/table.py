@@ -68,8 +68,8 @@ class NodeTable:
         graph, type_id: int16/int32 indices.
         category: ``model.Category`` values (uint8).
         flags: ``NodeFlag`` values (uint8).
-        order: position in execution order (int32): operators by the execution-order file, ties and gaps by
-            timestamp, parameters after all operators, constants last; -1 when nothing is known.
+        order: position in execution order (int32): graphs as they ran, operators of each by the execution-order
+            file, ties and gaps by timestamp, parameters after all operators, constants last; -1 when nothing is known.
         outputs: number of output slots (int16).
         in_ptr, in_node, in_slot: inputs in CSR form, row i has ``in_node[in_ptr[i]:in_ptr[i+1]]``; -1 = unknown.
             ``in_node`` is the direct producer (may be structural).

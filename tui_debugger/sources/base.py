@@ -84,8 +84,9 @@ class TensorTable(Protocol):
         side: uint8, ``model.Side``.
         slot: int16.
         flags: uint8, ``TensorFlag``.
-        order: int32 position of this tensor within the step: by execution order of its node, ties and gaps by
-            timestamp, parameters after all operators, constants last; inputs of a node before its outputs.
+        order: int32 position of this tensor within the step: runs of graphs by the time at which they began; in a run
+            by execution order of its node, ties and gaps by timestamp; the parameters of a run when they were written,
+            after its operators; constants last. Inputs of a node come before its outputs.
         timestamp: int64, microseconds since the epoch, 0 when unknown.
         round: uint16, which run of its graph within the step wrote it, from 1 in the order of time; 0 where the tensor
             was written once. Later rounds come later in the table.

@@ -75,17 +75,18 @@ class RunOrder:
 
     @cached_property
     def graphs(self) -> tuple[int, ...]:
-        """Numbers of the graphs' directories, as they ran: one that ran at some steps only, behind what it followed."""
+        """Numbers of the graphs' directories, as they ran: one that runs at some steps only, behind what it follows."""
         found: list[int] = []
-        before: Run | None = None
+        step, ran = -1, set[int]()
         for run in self.runs:
-            if run.dumped:
-                if run.root not in found:
-                    within = before is not None and before.step == run.step
-                    found.insert(
-                        found.index(before.root) + 1 if before is not None and within else len(found), run.root
-                    )
-                before = run
+            if not run.dumped:
+                continue
+            if run.step != step:
+                step, ran = run.step, set()
+            if run.root not in found:
+                place = max((at + 1 for at, root in enumerate(found) if root in ran), default=len(found))
+                found.insert(place, run.root)
+            ran.add(run.root)
         return tuple(found)
 
     def previous(self, root: int, step: int, round: int) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey

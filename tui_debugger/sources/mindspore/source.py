@@ -76,11 +76,11 @@ class MindSporeSource:
         return list(self._directories)
 
     def steps(self, rank: int) -> Sequence[int]:
-        """Dumped steps of a rank, ascending, over all its graphs."""
+        """Dumped steps of a rank over all its graphs, in the order of their first runs: see ``run_order``."""
         return self._rank(rank).steps()
 
     def history(self, rank: int) -> Sequence[GraphRun]:
-        """Run history by step, then root graph."""
+        """The runs of a rank in the order in which they ran."""
         return self._rank(rank).history()
 
     def previous_run(
