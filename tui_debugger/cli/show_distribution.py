@@ -95,9 +95,8 @@ def _print(each: Seen, *, several: bool) -> None:
     row, spread = each.shown.row, each.spread
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
-    print(
-        f"\nstep {each.shown.step}{rank}  {row.role}:{row.slot}{round_text(row.key.round, row.rounds)}  {about}".rstrip()
-    )
+    slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
+    print(f"\nstep {each.shown.step}{rank}  {slot}  {about}".rstrip())
     if spread is None:
         print(f"  {clean(each.error)}")
         return
