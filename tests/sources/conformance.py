@@ -13,6 +13,7 @@ import pytest
 
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.errors import CancelledError
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Progress, Side, turns
 from tui_debugger.sources.base import Capability, Source, TensorFlag, TensorTable
 
@@ -23,15 +24,31 @@ def pairs(source: Source) -> Iterator[tuple[int, int, TensorTable]]:
             yield rank, step, source.tensors(rank, step)
 
 
+def _class(nodes: NodeTable, table: TensorTable, row: int) -> int:
+    """0 operators, 1 parameters, 2 constants."""
+    constant = bool(table.flags[row] & TensorFlag.CONSTANT)
+    return 2 if constant else {"Parameter": 1, "Constant": 2}.get(nodes.op_type(int(table.node[row])), 0)
+
+
+def _runs(nodes: NodeTable, table: TensorTable) -> list[list[int]]:
+    """The rows of each run of each graph, constants apart."""
+    runs: dict[tuple[int, int], list[int]] = {}
+    for row in range(len(table)):
+        if _class(nodes, table, row) < 2:
+            run = nodes.graph_of(int(table.node[row])).root_id, int(table.round[row])
+            runs.setdefault(run, []).append(row)
+    return list(runs.values())
+
+
 class SourceConformance:
     @pytest.fixture
     def source(self) -> Iterator[Source]:
         raise NotImplementedError
 
-    def test_ranks_and_steps_ascend_without_repeats(self, source: Source) -> None:
+    def test_ranks_ascend_and_steps_do_not_repeat(self, source: Source) -> None:
         assert list(source.ranks()) == sorted(set(source.ranks())) != []
         for rank in source.ranks():
-            assert list(source.steps(rank)) == sorted(set(source.steps(rank)))
+            assert len(set(source.steps(rank))) == len(source.steps(rank))
 
     def test_info_names_the_layout_and_notices_are_texts_without_repeats(self, source: Source) -> None:
         for _ in pairs(source):
@@ -47,8 +64,9 @@ class SourceConformance:
     def test_tables_are_sorted_by_order_and_unique(self, source: Source) -> None:
         for _, _, table in pairs(source):
             assert np.all(np.diff(table.order) > 0)
-            triples = list(zip(table.node.tolist(), table.side.tolist(), table.slot.tolist(), strict=True))
-            assert len(set(triples)) == len(triples) == len(table)
+            columns = (table.node, table.side, table.slot, table.round)
+            keys = list(zip(*(column.tolist() for column in columns), strict=True))
+            assert len(set(keys)) == len(keys) == len(table)
 
     def test_columns_have_their_types_and_cannot_be_written(self, source: Source) -> None:
         types = {"node": "i4", "side": "u1", "slot": "i2", "flags": "u1", "order": "i4", "timestamp": "i8"}
@@ -72,28 +90,39 @@ class SourceConformance:
             assert table.node.min(initial=0) >= 0
             assert table.node.max(initial=-1) < len(nodes)
 
-    def test_parameters_come_after_operators_and_constants_last(self, source: Source) -> None:
+    def test_parameters_come_after_the_operators_of_their_run_and_constants_last(self, source: Source) -> None:
         for rank, _, table in pairs(source):
             nodes = source.nodes(rank)
-            rank_of = {"Parameter": 1, "Constant": 2}
-            classes = [
-                2 if table.flags[i] & TensorFlag.CONSTANT else rank_of.get(nodes.op_type(int(table.node[i])), 0)
-                for i in range(len(table))
-            ]
-            assert classes == sorted(classes)
+            classes = [_class(nodes, table, row) for row in range(len(table))]
+            assert [each == 2 for each in classes] == sorted(each == 2 for each in classes)
+            for rows in _runs(nodes, table):
+                assert [classes[row] for row in rows] == sorted(classes[row] for row in rows)
 
-    def test_operators_come_in_execution_order(self, source: Source) -> None:
+    def test_operators_of_a_run_come_in_execution_order(self, source: Source) -> None:
         for rank, _, table in pairs(source):
-            order = source.nodes(rank).order[table.node]
-            known = order[order >= 0]
-            assert np.all(np.diff(known) >= 0)
+            nodes = source.nodes(rank)
+            for rows in _runs(nodes, table):
+                order = nodes.order[table.node[rows]]
+                assert np.all(np.diff(order[order >= 0]) >= 0)
+
+    def test_later_rounds_stand_behind_earlier_ones_and_are_younger(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            seen: dict[tuple[int, int, int], tuple[int, int]] = {}
+            columns = (table.node, table.side, table.slot, table.round, table.timestamp)
+            for node, side, slot, number, time in zip(*(column.tolist() for column in columns), strict=True):
+                earlier = seen.get((node, side, slot))
+                assert earlier is None or earlier < (number, time)
+                seen[node, side, slot] = number, time
 
     def test_find_and_of_node_agree(self, source: Source) -> None:
         for _, _, table in pairs(source):
             for i in range(len(table)):
                 node, side, slot = int(table.node[i]), Side(int(table.side[i])), int(table.slot[i])
-                assert table.find(node, side, slot) == i
-                assert i in table.of_node(node)
+                assert table.find(node, side, slot, int(table.round[i])) == i or not table.round[i]
+                newest = table.find(node, side, slot)
+                assert newest >= i
+                assert newest in table.of_node(node)
+                assert i in table.of_node(node, every=True)
             assert table.find(2**31 - 1, Side.INPUT, 0) == -1
             assert table.find(0, Side.INPUT, 999) == -1
             assert table.find(-1, Side.INPUT, 0) == -1

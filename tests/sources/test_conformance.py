@@ -17,7 +17,14 @@ from tui_debugger.sources.memory import MemorySource, Op, Recorded
 
 
 class TestRealDumps(SourceConformance):
-    @pytest.fixture(params=["mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan"])
+    @pytest.fixture(
+        params=[
+            *("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan"),
+            *("mindspore-2.0-multi-eval", "mindspore-2.0-multi-gan", "mindspore-2.0-multi-flow"),
+            *("mindspore-2.10-multi-eval", "mindspore-2.10-multi-gan", "mindspore-2.10-multi-flow"),
+            "mindspore-2.10-multi-order",
+        ]
+    )
     def source(self, request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Iterator[Source]:
         source = open_source(dumps(request.param))
         yield source

@@ -47,23 +47,23 @@ def test_every_generation_of_names_leads_to_the_nodes_of_the_graph(tmp_path: Pat
     assert not np.any(source.nodes(0).flags & NodeFlag.FILE_ONLY)
 
 
-def test_of_duplicates_the_latest_timestamp_wins_as_a_number(tmp_path: Path) -> None:
+def test_of_several_writings_the_newest_is_found_comparing_timestamps_as_numbers(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path, Generation.V2_0)
     for clock, values in ((104, 2.0), (99, 1.0)):
         np.save(writer.step(0) / f"Add.Add-op1.0.0.{clock}.output.0.DefaultFormat.npy", np.full(3, values))
     source = open_source(tmp_path)
-    assert len(source.tensors(0, 0)) == 1
+    assert source.tensors(0, 0).timestamp.tolist() == [99, 104]
+    assert source.tensors(0, 0).round.tolist() == [1, 2]
     assert value(source, "Add-op1")[0] == 2.0
-    assert source.tensors(0, 0).timestamp[0] == 104
 
 
-def test_a_second_run_into_the_same_directory_replaces_the_first(tmp_path: Path) -> None:
+def test_a_second_run_into_the_same_directory_stands_behind_the_first(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path)
     writer.graph(MLP)
     write_step(writer, 0, seed=1)
     second = write_step(writer, 0, seed=2)
     source = open_source(tmp_path)
-    assert len(source.tensors(0, 0)) == 5 + 3 + 3
+    assert source.tensors(0, 0).round.tolist() == [1] * (5 + 3 + 3) + [2] * (5 + 3 + 3)
     np.testing.assert_array_equal(value(source, RELU), second[RELU])
 
 

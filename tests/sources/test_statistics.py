@@ -148,12 +148,11 @@ def test_the_newer_generation_with_the_full_name(tmp_path: Path, name: str) -> N
     assert (stats.count, stats.maximum) == (6, 1.0)
 
 
-def test_of_two_runs_the_later_row_counts(tmp_path: Path) -> None:
+def test_rows_of_two_runs_are_two_rounds(tmp_path: Path) -> None:
     writer = DumpWriter(tmp_path, Generation.V2_0)
     for value in (1.0, 2.0):
         writer.statistics(0, [("ReLU", "ReLU-op2", "output", 0, np.full((2, 3), value))])
     table = open_source(tmp_path).tensors(0, 0)
-    stats = table.recorded(0)
-    assert len(table) == 1
-    assert stats is not None
-    assert stats.maximum == 2.0
+    stats = [table.recorded(row) for row in range(len(table))]
+    assert table.round.tolist() == [1, 2]
+    assert [each.maximum for each in stats if each is not None] == [1.0, 2.0]

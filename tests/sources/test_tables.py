@@ -58,16 +58,16 @@ def test_a_step_with_one_more_file_has_its_own_rows(tmp_path: Path) -> None:
     assert all(Path(second.spec(row).path).is_file() for row in range(len(second)))
 
 
-def test_of_the_same_names_written_twice_each_step_takes_its_own_latest(tmp_path: Path) -> None:
+def test_of_the_same_names_written_twice_each_step_has_its_own_rounds(tmp_path: Path) -> None:
     """The names of both steps are alike, but which file is the newer one is not."""
     for step, stamps in enumerate([(5, 6), (8, 7)]):
         directory = DumpWriter(tmp_path).step(step)
         for value, (stamp, form) in enumerate(zip(stamps, ("ND", "NZ"), strict=True)):
             np.save(directory / f"Add.Add-op1.0.0.{stamp}.output.0.{form}.npy", np.full(2, value))
     first, second = tables(tmp_path, 0, 1)
-    assert [len(first), len(second)] == [1, 1]
-    assert [Path(table.spec(0).path).name.split(".")[7] for table in (first, second)] == ["NZ", "ND"]
-    assert [table.timestamp.tolist() for table in (first, second)] == [[6], [8]]
+    assert [table.round.tolist() for table in (first, second)] == [[1, 2], [1, 2]]
+    assert [Path(table.spec(1).path).name.split(".")[7] for table in (first, second)] == ["NZ", "ND"]
+    assert [table.timestamp.tolist() for table in (first, second)] == [[5, 6], [7, 8]]
 
 
 def test_a_further_step_costs_little_more_than_its_timestamps(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ from tui_debugger.sources.mindspore.writings import Block
 _MATCH_STEPS = 4
 """So many steps may be read to decide which files belong to which node."""
 _WATCHED_STEPS = 4
+_WATCHED_DIRECTORIES = 16
+"""So many step directories are watched: those of the newest steps, where graphs have many."""
 _MOST_ROWS = 4_000_000
 """So many rows of tensor tables are kept per rank: 200 MB, a fifth of that when the steps hold the same files."""
 
@@ -201,11 +203,14 @@ class RankRun:
         """Directories in which something new shows: the levels above the steps, the newest and the listed steps."""
         layout = self._layout
         paths = [self.path, self.path / "graphs", self.path / "execution_order"]
+        found: list[tuple[int, Path]] = []
         for graph in layout.graphs:
             paths += [graph.path.parent, graph.path]
             newest = max(graph.steps, default=None)
             listed = [step for step in sorted(self._listings.steps)[-_WATCHED_STEPS:] if step in graph.steps]
-            paths += [graph.steps[step] for step in dict.fromkeys((*listed, newest)) if step is not None]
+            found += [(step, graph.steps[step]) for step in dict.fromkeys((*listed, newest)) if step is not None]
+        found.sort(key=lambda each: -each[0])
+        paths += [path for _, path in found[:_WATCHED_DIRECTORIES]]
         return list(dict.fromkeys(paths))
 
     def _keep(self, step: int, table: StepTable) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tui_debugger.sources.mindspore.layout import RankLayout
 from tui_debugger.sources.mindspore.peek import Glimpse, glimpse, looks_of
 from tui_debugger.sources.mindspore.rounds import NO_SPAN, Span
-from tui_debugger.sources.mindspore.run_order import RunOrder, run_order
+from tui_debugger.sources.mindspore.run_order import RunOrder, is_ascending, run_order
 from tui_debugger.sources.mindspore.steps import young
 
 _Place = tuple[int, int]
@@ -21,8 +21,8 @@ class RunTimes:
     """Looks briefly at the directories of a rank, and takes exact times from those who list one.
 
     A directory is read to its end where it may hold several runs: a tensor was seen twice, the history repeats the
-    step,
-    or it was written while another one was. Safe to call from any thread.
+    step, or it was written while another one was. Nothing is looked at where the order is certain without: one graph
+    whose history names every dumped step once, ascending. Safe to call from any thread.
     """
 
     def __init__(self) -> None:
@@ -32,6 +32,7 @@ class RunTimes:
         self._fresh: set[Path] = set()
         self._exact: dict[_Place, tuple[Span, ...]] = {}
         self._order: RunOrder | None = None
+        self._certain = False
         self._assumed: dict[int, dict[int, Sequence[Span]]] = {}
         self._began: dict[_Place, int] = {}
 
@@ -39,7 +40,9 @@ class RunTimes:
         """The order of the runs, as long as nothing says otherwise the same object."""
         with self._lock:
             if self._order is None:
-                self._look(layout, history)
+                self._certain = _is_certain(layout, history)
+                if not self._certain:
+                    self._look(layout, history)
                 self._assumed = self._spans(layout)
                 self._began = {}
                 self._order = run_order(self._assumed, history)
@@ -76,7 +79,9 @@ class RunTimes:
             self._order = None
 
     def _stays(self, root: int, step: int, exact: Span) -> bool:
-        """Whether a run that began earlier than was seen still stands where it stood."""
+        """Whether a run that began earlier than was seen, or when nobody knew, still stands where it stood."""
+        if self._certain:
+            return True
         order = self._order
         number = order.places.get((root, step), -1) if order is not None else -1
         if order is None or number < 0 or not exact.began:
@@ -122,10 +127,20 @@ class RunTimes:
         """The runs of every step of every graph, as far as they are known; of several nets those that tell most."""
         found: dict[int, dict[int, Sequence[Span]]] = {}
         for (root, step), path in _places(layout):
-            spans = self._exact.get((root, step)) or self._glimpses[path].spans or (NO_SPAN,)
+            seen = self._glimpses.get(path)
+            spans = self._exact.get((root, step)) or (seen.spans if seen is not None else (NO_SPAN,))
             steps = found.setdefault(root, {})
             steps[step] = max(steps.get(step, ()), spans, key=_tells)
         return found
+
+
+def _is_certain(layout: RankLayout, history: Mapping[int, Sequence[int]]) -> bool:
+    """Whether the order of the runs is known without a look at any directory."""
+    if len(layout.graphs) != 1 or len(history) != 1:
+        return False
+    graph = layout.graphs[0]
+    lines = history.get(graph.root_graph, ())
+    return len(set(lines)) == len(lines) and is_ascending(lines, set(graph.steps))
 
 
 def _tells(spans: Sequence[Span]) -> tuple[int, bool, int]:
