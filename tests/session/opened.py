@@ -47,7 +47,7 @@ def only(hits: Iterable[Hit]) -> tuple[Hit, WatchResult]:
 def file_of(session: Session, hit: Hit) -> Path:
     """The file that a hit is about."""
     table = session.source.tensors(hit.key.rank, hit.key.step)
-    return Path(table.spec(table.find(hit.row, hit.key.side, hit.key.slot)).path)
+    return Path(table.spec(table.find(hit.row, hit.key.side, hit.key.slot, hit.key.round)).path)
 
 
 def writable_copy(dump: Path, target: Path) -> Path:

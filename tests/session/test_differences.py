@@ -41,22 +41,21 @@ def rewrite(root: Path, step: int, pattern: str, values: Array) -> None:
     np.save(path, values)
 
 
-def test_of_duplicates_the_numerically_latest_is_judged_and_gives_one_row(tmp_path: Path) -> None:
+def test_every_writing_is_judged_in_the_order_of_time_stamps_as_numbers(tmp_path: Path) -> None:
     step = DumpWriter(tmp_path, Generation.V2_0).step(0)
     for clock, value in ((9, 1.0), (10, np.nan), (8, np.inf)):
         np.save(step / f"Add.Add-op1.0.0.{clock}.output.0.DefaultFormat.npy", floats(value, 0))
     session = opened(tmp_path, "TO")
-    hit, _ = only(checked(session))
-    assert ".10.output" in file_of(session, hit).name
-    assert hit.stats is not None
-    assert (hit.stats.nan, hit.stats.inf) == (1, 0)
+    first, last = checked(session)
+    assert [(hit.key.round, file_of(session, hit).name.split(".")[4]) for hit in (first, last)] == [(1, "8"), (3, "10")]
+    assert [(hit.stats.nan, hit.stats.inf) for hit in (first, last) if hit.stats is not None] == [(0, 1), (1, 0)]
 
 
-def test_older_duplicates_have_no_row(tmp_path: Path) -> None:
+def test_older_writings_are_judged_too(tmp_path: Path) -> None:
     step = DumpWriter(tmp_path, Generation.V2_0).step(0)
     for clock, value in ((9, np.nan), (10, 1.0)):
         np.save(step / f"Add.Add-op1.0.0.{clock}.output.0.DefaultFormat.npy", floats(value, 0))
-    assert checked(opened(tmp_path, "TO")) == ()
+    assert [hit.key.round for hit in checked(opened(tmp_path, "TO"))] == [1]
 
 
 def test_epsilon_is_used(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,25 @@ def test_weights_of_one_name_that_differ_are_two_weights() -> None:
         assert session.before(weight_key(3, 1)) == weight_key(4, 1)
         assert session.before(weight_key(2, 1)) is None
         assert found(session.check(session.pairs()).hits) == [(W, 1), (W, 4), (W, 3)]  # its own, which nobody trains
+
+
+@pytest.mark.parametrize("own_weights", [False, True])
+def test_a_name_with_a_prefix_is_the_same_weight_only_where_the_values_are(own_weights: bool) -> None:
+    values, ops, runs = two_graphs(own_weights)
+    named = {f"{EVAL}:{W}": f"{EVAL}:opt.{W}"}
+    renamed = {
+        step: {(named.get(key[0], key[0]), key[1], key[2]): value for key, value in of.items()}
+        for step, of in values.items()
+    }
+    ops = [
+        *ops[:-3],
+        Op(LOSS, "MatMul", (("y", 0), (f"opt.{W}", 0)), graph=EVAL),
+        ops[-2],
+        replace(ops[-1], name=f"opt.{W}"),
+    ]
+    with closing(graphs_session(renamed, ops, runs)) as session:
+        before = session.before(replace(weight_key(2, 1), node=f"opt.{W}"))
+        assert before == (None if own_weights else weight_key(1, 0))
 
 
 def test_that_evaluation_left_a_shared_weight_as_it_was_is_no_finding() -> None:

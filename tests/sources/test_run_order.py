@@ -72,9 +72,7 @@ def test_runs_of_real_dumps_come_in_the_order_in_which_they_ran(dumps: Callable[
 
 
 @pytest.mark.parametrize("name", ["mindspore-2.0-multi-flow", "mindspore-2.10-multi-flow"])
-def test_graphs_of_control_flow_come_as_they_ran_and_loops_are_rounds(
-    dumps: Callable[[str], Path], name: str
-) -> None:
+def test_graphs_of_control_flow_come_as_they_ran_and_loops_are_rounds(dumps: Callable[[str], Path], name: str) -> None:
     source = open_source(dumps(name))
     nodes = source.nodes(0)
     assert [info.root_id for info in nodes.graphs if info.is_root] == [0]
@@ -98,7 +96,9 @@ def test_graphs_of_control_flow_come_as_they_ran_and_loops_are_rounds(
     assert source.previous_run(0, 7, 2, 1) == (1, 2)
     order = [nodes.graph_of(int(row)).root_id for row in np.argsort(nodes.order)]
     mine = [graph for graph, _ in groupby(order)][:14]
-    assert [graph for graph in mine if graph not in (18, 19, 20)][:12] == [0, 3, 7, 11, 16, 13, 1, 14, 17, 15, 10, 2][:11]
+    assert [graph for graph in mine if graph not in (18, 19, 20)][:12] == [0, 3, 7, 11, 16, 13, 1, 14, 17, 15, 10, 2][
+        :11
+    ]
     assert not source.info.notices
 
 

@@ -292,7 +292,7 @@ class Flow:
         rows = {self.nodes.graph_of(row).root_id: row for row in (one, other)}
         roots = {self.nodes.graph_of(row).root_id for row in weights.groups[one]}
         runs = [run for run in self._runs.dumped if run.root_graph in roots]
-        compared = False
+        compared = proven = False
         for earlier, later in pairwise(runs):
             first, second = rows.get(earlier.root_graph), rows.get(later.root_graph)
             if first is None or second is None or first == second:
@@ -307,10 +307,10 @@ class Flow:
             files = (self.table(there.step), there.index), (self.table(here.step), here.index)
             if not may_be_one(*files, equal=only_reads):
                 return False
-            compared = True
+            compared, proven = True, proven or only_reads
             if only_reads or weights.updated.issuperset((one, other)):
                 break
-        return True
+        return proven or one not in weights.likely
 
     def _before_of_shared(self, row: int, slot: int, step: int, round: int) -> Located | None:  # noqa: A002
         key = (row, step, round)

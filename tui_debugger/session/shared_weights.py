@@ -7,6 +7,7 @@ them leaves in a weight is what the next run of any of them starts with.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -27,19 +28,21 @@ _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
 
 
 class SharedWeights:
-    """Which parameters of different root graphs have one name, and some graph updates them.
+    """Which parameters of different root graphs may be one weight that some graph updates.
 
     Attributes:
         groups: the rows of the same name, by row; parameters without such a partner are left out.
         updated: rows that an optimizer of their own graph updates.
+        likely: rows whose names differ by a prefix such as that of an optimizer: only equal values make them one.
+        proven: (rank, row, row): whether two of a group are one weight, as far as that was found out.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
         """Looks at names and edges only."""
         self.groups: dict[int, tuple[int, ...]] = {}
         self.updated: set[int] = set()
+        self.likely: set[int] = set()
         self.proven: dict[tuple[int, int, int], bool] = {}
-        """(rank, row, row): whether two parameters of one name are one weight, as far as that was found out."""
         roots = [info.root_id for info in nodes.graphs]
         if len(set(roots)) < 2:
             return
@@ -47,14 +50,23 @@ class SharedWeights:
         for row in np.flatnonzero(nodes.are_parameters(np.arange(len(nodes)))).tolist():
             named[nodes.names[row].removeprefix(_ARGUMENT)].append(row)
         for rows in named.values():
-            if len({roots[int(nodes.graph[row])] for row in rows}) < 2:
-                continue
-            if not any(nodes.category_of(row) in _CHANGED for row in rows):
-                continue  # a graph input such as the data: every graph has its own
-            updated = {row for row in rows if _is_updated(nodes, row)}
-            if updated:
-                self.updated |= updated
-                self.groups.update(dict.fromkeys(rows, tuple(rows)))
+            self._add(nodes, rows)
+        for name, rows in named.items():
+            partners = named.get(name.partition(".")[2], ())
+            both = [row for row in (*rows, *partners) if row not in self.groups]
+            if partners and len({nodes.category_of(row) for row in both}) == 1 and self._add(nodes, both):
+                self.likely.update(both)
+
+    def _add(self, nodes: NodeTable, rows: Sequence[int]) -> bool:
+        if len({nodes.graph_of(row).root_id for row in rows}) < 2:
+            return False
+        if not any(nodes.category_of(row) in _CHANGED for row in rows):
+            return False  # a graph input such as the data: every graph has its own
+        updated = {row for row in rows if _is_updated(nodes, row)}
+        if updated:
+            self.updated |= updated
+            self.groups.update(dict.fromkeys(rows, tuple(rows)))
+        return bool(updated)
 
 
 def _is_updated(nodes: NodeTable, row: int) -> bool:

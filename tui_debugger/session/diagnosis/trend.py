@@ -86,7 +86,7 @@ class Series:
     Attributes:
         key: the tensor, at whatever step.
         row: row of its node in its rank's table.
-        steps: dumped steps of the rank, whether or not the tensor is in them; one comes twice that holds two writings.
+        steps: dumped steps of the rank, whether or not the tensor is in them; twice where it was written twice.
         rounds: which writing of the step each point is: see ``TensorKey.round``.
         turns: the turn of the run of each point: ascending.
         values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
