@@ -396,3 +396,30 @@ def test_nodes_all_over_a_real_dump_can_be_shown(capsys: Capsys, dumps: Dumps) -
         answer = run(capsys, "show", dumps(MLP), name)
         assert answer.code == 0
         assert answer.lines[0] == name
+
+
+def test_a_round_of_a_step_is_named_and_said(capsys: Capsys, dumps: Callable[[str], Path]) -> None:
+    path, node = dumps("mindspore-2.10-multi-gan"), "DiscLoss/Log-op0"
+    newest = run(capsys, "show", path, f"{node}:out:0", "--step", "1")
+    assert "out:0#2 of 2" in "\n".join(newest.lines)
+    assert "-Inf! 1" in "\n".join(newest.lines)
+    first = run(capsys, "show", path, f"{node}:out:0#1", "--step", "1", "--json").json["tensors"]
+    assert [(each["round"], each["rounds"], each["stats"]["neg_inf"]) for each in first] == [(1, 2, 0)]
+    assert first[0]["key"]["round"] == 1
+    none = run(capsys, "show", path, f"{node}:out:0#3", "--step", "1")
+    assert (none.code, "out:0#3 of 2" in "\n".join(none.lines)) == (2, True)
+
+
+def test_one_round_of_a_history(capsys: Capsys, dumps: Callable[[str], Path]) -> None:
+    path, node = dumps("mindspore-2.10-multi-gan"), "DiscLoss/Log-op0:out:0"
+    (every,) = run(capsys, "trend", path, node, "--json").json["tensors"]
+    assert [(each["step"], each.get("round", 0)) for each in every["steps"]][:4] == [(0, 0), (1, 1), (1, 2), (2, 0)]
+    (first,) = run(capsys, "trend", path, f"{node}#1", "--json").json["tensors"]
+    assert [(each["step"], each.get("round", 0)) for each in first["steps"]][:3] == [(0, 0), (1, 1), (2, 0)]
+
+
+def test_the_run_before_may_be_of_the_same_step(capsys: Capsys, dumps: Callable[[str], Path]) -> None:
+    path = dumps("mindspore-2.10-multi-gan")
+    lines = run(capsys, "diff", path, "DiscLoss/Log-op0:out:0", "--step", "1").lines
+    assert "kernel_graph0/Default/network-DiscLoss/Log-op0:out:0#2" in lines[0]
+    assert lines[1].startswith("there  step 1#1")

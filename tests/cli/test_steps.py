@@ -39,11 +39,11 @@ def history(tmp_path: Path) -> Path:
         Graph((Node(f"Default/net{number}-Net/Add-op{number}", "Add", (("x", 0),)),), ("x",), id=number, root=number)
         for number in (0, 1)
     ]
-    for graph, ran, steps in zip(graphs, ((0, 1, 2, 3, 4), (2,)), ((0, 2, 3), (2,)), strict=True):
+    for graph, ran in zip(graphs, ((0, 1, 2, 3, 4), (2,)), strict=True):
         writer.graph(graph)
         writer.history(ran, graph=graph.root)
-        for step in steps:
-            write_step(writer, step, graph)
+    for step, graph in ((0, 0), (2, 0), (2, 1), (3, 0)):  # in the order in which they ran: time stamps tell it
+        write_step(writer, step, graphs[graph])
     return writer.root
 
 
@@ -132,3 +132,31 @@ def test_no_dump(capsys: Capsys, tmp_path: Path) -> None:
     answer = run(capsys, "steps", tmp_path / "nowhere")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("tdbg: ")
+
+
+def test_runs_are_listed_in_the_order_in_which_they_ran(capsys: Capsys, dumps: Dumps) -> None:
+    """Two runs of the discriminator were written into directory 1, the second one after step 2 of the generator."""
+    path = dumps("mindspore-2.10-multi-gan")
+    answer = run(capsys, "steps", path, "--json")
+    ran = [(run_["root_graph"], run_["step"], run_["round"]) for run_ in answer.json["runs"]]
+    assert ran == [(0, 0, 0), (0, 1, 1), (1, 2, 0), (0, 1, 2), (1, 3, 0), (0, 2, 0), (1, 4, 0), (0, 3, 0), (1, 5, 0)]
+    assert {run_["tensors"] for run_ in answer.json["runs"] if run_["root_graph"] == 0} == {313}
+    lines = run(capsys, "steps", path).lines
+    assert any(line.split()[:3] == ["0", "1#2", "0"] for line in lines)
+    assert lines[-1] == "runs are listed in the order in which they ran, which is not that of their steps"
+
+
+def test_a_graph_that_ran_out_of_order_says_so(capsys: Capsys, dumps: Dumps) -> None:
+    answer = run(capsys, "steps", dumps("mindspore-2.10-multi-order"), "--json")
+    assert [(graph["ran"], graph["in_order"]) for graph in answer.json["graphs"]] == [
+        ("0-5", True),
+        ("2,1,4,3,6,5", False),
+    ]
+
+
+def test_branches_and_loop_bodies_are_sub_graphs(capsys: Capsys, dumps: Dumps) -> None:
+    path = dumps("mindspore-2.0-multi-flow")
+    graphs = run(capsys, "steps", path, "--json").json["graphs"]
+    assert [graph["root_graph"] for graph in graphs if graph["is_root"]] == [0]
+    lines = run(capsys, "steps", path, "--step", "0").lines
+    assert any(line.endswith("kernel_graph_16  sub graph") for line in lines)

@@ -62,7 +62,7 @@ def add_node(parser: argparse.ArgumentParser, without: str = "", nargs: str | No
         f"as for tdbg show; without a slot {without}"
         if without
         else "id of a node, the end of it, or any part that only one node has; :0 is output 0, :in1 input 1, :in all "
-        "inputs; also :out, :param"
+        "inputs; also :out, :param; #1 at the end is the first of several runs within a step (default: the newest)"
     )
     parser.add_argument("node", nargs=nargs, metavar="NODE[:slot]", help=says)
 

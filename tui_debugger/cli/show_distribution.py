@@ -30,7 +30,7 @@ from tui_debugger.words.distribution import (
     taken_text,
 )
 from tui_debugger.words.numbers import plural
-from tui_debugger.words.tensors import shape_text
+from tui_debugger.words.tensors import round_text, shape_text
 
 _BAR = 40
 """Cells of the longest bar."""
@@ -95,7 +95,8 @@ def _print(each: Seen, *, several: bool) -> None:
     row, spread = each.shown.row, each.spread
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
-    print(f"\nstep {each.shown.step}{rank}  {row.role}:{row.slot}  {about}".rstrip())
+    slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
+    print(f"\nstep {each.shown.step}{rank}  {slot}  {about}".rstrip())
     if spread is None:
         print(f"  {clean(each.error)}")
         return

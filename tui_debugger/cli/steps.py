@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
@@ -191,8 +192,8 @@ def _print(runs: Sequence[_Run], counted: bool) -> None:
     print()
     table = [[str(each.rank), each.ran, each.dumped or "–", each.graph + _kind(each.is_root)] for each in summary]
     print_table(("rank", "ran at steps", "dumped", "graph"), table, right=("rank",))
-    if not all(each.in_order for each in summary):
-        print("\nnot in the order of their numbers: steps are listed in the order in which they ran")
+    if any(later.rank == earlier.rank and later.step < earlier.step for earlier, later in pairwise(runs)):
+        print("\nruns are listed in the order in which they ran, which is not that of their steps")
     if not all(each.is_root for each in summary):
         print("\nsub graph: part of another graph, such as a branch or the body of a loop")
 

@@ -61,6 +61,8 @@ def position(session: Session, state: State, kept: str = "dumped") -> Text:
         text.append(f" of {step_text(first)}–{last}{holes}", theme.DIM)
         if any(later < earlier for earlier, later in pairwise(steps)):
             text.append(f"; order of runs {order_text(steps, _ORDER)}", theme.DIM)
+        elif state.unordered:
+            text.append("; runs out of order: y", theme.DIM)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -100,6 +101,8 @@ class Navigator:
         desk = self._desk
         desk.nodes_pane.show(message)
         self.show_run()
+        steps = [run.step for run in self._session.history(message.rank)]
+        desk.state.unordered = any(later < earlier for earlier, later in pairwise(steps))
         self.apply_query()
         desk.watcher.mark()
         goal, desk.state.goal = desk.state.goal, None

@@ -25,6 +25,7 @@ class State:
         result: what the hit list shows; None when nothing was checked.
         tally: what there is to count in it.
         too_large: bytes that a check of this step would read, when it did not start by itself.
+        unordered: whether some run of the rank ran after one of a later step.
         goal: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
     """
 
@@ -36,4 +37,5 @@ class State:
     result: CheckResult | None = None
     tally: Tally | None = None
     too_large: int = 0
+    unordered: bool = False
     goal: tuple[TensorKey, int] | None = None

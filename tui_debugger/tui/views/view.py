@@ -12,6 +12,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.tui.screens.modal import Modal
 from tui_debugger.tui.views.keys import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
 from tui_debugger.tui.views.news import News
+from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import percent
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
-    from tui_debugger.model import Progress, ProgressFn
+    from tui_debugger.model import Progress, ProgressFn, TensorKey
     from tui_debugger.session import Session
     from tui_debugger.tui.actions import Action
     from tui_debugger.tui.views.extract import Extract
@@ -92,6 +93,12 @@ class View(Modal[None]):
     def focus_here(self) -> Focus:
         """The tensor under the cursor, which the other views open on. By default the one it is about."""
         return self.about
+
+    def graph_words(self, key: TensorKey) -> str:
+        """``  kernel_graph_1`` where the rank of a tensor has several graphs; else nothing."""
+        session = self.host.session
+        several = key.rank in session.ranks() and len(session.nodes(key.rank).graphs) > 1
+        return f"  {clean(key.graph)}" if several else ""
 
     def extract(self) -> Extract | None:
         """What can be copied and exported; None while there is nothing."""

@@ -119,7 +119,7 @@ class DistributionView(ValuesView):
     def _show_heading(self) -> None:
         key = self.about.key
         name = shorten(key.node, max(20, self.app.size.width - 30))
-        self.set_heading(f"Distribution  {slot_text(key)}  {name}")
+        self.set_heading(f"Distribution  {slot_text(key)}  {name}{self.graph_words(key)}")
 
     # -- work ------------------------------------------------------------------------------------
 

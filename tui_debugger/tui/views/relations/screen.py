@@ -202,7 +202,7 @@ class RelationsView(View):
         }
         number = f"  {trail.at + 1} of {len(trail.visited)} visited" if len(trail.visited) > 1 else ""
         key = found.centre.key
-        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{number}"
+        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}{number}"
         name = shorten(key.node, max(self.size.width - len(where) - 22, 16))
         self.set_heading(f"Relations of {name}  {where}")
         self.table("producers").set_title(f"made from {len(found.producers):,}")
