@@ -65,6 +65,20 @@ def test_values_that_json_cannot_spell_are_text(capsys: Capsys, dump: Path) -> N
     assert found["recommended"] is True
 
 
+def test_what_nan_blocks_is_counted_apart_and_fails_the_check(capsys: Capsys, dump: Path) -> None:
+    np.save(file_of(dump, "rank_0/Net/0/1/ReLU*output*"), np.array([np.nan, 1, 1], np.float32))
+    asked = ("--watch", f"TL max_gt=1e30 @ node={RELU}", "--watch", f"TO @ node={RELU}", "--fail-on", "TL")
+    answer = check(capsys, dump, "--json", *asked)
+    found = answer.json
+    assert (answer.code, found["failing"], found["findings"]) == (1, 1, 1)
+    (hit,) = found["hits"]
+    assert (hit["verdict"], [each["verdict"] for each in hit["results"]]) == ("finding", ["blocked", "finding"])
+    large, overflow = found["watchpoints"]
+    assert (large["findings"], large["blocked"], large["judged"]) == (0, 1, large["tensors"] - 1)
+    assert (overflow["findings"], overflow["blocked"], overflow["by_design"]) == (1, 0, 0)
+    assert (found["coverage"]["by_design"], found["coverage"]["constants"]) == (0, 0)
+
+
 def test_the_document_of_a_clean_check(capsys: Capsys, dump: Path) -> None:
     answer = check(capsys, dump, "--json", "--watch", "TO", "--watch", "WNC")
     found = answer.json

@@ -126,6 +126,14 @@ def test_a_weight_that_stands_still_is_found_from_the_second_step_on(tmp_path: P
     assert "WNC hit on w at step 1" in (path / REASON).read_text()
 
 
+def test_nan_that_keeps_a_condition_from_being_judged_is_a_reason_as_nan(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), watch=["WNC"]))
+    recorder.record("w", np.full(10, np.nan), kind="weight")
+    recorder.step()
+    (path,) = tmp_path.iterdir()
+    assert "NaN in w at step 0" in (path / REASON).read_text()
+
+
 @pytest.mark.parametrize("form", ["around the loop", "one step"])
 def test_an_exception_is_a_reason_too(tmp_path: Path, form: str) -> None:
     def train() -> None:
