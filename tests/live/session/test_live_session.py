@@ -21,11 +21,22 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
+from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint
-from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side, TensorKey, TensorMeta, TensorStats
+from tui_debugger.model import (
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    Progress,
+    Side,
+    TensorKey,
+    TensorMeta,
+    TensorStats,
+    Verdict,
+)
 from tui_debugger.session.live import LiveKind, LiveSession
 
 Make = Callable[..., Live]
@@ -569,9 +580,9 @@ def test_a_mask_is_no_finding_unless_a_whole_row_of_it_makes_nan(
 
     def hits(_step: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
         return [
-            ReceivedHit(name, 0, each.id, each.condition, (), stats=measure_stats(bad), meta=FLOATS)
+            ReceivedHit(name, 0, each.id, 13, (), 0, TensorMeta("float32", (2, 3), 24), measure_stats(bad)[0])
             for each in watched
-            if each.condition == 2
+            if each.condition == 13
             for name, bad in values.items()
         ]
 
