@@ -383,10 +383,8 @@ def test_a_weight_of_a_graph_that_only_reads_it_is_not_frozen(dumps: Callable[[s
     early, late = (weight_at(session, "_backbone.fc2.weight", step, "kernel_graph_1") for step in (3, 6))
     path = trace(session, early, NOT_CHANGED)
     assert path.ending is Ending.FROZEN
-    assert path.reasons == (
-        "nothing updated the weight in between: ApplyMomentum-op111 of kernel_graph_0 updates it; that did not run "
-        "since this graph ran before",
-    )
+    (reason,) = path.reasons
+    assert reason.startswith("nothing updated the weight in between: ApplyMomentum-op111 of kernel_graph_0 updates it;")
     path = trace(session, late, NOT_CHANGED)
     assert path.reasons == ("the learning rate that ApplyMomentum-op111 used is 0",)
 
