@@ -351,3 +351,58 @@ def test_a_tensor_that_was_not_dumped_cannot_be_judged(tmp_path: Path) -> None:
     path = path_from(opened(write_run(tmp_path, {(0, 0): {REDUCE}}, hidden={LOG})), LOG, 0)
     assert path.ending is Ending.NO_VALUE
     assert "was not dumped" in headline(path)
+
+
+# -- weights that do not change --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dump", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
+def test_a_weight_without_a_gradient_leads_to_the_dead_activation(dump: str, dumps: Callable[[str], Path]) -> None:
+    """A learning rate that did not change is no cause of that."""
+    session = opened(dumps(dump))
+    path = trace(session, weight_at(session, "fc3.weight", 1), NOT_CHANGED)
+    assert path.ending is Ending.ORIGIN
+    assert "act3-ReLU" in path.end.told.node
+    assert not any("learning_rate" in hop.tensor.key.node for hop in path.hops)
+    (reason,) = path.reasons
+    assert reason.startswith("all elements of the gradient that SGD-op")
+
+
+@pytest.mark.parametrize("dump", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
+def test_a_learning_rate_of_0_keeps_a_weight(dump: str, dumps: Callable[[str], Path]) -> None:
+    session = opened(dumps(dump))
+    path = trace(session, weight_at(session, "fc2.weight", 1), NOT_CHANGED)
+    assert [hop.tensor.key.node for hop in path.hops] == ["fc2.weight", "learning_rate_group_0"]
+    assert path.ending is Ending.SOURCE
+    assert "the learning rate that SGD-op" in path.reasons[0]
+
+
+def test_a_weight_of_a_graph_that_only_reads_it_is_not_frozen(dumps: Callable[[str], Path]) -> None:
+    """Evaluation (graph 1) ran at 2, 3, 6: training (graph 0) in between only before the last one."""
+    session = opened(dumps("mindspore-2.0-multi-eval"))
+    early, late = (weight_at(session, "_backbone.fc2.weight", step, "kernel_graph_1") for step in (3, 6))
+    path = trace(session, early, NOT_CHANGED)
+    assert path.ending is Ending.FROZEN
+    (reason,) = path.reasons
+    assert reason.startswith("nothing updated the weight in between: ApplyMomentum-op111 of kernel_graph_0 updates it;")
+    path = trace(session, late, NOT_CHANGED)
+    assert path.reasons == ("the learning rate that ApplyMomentum-op111 used is 0",)
+
+
+@pytest.mark.parametrize("dump", ["mindspore-2.0-multi-eval", "mindspore-2.10-multi-eval"])
+def test_the_recommended_watchpoints_judge_a_weight_where_it_is_updated(
+    dump: str, dumps: Callable[[str], Path]
+) -> None:
+    session = opened(dumps(dump))
+    session.add_recommended()
+    hits = session.check(session.pairs()).hits
+    kept = {hit.key for hit in hits.chosen(hits.found_by({"weight_not_changed", "weight_change_too_small"}))}
+    assert {(key.node, key.graph[-1]) for key in kept} == {("_backbone.fc2.weight", "0")}
+
+
+NOT_CHANGED = Watchpoint(1, *parse_watch("WNC @ category=weight"))
+
+
+def weight_at(session: Session, name: str, step: int, graph: str | None = None) -> TensorKey:
+    nodes = session.nodes(0)
+    return nodes.key(0, step, nodes.find(name, graph))

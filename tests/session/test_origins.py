@@ -18,11 +18,13 @@ from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write
 from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.query import NodeQuery
-from tui_debugger.model import Progress, Side, Watchpoint
+from tui_debugger.model import Category, Progress, Side, Watchpoint
 from tui_debugger.session import Session
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.search import End, Origin, OriginReport
+from tui_debugger.session.origin.words import advice_words, first_known_words, not_judged_words
+from tui_debugger.sources.memory import MemorySource, Op, table_of
 
 Array = npt.NDArray[Any]
 
@@ -399,26 +401,100 @@ def test_unknown_inputs_give_no_origin_and_are_named(tmp_path: Path) -> None:
     assert [(fed.row.index, fed.state) for fed in first.inputs] == [(-1, State.UNKNOWN)]
 
 
-def test_an_unreadable_input_is_no_proof_and_no_obstacle(tmp_path: Path) -> None:
+def test_a_node_with_an_unreadable_input_is_not_judged(tmp_path: Path) -> None:
     graph = Graph((Node("Default/Div-op1", "Div", (("a", 0), ("b", 0))),), parameters=("a", "b"))
     writer = DumpWriter(tmp_path)
     writer.graph(graph)
     write_step(writer, 0, graph)
     one(writer.step(0), "Div.*.input.1.*").write_bytes(b"")
     spoil(one(writer.step(0), "Div.*.output.0.*"))
-    origin = only(search(opened(tmp_path)))
-    assert [fed.state for fed in origin.inputs] == [State.CLEAN, State.UNKNOWN]
-    assert origin.inputs[1].row.error
-    one(writer.step(0), "Div.*.input.0.*").write_bytes(b"")
     report = search(opened(tmp_path))
     assert report.origins == ()
-    assert report.looks[0].first is not None
-    assert report.looks[0].first.start is Start.UNKNOWN
+    first = report.first_known
+    assert first is not None
+    assert first.start is Start.UNKNOWN
+    assert [fed.state for fed in first.inputs] == [State.CLEAN, State.UNKNOWN]
+    assert first.inputs[1].row.error
+    assert first_known_words(first) == "first known bad; in:1 cannot be read"
+    (node,) = report.not_judged
+    assert not_judged_words(node) == "not judged: in:1 unknown (b:0)"
+
+
+def test_a_node_is_an_origin_only_when_everything_that_it_was_made_from_is_known(tmp_path: Path) -> None:
+    graph = Graph((Node("Default/Div-op1", "Div", (("a", 0), ("b", 0))),), parameters=("a", "b"))
+    writer = DumpWriter(tmp_path)
+    writer.graph(graph)
+    write_step(writer, 0, graph)
+    spoil(one(writer.step(0), "Div.*.output.0.*"))
+    assert only(search(opened(tmp_path))).node == "Default/Div-op1"
+    for path in (*writer.step(0).glob("Div.*.input.1.*"), *writer.step(0).glob("Parameter.b.*")):
+        path.unlink()
+    session = opened(tmp_path, "TO")
+    report = search(session)
+    assert (report.origins, report.found) == ((), True)
+    first = report.first_known
+    assert first is not None
+    assert (first.node, first.starts_here) == ("Default/Div-op1", False)
+    assert first_known_words(first) == "first known bad; in:1 was not dumped"
+    assert "dump the inputs of Default/Div-op1: in data_dump.json input_output 0" in advice_words(first)
+    assert not any(hit.origin for hit in session.check(session.pairs()).hits)
+
+
+def test_what_only_orders_the_run_is_no_missing_value() -> None:
+    """A node may have a monad among its inputs, as a parameter of its graph."""
+    parameters = [Op(name, "Parameter", category=Category.PARAMETER) for name in ("u", "x")]
+    values = {("x", Side.OUTPUT, 0): np.ones(2, np.float32), ("log", Side.OUTPUT, 0): NAN}
+    for monads, origins in (({0: "umonad"}, ["log"]), ({}, [])):
+        table = replace(table_of([*parameters, Op("log", "Log", [("x", 0), ("u", 0)])]), constants=monads)
+        report = search(Session(MemorySource({0: {0: values}}, table=table)))
+        assert [origin.node for origin in report.origins] == origins
+
+
+@pytest.mark.parametrize("dump", NAN_DUMPS)
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_one_side_of_every_node_is_full_evidence(
+    dump: str, side: str, dumps: Callable[[str], Path], tmp_path: Path
+) -> None:
+    copy = copy_of_steps(dumps(dump), tmp_path / "dump", 2, 3)
+    for path in copy.glob(f"rank_0/*/0/*/*.{side}.*.npy"):
+        if not path.name.startswith("Parameter."):
+            path.unlink()
+    assert [last(origin.node) for origin in search(opened(copy)).origins] == ["Log", "Div"]
+
+
+@pytest.mark.parametrize("dump", NAN_DUMPS)
+def test_a_dump_of_a_few_kernels_has_no_origin_without_evidence(
+    dump: str, dumps: Callable[[str], Path], tmp_path: Path
+) -> None:
+    copy = copy_of_steps(dumps(dump), tmp_path / "dump", 2, 3)
+    for path in copy.glob("rank_0/*/0/*/*.npy"):
+        if not path.name.startswith(("Mul.", "LayerNorm.")) and ".output." in path.name:
+            path.unlink()
+    for path in copy.glob("rank_0/*/0/*/*.input.*.npy"):
+        path.unlink()
+    session = opened(copy, "TO")
+    report = search(session)
+    assert (report.origins, report.check.hits.findings > 0) == ((), True)
+    assert report.first_known is not None
+    assert not any(hit.origin for hit in session.check(session.pairs()).hits)
+
+
+@pytest.mark.parametrize("dump", ["mindspore-2.0-multi-flow", "mindspore-2.10-multi-flow"])
+def test_what_other_graphs_gave_is_not_known_and_makes_no_origin(dump: str, dumps: Callable[[str], Path]) -> None:
+    session = opened(dumps(dump), "TO")
+    report = search(session)
+    origin = only(report)
+    assert (last(origin.node), origin.step, origin.graph.rpartition("h")[2].strip("_")) == ("Sqrt", 3, "18")
+    marked = [hit.key.node for hit in session.check([(0, 3)]).hits if hit.origin]
+    assert marked == [origin.node]
+    assert not {(each.graph, each.node) for each in report.not_judged} & {(origin.graph, origin.node)}
+    sub = next(each for each in report.not_judged if last(each.node) == "Sub")
+    assert [missing.slot for missing in sub.missing] == [0]
 
 
 @pytest.mark.parametrize("generation", [Generation.V2_0, Generation.V2_10])
 def test_a_constant_is_no_origin_and_the_search_goes_on(tmp_path: Path, generation: Generation) -> None:
-    """The -Inf of an attention mask is there in every step; the first real fault comes later."""
+    """The -Inf of a constant is there in every step; the first real fault comes later."""
     mask = Graph(
         nodes=(
             Node("Default/Add-op1", "Add", (("x", 0), ("cst1", 0))),
@@ -439,9 +515,8 @@ def test_a_constant_is_no_origin_and_the_search_goes_on(tmp_path: Path, generati
     spoil(one(writer.step(1), "Log*output.0.*"))
     report = search(opened(tmp_path))
     assert (only(report).node, only(report).step) == ("Default/Log-op3", 1)
-    first = report.looks[0].first
-    assert first is not None
-    assert (report.looks[0].pair, first.start) == ((0, 0), Start.CONSTANT)
+    assert [look.pair for look in report.looks] == [(0, 1)], "a softmax absorbs the mask"
+    assert report.check.coverage.by_design == 2, "the sum, at each of two steps"
 
 
 @pytest.mark.parametrize("dump", NAN_DUMPS)

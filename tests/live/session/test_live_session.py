@@ -21,11 +21,22 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
+from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint
-from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side, TensorKey, TensorMeta, TensorStats
+from tui_debugger.model import (
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    Progress,
+    Side,
+    TensorKey,
+    TensorMeta,
+    TensorStats,
+    Verdict,
+)
 from tui_debugger.session.live import LiveKind, LiveSession
 
 Make = Callable[..., Live]
@@ -549,3 +560,41 @@ def test_nodes_that_come_later_are_watched_without_being_told_again(live: Make) 
     assert known is not None
     assert [hit.key.node for hit in known.hits] == [LOSS]
     assert [(steps, coverage.checked) for _, steps, coverage in it.session.silent()] == [(1, 2), (2, 6)]
+
+
+# -- infinities by design ------------------------------------------------------------------------------
+
+MASKED, WEIGHTS = "Default/attn/MaskedFill-op1", "Default/attn/Softmax-op2"
+
+
+@pytest.mark.parametrize("types", [("MaskedFill", "Softmax"), ("aten::masked_fill", "aten::_softmax")])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_mask_is_no_finding_unless_a_whole_row_of_it_makes_nan(
+    live: Make, types: tuple[str, str], whole: bool
+) -> None:
+    net = graph([(MASKED, types[0], ["x"], (2, 3)), (WEIGHTS, types[1], [MASKED], (2, 3))], ["x"])
+    values = {MASKED: np.array([[1, 2, -np.inf], [1, 2, 3]], np.float32)}
+    if whole:
+        values[MASKED][0] = -np.inf
+        values[WEIGHTS] = np.full((2, 3), np.nan, np.float32)
+
+    def hits(_step: int, watched: Sequence[RemoteWatchpoint]) -> list[ReceivedHit]:
+        return [
+            ReceivedHit(name, 0, each.id, 13, (), 0, TensorMeta("float32", (2, 3), 24), measure_stats(bad)[0])
+            for each in watched
+            if each.condition == 13
+            for name, bad in values.items()
+        ]
+
+    it = live(hits=hits, graphs=(net,))
+    it.arrive()
+    it.session.watchpoints.add("tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),)))
+    it.run(None if whole else 1)
+    known = it.session.known([(0, 0)])
+    assert known is not None
+    mask = Verdict.FINDING if whole else Verdict.BY_DESIGN
+    assert {hit.key.node: (hit.verdict, hit.origin) for hit in known.hits} == {
+        MASKED: (mask, False),
+        **({WEIGHTS: (Verdict.FINDING, True)} if whole else {}),
+    }
+    assert known.coverage.by_design == (0 if whole else 1)

@@ -91,6 +91,10 @@ _BOUNDED: Final = frozenset(
 )
 """Operators whose result is no larger than all that goes in together."""
 _PRODUCTS: Final = frozenset({"mul", "muls", "multiply"})
+_KEEPS_INF: Final = re.compile(
+    r"(add|sub|mul|neg|cast)(v2|ext|n|s)?|subtract|multiply|tocopy|.*(matmul|conv[123]?d|convolution).*|b?mm|addmm|linear|dense"
+)
+"""Operators that make no Inf finite: a finite result beside an Inf among their inputs says that something is wrong."""
 _READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
 """Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
 
@@ -236,6 +240,8 @@ class Designs:
                 return frozenset()
             for at, contents in known.items():
                 if not contents.infinite and not contents.nan:
+                    if _KEEPS_INF.fullmatch(plain_type(op_type)):
+                        return frozenset()
                     found.add(op_type)
                     continue
                 further = self.absorbed_by(consumer, at, depth + 1)
