@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tui_debugger.model import GraphRun, turns
+from tui_debugger.model import GraphRun, UnreadablePart, turns
+from tui_debugger.opener import read_regular, why_not
 from tui_debugger.sources.mindspore.layout import RankLayout, Stamp, stamp
 
 DIRECTORY = "execution_order"
@@ -22,21 +23,25 @@ class History:
         steps: set of steps by root graph. A second run into the same directory repeats lines, and rank 0's
             file can hold the lines of all ranks: only the set means something.
         notices: broken lines, unreadable files.
+        parts: the files that cannot be read.
     """
 
     steps: Mapping[int, frozenset[int]]
     notices: tuple[str, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
 
 
 def read_history(rank: Path) -> History:
     """Reads ``ms_global_execution_order_graph_N.csv``: one step per line, no header."""
     steps: dict[int, frozenset[int]] = {}
     notices: list[str] = []
+    parts: list[UnreadablePart] = []
     for root, path in _files(rank):
         name = f"{rank.name}/{DIRECTORY}/{path.name}"
         lines = _lines(path)
         if lines is None:
             notices.append(f"{name} cannot be read")
+            parts.append(UnreadablePart(name, why_not(path, wanted="a file"), graph=True))
             continue
         values = [line.strip().rstrip(b",") for line in lines]
         good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
@@ -45,7 +50,7 @@ def read_history(rank: Path) -> History:
             notices.append(f"{name}: {broken} broken lines ignored")
         if good:
             steps[root] = frozenset(good)
-    return History(steps, tuple(notices))
+    return History(steps, tuple(notices), tuple(parts))
 
 
 def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
@@ -64,7 +69,7 @@ def _files(rank: Path) -> list[tuple[int, Path]]:
 
 def _lines(path: Path) -> list[bytes] | None:
     try:
-        return path.read_bytes().split(b"\n")
+        return read_regular(path).split(b"\n")
     except OSError:
         return None
 
