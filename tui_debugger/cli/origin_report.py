@@ -18,7 +18,7 @@ from tui_debugger.session.origin.blocks import WIDTH, origin_lines
 from tui_debugger.session.origin.rows import report_rows
 from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
 from tui_debugger.session.origin.words import said
-from tui_debugger.session.tables import coverage_row, key_row, watch_row
+from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
 from tui_debugger.words.clean import clean
@@ -83,6 +83,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "watchpoints": [watch_row(watch, watched.get(watch.id, 0)) for watch in check.watchpoints],
         "coverage": coverage_row(check.coverage),
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "unreadable": part_rows(check.coverage.parts),
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
         "seconds": round(check.seconds, 3),

@@ -111,6 +111,7 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
         skipped=sum(c.skipped for c in covers),
         steps=tuple(pair for c in covers for pair in c.steps),
         watched=tuple(sorted(watched.items())),
+        parts=tuple(sorted({part for c in covers for part in c.parts}, key=lambda part: (part.where, part.why))),
     )
 
 

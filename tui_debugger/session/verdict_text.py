@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_debugger.model import Hit
+from tui_debugger.model import Coverage, Hit
 from tui_debugger.session.types import CheckResult
 from tui_debugger.words.numbers import named, plural
 
@@ -17,10 +17,14 @@ def coverage_line(result: CheckResult) -> str:
         f"{plural(coverage.checked, 'tensor')} checked, {coverage.unreadable:,} unreadable, "
         f"{coverage.skipped:,} skipped, {coverage.not_comparable:,} not comparable"
     )
-    parts = [counts, named("step", sorted(steps)), named("rank", sorted(ranks))]
+    parts = [counts, *_unlisted(coverage), named("step", sorted(steps)), named("rank", sorted(ranks))]
     if len(coverage.steps) < len(ranks) * len(steps):
         parts.append(f"{len(coverage.steps):,} of these pairs")
     return "; ".join(parts)
+
+
+def _unlisted(coverage: Coverage) -> list[str]:
+    return [f"{plural(len(coverage.parts), 'part')} of the dump not listed"] if coverage.parts else []
 
 
 def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
