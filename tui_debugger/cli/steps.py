@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.unseen import unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import brief
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class _Run:
     graph: str
     has_data: bool
     tensors: int | None = None
+    unreadable: bool = False
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -60,6 +63,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _told(arguments: argparse.Namespace) -> int:
+    from tui_debugger.session.unreadable import is_closed
+
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -67,7 +72,16 @@ def _told(arguments: argparse.Namespace) -> int:
         pairs = sorted({(run.rank, run.step) for run in runs if run.has_data})
         counted = len(pairs) <= COUNTED if arguments.count is None else bool(arguments.count)
         tensors = _count(session, pairs, progress) if counted else {}
-    runs = [_Run(**{**asdict(run), "tensors": _of(run, tensors) if counted else None}) for run in runs]
+        missing = unseen(session)
+    runs = [
+        replace(
+            run,
+            tensors=_of(run, tensors) if counted else None,
+            unreadable=is_closed(missing.parts, run.rank, run.root_graph, run.step),
+        )
+        for run in runs
+    ]
+    missing.tell()
     if not runs:
         raise TdbgError("no graph ran", where=str(arguments.path), hint="choose other ranks, steps or nodes")
     notices = session.info.notices
@@ -75,15 +89,17 @@ def _told(arguments: argparse.Namespace) -> int:
         summary = [{"rank": rank, "root_graph": root, "graph": name, "ran": ran, "dumped": dumped}
                    for (rank, root, name), (ran, dumped) in _summary(runs).items()]  # fmt: skip
         rows = [asdict(run) for run in runs]
-        head = {"command": "steps", "path": str(arguments.path), "exit_code": 0}
-        print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices)})
-        return 0
+        head = {"command": "steps", "path": str(arguments.path), "exit_code": missing.code(0)}
+        print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
+        return missing.code(0)
     _print(runs, counted)
+    for part in missing.parts:
+        print(clean(f"cannot be listed: {part.where} ({part.why})"))
     for notice in notices:
         note(notice)
     if not counted and arguments.count is None:
         note(f"tensors of {len(pairs):,} steps were not counted; --count does it, --step chooses fewer")
-    return 0
+    return missing.code(0)
 
 
 def _runs(session: Session, ranks: Iterable[int], arguments: argparse.Namespace, progress: ProgressFn) -> list[_Run]:
@@ -140,12 +156,18 @@ def _summary(runs: Iterable[_Run]) -> dict[tuple[int, int, str], tuple[str, str]
     return {key: (brief(ran), brief(dumped)) for key, (ran, dumped) in sorted(steps.items())}
 
 
+def _data(run: _Run) -> str:
+    if run.unreadable:
+        return "unreadable"
+    return "yes" if run.has_data else "no"
+
+
 def _print(runs: Sequence[_Run], counted: bool) -> None:
     titles = ["rank", "step", "root", "data", *(["tensors"] if counted else []), "graph"]
     rows = []
     for run in runs:
         count = [f"{run.tensors:,}"] if counted else []
-        cells = [str(run.rank), str(run.step), str(run.root_graph), "yes" if run.has_data else "no"]
+        cells = [str(run.rank), str(run.step), str(run.root_graph), _data(run)]
         rows.append([*cells, *count, run.graph])
     print_table(titles, rows, right=("rank", "step", "root", "tensors"))
     print()

@@ -19,6 +19,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.unseen import unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -101,21 +102,23 @@ def _metrics(text: str) -> tuple[str, ...]:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("trend", arguments):
         with progress_bar() as bar, interruptible(bar) as progress:
-            series = _read(arguments, progress)
+            session, series = _read(arguments, progress)
+            missing = unseen(session, graph=False)
+        missing.tell()
         known = sum(each.known for each in series)
-        code = 0 if known else 2
+        code = missing.code(0 if known else 2)
         if arguments.json:
-            print_json(_document(arguments, series, code))
+            print_json({**_document(arguments, series, code), **missing.rows})
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
             _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit))
-    if code:
+    if not known:
         note("no step has a value that could be read")
     return code
 
 
-def _read(arguments: argparse.Namespace, progress: ProgressFn) -> list[Series]:
+def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session, list[Series]]:
     from tui_debugger.session.diagnosis.trend import trend
     from tui_debugger.session.diagnosis.trend_text import MOST
     from tui_debugger.session.naming import find_node
@@ -142,9 +145,10 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> list[Series]:
             where=" ".join(arguments.node),
             hint=f"choose up to {MOST}: a slot (NODE:0), a rank (--rank 0)",
         )
-    return [
+    series = [
         trend(session, key, steps[key.rank], scaled(progress, number, len(keys))) for number, key in enumerate(keys)
     ]
+    return session, series
 
 
 def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[TensorKey]:

@@ -38,6 +38,7 @@ class Checks:
 
     Attributes:
         book: what every pair was last found to be.
+        unreadable: tells what of some pairs could not be looked at, where some watchpoints judge them.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Checks:
             listing: lists a pair.
             unreadable: tells what of some pairs could not be looked at.
         """
-        self._unreadable = unreadable
+        self.unreadable = unreadable
         self.book = ResultBook()
         self._workers = workers
         self._listing = listing
@@ -75,7 +76,7 @@ class Checks:
         def deliver(judged: Judged) -> None:
             finished.append(judged)
             if on_result is not None:
-                on_result(merged([judged], watchpoints, version, 0.0, False))
+                on_result(replace(merged([judged], watchpoints, version, 0.0, False), asked=len(pairs)))
 
         with Ahead(self._listing) as ahead, ExitStack() as tickets:
             judges = Judges(self.book, self._checker, (version, watchpoints), tickets)
@@ -92,7 +93,7 @@ class Checks:
         place = {pair: number for number, pair in enumerate(pairs)}
         finished.sort(key=lambda each: place[each[0]])
         result = merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
-        return self._with_parts(result, pairs)
+        return self._with_parts(replace(result, asked=len(pairs)), pairs)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """See ``Session.known``."""
@@ -118,7 +119,7 @@ class Checks:
 
     def _with_parts(self, result: CheckResult, pairs: Sequence[Pair]) -> CheckResult:
         """The result with what could not be looked at: known only after the pairs were listed."""
-        parts = self._unreadable(pairs, result.watchpoints)
+        parts = self.unreadable(pairs, result.watchpoints)
         return replace(result, coverage=replace(result.coverage, parts=parts)) if parts else result
 
     def _groups(

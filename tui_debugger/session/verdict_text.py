@@ -27,6 +27,14 @@ def _unlisted(coverage: Coverage) -> list[str]:
     return [f"{plural(len(coverage.parts), 'part')} of the dump not listed"] if coverage.parts else []
 
 
+def stopped_line(result: CheckResult) -> str:
+    """``stopped: 9 of 50 steps checked (steps 0-8)``."""
+    steps, ranks = (sorted({pair[part] for pair in result.pairs}) for part in (1, 0))
+    which = [named("step", steps), *([named("rank", ranks)] if len(ranks) > 1 else [])]
+    done = f"stopped: {len(result.pairs):,} of {plural(result.asked, 'step')} checked"
+    return done + (f" ({', '.join(which)})" if result.pairs else "")
+
+
 def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
     """``314 tensors at step 3, 2 origins ◆``."""
     text = f"{plural(len(hits), 'tensor')} at {named('step', sorted({hit.key.step for hit in hits}))}"

@@ -78,6 +78,8 @@ def coverage(session: Session, state: State) -> Text:
             text.append(f" · {cover.not_comparable:,} not comparable", theme.DIM)
         if cover.unreadable:
             text.append(f" · {cover.unreadable:,} unreadable", theme.DOUBT)
+        if cover.parts:
+            text.append(f" · {plural(len(cover.parts), 'part')} not listed", theme.DOUBT)
     notices = len(session.info.notices)
     if notices:
         text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)

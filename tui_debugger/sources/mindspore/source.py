@@ -95,11 +95,12 @@ class MindSporeSource:
         return self._rank(rank).previous_run(root_graph, step, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """The parts of the run that could not be listed; graph files count when the nodes of their rank were read."""
+        """The parts that could not be listed: of ranks that were looked at; of graphs whose nodes were read."""
         with self._lock:
-            numbers, parts = list(self._directories), list(self._listed.parts)
-        for number in numbers:
-            parts += self._rank(number).unreadable()
+            parts = list(self._listed.parts)
+            ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
+        for rank in ranks:
+            parts += rank.unreadable()
         return tuple(sorted(set(parts), key=lambda part: (part.where, part.why)))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
