@@ -143,7 +143,9 @@ class Session:
             graph: also files of graphs, which hold no tensor.
         """
         parts = [part for part in self.source.unreadable() if self.asked.covers(part) and (graph or not part.graph)]
-        return tuple(parts) if pairs is None or not parts else belonging(parts, pairs, self.ranks())
+        if pairs is None or not parts:
+            return tuple(parts)
+        return belonging(parts, pairs, [rank for rank in self.ranks() if self.steps(rank)])
 
     def _unreadable_for(
         self, pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint] = ()

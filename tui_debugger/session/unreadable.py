@@ -36,7 +36,13 @@ def _within(number: int | None, spans: tuple[Span, ...] | None) -> bool:
 def belonging(
     parts: Iterable[UnreadablePart], pairs: Collection[Pair], ranks: Collection[int]
 ) -> tuple[UnreadablePart, ...]:
-    """The parts that belong to some (rank, step) pairs; a rank that is none of ``ranks`` could not be listed itself."""
+    """The parts that belong to some (rank, step) pairs.
+
+    Args:
+        parts: the parts.
+        pairs: what somebody speaks about.
+        ranks: the ranks that have steps: nobody can name a step of another one, so that it belongs to every question.
+    """
     chosen = set(pairs)
     of_ranks = {rank for rank, _ in chosen}
     of_steps = {step for _, step in chosen}
