@@ -196,17 +196,19 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
 
 
 def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
-    """A rank that was asked for, and that cannot be listed, is something else than one that is not there.
+    """A rank that was asked for, and of which nothing can be listed, is something else than one that is not there.
 
     Raises:
         TdbgError: there is such a rank, and no other one in its span.
     """
     for first, last in wanted or ():
+        if any(first <= rank <= last and session.steps(rank) for rank in session.ranks()):
+            continue
         parts = [part for part in session.unreadable() if part.rank is not None and first <= part.rank <= last]
-        if parts and not any(first <= rank <= last for rank in session.ranks()):
+        if parts:
             raise TdbgError(
-                f"rank {parts[0].rank} cannot be listed: {parts[0].why}",
-                where=str(session.info.path) + f"/{parts[0].where}",
+                f"no step of rank {parts[0].rank} can be listed: {parts[0].where} ({parts[0].why})",
+                where=f"{session.info.path}/{parts[0].where}",
                 hint="see that it may be read and that its copy is complete",
             )
 
