@@ -323,12 +323,15 @@ class UnreadablePart:
         why: a few words, for example ``permission denied`` or ``a FIFO in place of a directory``.
         rank: the rank that it belongs to; None when that is not known.
         step: the step that it belongs to; None when it may hold several, or that is not known.
+        graph: it says what nodes there are, or in which order they ran: no tensor is lost with it, but nobody knows
+            which nodes have a name, a category or a type.
     """
 
     where: str
     why: str
     rank: int | None = None
     step: int | None = None
+    graph: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.sources.writer import DumpWriter, Generation, write_dump
+from tests.unreadable import WOUNDS, wound
 from tui_debugger import (
     DumpAnalyzer,
     OperatorOverflowCondition,
@@ -72,6 +73,23 @@ def test_what_was_not_dumped_and_what_is_broken_is_not_checked(tmp_path: Path) -
     told = run.check_watchpoints([Watchpoint(tensors, TensorOverflowCondition())], error_on_no_value=True)
     assert [hit.error_code for hit in told] == [32, 128]
     assert told.coverage == cover
+
+
+@pytest.mark.parametrize("where", ["rank_1", "rank_0/Net/0/1", "rank_0/Net", "rank_0/graphs"])
+@pytest.mark.parametrize("kind", WOUNDS)
+def test_what_cannot_be_listed_is_in_the_coverage_and_told(
+    where: str, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = write_dump(tmp_path, Generation.V2_3, ranks=(0, 1, 2))
+    writer.metadata()
+    words = wound(tmp_path / where, kind)
+    run = DumpAnalyzer(tmp_path)
+    hits = run.check_watchpoints([Watchpoint(run.select_tensors(""), TensorOverflowCondition())])
+    assert [(part.where, part.why) for part in hits.coverage.parts] == [(where, words)]
+    assert f"cannot judge: 1 part of the dump cannot be listed: {where} ({words})" in caplog.text
+    caplog.clear()
+    other = run.check_watchpoints([Watchpoint(run.select_tensors("", ranks=2), TensorOverflowCondition())])
+    assert (other.coverage.parts, caplog.text) == ((), "")
 
 
 def test_what_has_no_step_before_it_is_counted(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ Dumps = Callable[[str], Path]
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 KEYS = [
-    *("command", "path", "exit_code", "verdict", "reasons", "recommended", "fail_on", "watchpoints", "coverage"),
+    *("command", "path", "exit_code", "verdict", "reasons", "unreadable", "recommended", "fail_on"),
+    *("watchpoints", "coverage"),
     *("findings", "failing", "origins", "hits", "seconds", "cancelled", "notices", "version"),
 ]
 

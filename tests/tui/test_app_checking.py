@@ -10,15 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sources.writer import write_dump
 from tests.tui.conftest import OpenScreen
-from tests.tui.driver import Driver
+from tests.tui.driver import Driver, opened
 from tests.tui.screens_host import HOSTILE
+from tests.unreadable import wound
+from tui_debugger.errors import CancelledError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
-from tui_debugger.session import Session
+from tui_debugger.session import Session, checks
+from tui_debugger.session.checking import Checker
 from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.tui import checker
 from tui_debugger.tui.app import TdbgApp
 
+EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"
 
 
@@ -147,3 +152,69 @@ async def test_names_from_hell_are_shown_literally_and_safely(size: tuple[int, i
         await screen.press("escape", "4")
         assert len(screen.pane("hits")) == len(ops)
         assert "[red]x[/]" in "\n".join(screen.pane("hits"))
+
+
+async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "MOST", 1)  # step by step, so that it is known what is finished when
+    async with open_screen(NAN, recommended=False) as screen:
+        judged: list[int] = []
+        real = Checker.judge
+
+        def judge(self: Checker, plan: Any, progress: Any) -> Any:
+            if plan.step == 2 and 2 not in judged:
+                judged.append(2)
+                screen.desk.bridge.cancel("check")
+            judged.append(plan.step)
+            progress(Progress(0, 1, "judging"))
+            return real(self, plan, progress)
+
+        monkeypatch.setattr(Checker, "judge", judge)
+        await screen.press("a", "R")
+        await screen.settled()
+        assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.desk.header.plain
+        assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.desk.footer.notice
+        assert "fresh" not in screen.text
+        assert "no hit so far" in screen.text or screen.pane("hits")
+        judged[:] = [2]
+        await screen.press("R")
+        await screen.settled()
+        assert judged == [2, 2, 3, 4, 5], "what was finished is not judged again"
+        assert "● fresh: steps 0–5" in screen.desk.header.plain
+
+
+async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
+    open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_screen(NAN, recommended=False) as screen:
+
+        def judge(*_: Any) -> Any:
+            raise CancelledError("stopped")
+
+        monkeypatch.setattr(Checker, "judge", judge)
+        await screen.press("a", "R")
+        await screen.settled()
+        assert "◐ stopped: 0 of 6 steps checked" in screen.desk.header.plain
+        assert "fresh" not in screen.text
+
+
+async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_path: Path) -> None:
+    root = write_dump(tmp_path / "dump", steps=range(4)).root
+    wound(root / "rank_0/Net/0/2", "fifo")
+    async with opened(root, recommended=False) as screen:
+        await screen.press("w")
+        await screen.press("escape")
+        screen.session.watchpoints.add("tensor_overflow", (), EVERYTHING)
+        await screen.press("R")
+        await screen.settled()
+        assert "◐ fresh: steps 0–3, as far as it can be listed" in screen.desk.header.plain
+        assert "1 part not listed" in screen.desk.header.plain
+        assert "nobody can say that it is clean: 1 part of the dump cannot be listed: rank_0/Net/0/2" in screen.text
+        await screen.press("exclamation_mark")
+        await screen.settled()
+        assert "cannot be listed: rank_0/Net/0/2 (a FIFO in place of a directory)" in screen.text
+        await screen.press("escape")
+        await screen.press("y")
+        await screen.settled()
+        assert "? unreadable" in screen.text

@@ -18,7 +18,7 @@ import numpy as np
 from tui_debugger.analysis.cut import compared_with
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.looks import ONLY_COMPARED, Looks
-from tui_debugger.analysis.npy import FIRST_READ, OPEN_FLAGS, Layout, TensorFile, header_layout, raw_layout
+from tui_debugger.analysis.npy import FIRST_READ, Layout, TensorFile, header_layout, raw_layout
 from tui_debugger.analysis.records import Before, Records, State
 from tui_debugger.analysis.sides import (
     UNSURE,
@@ -38,13 +38,12 @@ from tui_debugger.analysis.spans import Bytes, Checkpoint, HeldValues
 from tui_debugger.analysis.window import LIKE_ELEMENTS, Group, Window, fits
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
+from tui_debugger.opener import open_regular
 
 HELD: Final = 1 << 24
 """Bytes up to which the values of a big tensor are kept for the next one to be compared with."""
 KEPT_SMALL: Final = 1 << 20
 """Bytes of small files that are kept for the same purpose."""
-_FORMAT: Final = 0o170000
-_REGULAR: Final = 0o100000
 
 
 def look_all(looks: Looks, checkpoint: Checkpoint | None = None) -> Records:
@@ -151,13 +150,12 @@ class _Batch:
     def _read_small(self, row: int) -> _File | None:
         """A small file in one go; None when it is not small, or anything about it is odd."""
         try:
-            fd = os.open(self._paths[row], OPEN_FLAGS)
+            fd, status = open_regular(self._paths[row])
         except (OSError, ValueError):
             return None
         try:
-            status = os.fstat(fd)
             size = status.st_size
-            if size > FIRST_READ or status.st_mode & _FORMAT != _REGULAR:
+            if size > FIRST_READ:
                 return None
             data = os.read(fd, size)
         except OSError:

@@ -8,11 +8,11 @@ headers.
 from __future__ import annotations
 
 import ast
+import errno
 import io
 import math
 import mmap
 import os
-import stat
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +26,7 @@ import numpy.typing as npt
 from tui_debugger.analysis.dtypes import DType, declared_view, dtype_of, name_of
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, TensorMeta
+from tui_debugger.opener import NotRegularError, open_regular
 
 Array = npt.NDArray[Any]
 
@@ -37,10 +38,6 @@ FIRST_READ: Final = 1 << 15
 """One read of this size brings the header and, for most tensors of a run, all values."""
 WHOLE_FILE: Final = 1 << 24
 """Files up to this size are read by ``open_array``; longer ones are mapped."""
-OPEN_FLAGS: Final = (
-    os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-)
-"""Non-blocking, because opening a named pipe would wait for a writer for ever."""
 _HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
 
 
@@ -90,14 +87,14 @@ class TensorFile:
         self._stream: io.FileIO | None = None
         self._fd = -1
         try:
-            self._fd = os.open(spec.path, OPEN_FLAGS)
-            status = os.fstat(self._fd)
-            if not stat.S_ISREG(status.st_mode):
-                kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-                raise _unreadable(spec, f"expected a tensor file, found {kind}")
+            self._fd, status = open_regular(spec.path)
             self._head = os.read(self._fd, FIRST_READ)
             self.layout = _raw_layout(spec) if spec.format == "raw" else self._npy_layout()
             _check_size(spec, self.layout, status.st_size)
+        except NotRegularError as error:
+            self.close()
+            kind = "a directory" if error.errno == errno.EISDIR else "not a regular file"
+            raise _unreadable(spec, f"expected a tensor file, found {kind}") from None
         except (OSError, ValueError) as error:
             self.close()
             raise _unreadable(spec, f"cannot be read: {_reason(error)}") from error

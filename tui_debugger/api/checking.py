@@ -18,10 +18,11 @@ from tui_debugger.api.run import Run
 from tui_debugger.api.tensors import Columns, columns_of
 from tui_debugger.api.watchpoint import Watchpoint
 from tui_debugger.errors import DebuggerParamTypeError
-from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, Verdict, WatchResult, no_progress
+from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadablePart, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint
 from tui_debugger.session.judging import Answer, OutputTensors, Question
 from tui_debugger.session.results import combined
+from tui_debugger.session.unreadable import parts_text
 
 _log = logging.getLogger("tui_debugger")
 
@@ -37,7 +38,8 @@ def check(
     cores = [_core(number, condition) for number, condition in enumerate(conditions)]
     hits: list[WatchpointHit] = []
     covers = [Coverage(watched=tuple((core.id, 0) for core in cores))]
-    for step, ranks in _by_step([columns_of(watchpoint.tensors, run) for watchpoint in given]).items():
+    by_step = _by_step([columns_of(watchpoint.tensors, run) for watchpoint in given])
+    for step, ranks in by_step.items():
         found: list[tuple[tuple[int, int], int, WatchpointHit]] = []
         missing: list[tuple[int, WatchpointHit]] = []
         for rank, parts in ranks.items():
@@ -56,13 +58,26 @@ def check(
         missing.sort(key=lambda each: each[0])
         hits += [hit for _, _, hit in found]
         hits += [hit for _, hit in missing]
-    result = Hits(hits, combined(covers))
+    cover = combined(covers)
+    result = Hits(hits, dataclasses.replace(cover, parts=_unlisted(run, by_step)))
     _warn(conditions, result)
     return result
 
 
+def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[UnreadablePart, ...]:
+    """What could not be looked at of the ranks and steps that tensors were chosen of."""
+    there = {rank for rank in run.session.ranks() if run.session.steps(rank)}
+    pairs = [(rank, step) for step, ranks in by_step.items() for rank in ranks]
+    parts = run.session.unreadable(pairs) if pairs else ()
+    if {rank for rank, _ in pairs} == there:
+        return parts
+    return tuple(part for part in parts if part.rank is None or part.rank in there)  # some ranks were left out
+
+
 def _warn(conditions: Sequence[ConditionBase], hits: Hits) -> None:
-    """Says what an empty list of hits does not."""
+    """Says what a list of hits does not."""
+    if hits.coverage.parts:
+        _log.warning("cannot judge: %s", parts_text(hits.coverage.parts))
     if any(condition.condition_id == WIRE_OPERATOR_OVERFLOW for condition in conditions):
         _log.warning("OperatorOverflowCondition cannot be judged: a dump of values does not tell whether it holds")
     elif conditions and not hits and not hits.coverage.checked:

@@ -14,6 +14,7 @@ from typing import Any
 from tui_debugger.api.directories import made
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
+from tui_debugger.opener import open_regular
 from tui_debugger.session import Session
 from tui_debugger.session.exporting.files import checked_target, fresh_text
 from tui_debugger.session.sweep import SweptTensor
@@ -169,7 +170,8 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
     """
     titles: list[str] = []
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        descriptor, _ = open_regular(path)
+        with os.fdopen(descriptor, encoding="utf-8", errors="surrogateescape", newline="") as file:
             for line in csv.reader(line.replace("\0", "") for line in file):
                 cells = [cell.strip() for cell in line]
                 if cells and cells[0].lower() == "op type":

@@ -14,7 +14,7 @@ from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.by_design import by_design_text
-from tui_debugger.session.tables import coverage_row, hit_row, key_row, watch_row
+from tui_debugger.session.tables import coverage_row, hit_row, key_row, part_rows, watch_row
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
@@ -101,6 +101,7 @@ def document(report: Report) -> dict[str, Any]:
     return {
         **_head(report.path, report.exit_code, judgement.outcome),
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "unreadable": part_rows(result.coverage.parts),
         "recommended": report.recommended,
         "fail_on": [CONDITIONS[condition].abbr for condition in report.fail_on],
         "watchpoints": [_tally_row(tally) for tally in judgement.tallies],
@@ -239,6 +240,7 @@ def _clean_line(report: Report) -> str:
     words = [f"no finding of {_counted(report)}"] if report.fail_on else []
     unsure = report.result.coverage.unreadable or report.judgement.unsure
     words += ["tensors that could not be judged are allowed"] if unsure else []
+    words += ["parts of the dump that cannot be listed are allowed"] if report.result.coverage.parts else []
     return "clean" + (f": {'; '.join(words)}" if words else "")
 
 

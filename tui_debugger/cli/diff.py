@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar, undecided
+from tui_debugger.cli.unseen import Unseen, from_on, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -127,8 +128,10 @@ def _run(arguments: argparse.Namespace) -> int:
         answer = _compared(arguments)
     from tui_debugger.cli import diff_report
 
+    answer.missing.tell()
     if arguments.json:
-        print_json({"command": "diff", "path": str(arguments.path), **diff_report.document(answer)})
+        document = diff_report.document(answer)
+        print_json({"command": "diff", "path": str(arguments.path), **document, **answer.missing.rows})
     else:
         diff_report.print_answer(answer)
     return answer.exit_code
@@ -149,7 +152,13 @@ def _compared(arguments: argparse.Namespace) -> Answer:
         tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
         differences, hint = couple.compare(tolerance, arguments.top, progress)
         graphs = several_graphs(session)
-    return Answer(couple, differences, hint, arguments.by, graphs)
+        missing = unseen(session, from_on(session, [(key.rank, key.step)]), graph=False)
+    return Answer(couple, differences, hint, arguments.by, graphs, _of_rank(missing, key.rank))
+
+
+def _of_rank(missing: Unseen, rank: int) -> Unseen:
+    """Without ranks above the one that was compared: only a lower one would have been taken in its stead."""
+    return Unseen(tuple(part for part in missing.parts if part.rank is None or part.rank <= rank))
 
 
 def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> tuple[TensorKey, Found]:

@@ -12,6 +12,7 @@ from tui_debugger.analysis.difference.differences import Differences, Entry
 from tui_debugger.analysis.difference.pairs import Fit
 from tui_debugger.cli.output import print_table
 from tui_debugger.cli.show_values import nested
+from tui_debugger.cli.unseen import ALL_SEEN, Unseen
 from tui_debugger.model import TensorStats
 from tui_debugger.session.diagnosis.comparing import Couple, Opened
 from tui_debugger.session.tables import key_row, meta_row, plain, stats_row
@@ -34,6 +35,7 @@ class Answer:
         hint: what they may be to each other.
         by: which of the lists of largest differences is shown.
         graphs: whether names need their graph.
+        missing: what of the same rank and step could not be looked at.
     """
 
     couple: Couple
@@ -41,11 +43,12 @@ class Answer:
     hint: str
     by: str
     graphs: bool = False
+    missing: Unseen = ALL_SEEN
 
     @property
     def exit_code(self) -> int:
         """1 for a difference beyond the tolerance."""
-        return 1 if self.found.outside else 0
+        return self.missing.code(1 if self.found.outside else 0)
 
     @property
     def largest(self) -> tuple[Entry, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_node, add_where, add_work, open_session, pairs_of
 from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar
+from tui_debugger.cli.unseen import Unseen, unseen
 from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
 from tui_debugger.errors import TdbgError
 
@@ -67,22 +68,25 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     with documented("explain", arguments):
-        found, doubtful = _explained(arguments)
+        found, doubtful, missing = _explained(arguments)
+    missing.tell()
     code = 1 if any(each.finding for each in found) else 0
     if not code and (doubtful or all(each.tensor.stats is None for each in found)):
         code = TdbgError.exit_code
+    code = missing.code(code)
     if arguments.json:
         from tui_debugger.session.guidance.rows import guidance_row
 
         tensors = [guidance_row(each) for each in found]
-        print_json({"command": "explain", "path": str(arguments.path), "exit_code": code, "tensors": tensors})
+        head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
+        print_json({**head, "tensors": tensors, **missing.rows})
     else:
         print("\n\n".join("\n".join(text_lines(each, arguments.path)) for each in found))
     return code
 
 
-def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool]:
-    """The guidance for each tensor, and whether a watchpoint could not be judged on one of them."""
+def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Unseen]:
+    """The guidance for each tensor, whether a watchpoint could not be judged on one of them, and what was not seen."""
     from tui_debugger.graph.query import NodeQuery
     from tui_debugger.model import Verdict
     from tui_debugger.session.guidance.explain import explain, known_hit
@@ -103,13 +107,13 @@ def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool]:
         add_watchpoints(session, given, recommended=not given)
         hits = _hits(session, found, pairs, progress)
         if hits:
-            return [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]], False
+            return [explain(session, hit.key, hit, progress) for hit in hits[:_MOST]], False, unseen(session, pairs)
         keys = _plain(session, found, pairs)
         known = [known_hit(session, key)[0] for key in keys]
         doubtful = any(
             result.verdict is Verdict.CANNOT_JUDGE for hit in known if hit is not None for result in hit.results
         )
-        return [explain(session, key, None, progress) for key in keys], doubtful
+        return [explain(session, key, None, progress) for key in keys], doubtful, unseen(session, pairs)
 
 
 def _hits(session: Session, found: Found, pairs: Sequence[Pair], progress: ProgressFn) -> list[Hit]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
 from tui_debugger.cli.options import add_command, add_where, add_work, chosen, open_session, pairs_of, several_graphs
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
+from tui_debugger.cli.unseen import unseen
 from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
 from tui_debugger.errors import CancelledError, TdbgError
 
@@ -92,9 +93,12 @@ def _run(arguments: argparse.Namespace) -> int:
             session = open_session(arguments.path, arguments, progress)
             writer = {"tensors": _tensors, "hits": _hits, "graph": _graph}[arguments.what]
             report = writer(session, target, arguments, progress)
+            missing = unseen(session, graph=arguments.what != "tensors")
+    report["exit_code"] = missing.code(report["exit_code"])
+    missing.tell()
     notes = report.pop("notes")
     if arguments.json:
-        print_json({"command": "export", "path": str(arguments.path), **report})
+        print_json({"command": "export", "path": str(arguments.path), **report, **missing.rows})
     else:
         for line in notes:
             note(line)

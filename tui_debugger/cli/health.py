@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from tui_debugger.model import UnreadablePart
     from tui_debugger.session.diagnosis.health import HealthMap
     from tui_debugger.session.verdicts import Judgement
 
@@ -44,6 +45,7 @@ class Report:
     map: HealthMap
     judgement: Judgement
     notices: tuple[str, ...]
+    parts: tuple[UnreadablePart, ...] = ()
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -110,7 +112,8 @@ def _made(arguments: argparse.Namespace) -> Report:
         checks = HealthChecks(session)
         result = checks.check(pairs, progress)
     # What was finished is shown, also after Ctrl-C.
-    return Report(health(session, checks, pairs), judge(result, rules=rules), session.info.notices)
+    made = health(session, checks, pairs)
+    return Report(made, judge(result, rules=rules), session.info.notices, result.coverage.parts)
 
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
@@ -144,7 +147,7 @@ def _document(
 ) -> dict[str, Any]:
     from tui_debugger import __version__
     from tui_debugger.session.diagnosis.health_text import map_rows
-    from tui_debugger.session.tables import coverage_row, watch_row
+    from tui_debugger.session.tables import coverage_row, part_rows, watch_row
 
     map_, judgement = report.map, report.judgement
     return {
@@ -153,6 +156,7 @@ def _document(
         "exit_code": code,
         "verdict": judgement.outcome.value,
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "unreadable": part_rows(report.parts),
         "watchpoints": [watch_row(each) for each in map_.watchpoints],
         "by_default": map_.by_default,
         "coverage": {**coverage_row(map_.coverage), "pairs_asked": len(map_.pairs)},

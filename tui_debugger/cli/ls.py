@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger.cli.choice import categories_of
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.unseen import unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.words.numbers import brief
@@ -138,16 +139,19 @@ def _listed(arguments: argparse.Namespace) -> int:
         chosen(arguments.step, (step for rank in ranks for step in session.steps(rank)), "step")
         listings = [_list_rank(session, rank, arguments, progress) for rank in ranks]
         entries, places = _merge(listings)
+        missing = unseen(session)
+    missing.tell()
     if not entries:
         raise _nothing(arguments, listings)
     for notice in session.info.notices:  # such as a graph that cannot be read: names look different then
         note(notice)
     if arguments.json:
         nodes = [_json(entry, places, arguments) for entry in entries]
-        print_json({"command": "ls", "path": str(arguments.path), "exit_code": 0, "nodes": nodes})
+        head = {"command": "ls", "path": str(arguments.path), "exit_code": missing.code(0)}
+        print_json({**head, "nodes": nodes, **missing.rows})
     else:
         _print(entries, places, arguments)
-    return 0
+    return missing.code(0)
 
 
 # -- which nodes -----------------------------------------------------------------------------------

@@ -166,10 +166,13 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     """
     from tui_debugger.graph.query import NodeQuery
     from tui_debugger.session.opening import open_dump
+    from tui_debugger.session.unreadable import Asked
 
     session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache)
     arguments.at_exit.callback(session.close)
+    session.asked = Asked(arguments.rank, arguments.step)
     session.open(progress)
+    _refuse_unlisted(session, arguments.rank)
     if arguments.filter is None and arguments.graph is None:
         return session
     ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -190,6 +193,24 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
             hint="`tdbg ls` lists the nodes",
         )
     return session
+
+
+def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
+    """A rank that was asked for, and of which nothing can be listed, is something else than one that is not there.
+
+    Raises:
+        TdbgError: there is such a rank, and no other one in its span.
+    """
+    for first, last in wanted or ():
+        if any(first <= rank <= last and session.steps(rank) for rank in session.ranks()):
+            continue
+        parts = [part for part in session.unreadable() if part.rank is not None and first <= part.rank <= last]
+        if parts:
+            raise TdbgError(
+                f"no step of rank {parts[0].rank} can be listed: {parts[0].where} ({parts[0].why})",
+                where=f"{session.info.path}/{parts[0].where}",
+                hint="see that it may be read and that its copy is complete",
+            )
 
 
 def workers_of(arguments: argparse.Namespace) -> Workers:

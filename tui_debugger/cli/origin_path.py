@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from tui_debugger import __version__
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import interruptible, note, print_json, progress_bar
+from tui_debugger.cli.unseen import unseen
+from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
 from tui_debugger.session.naming import find_node, no_such_tensor
+from tui_debugger.session.origin.blocks import WIDTH
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.path import Ending, Path, with_nearest
 from tui_debugger.session.origin.path_text import path_lines
@@ -19,6 +23,8 @@ from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE
 from tui_debugger.session.origin.tracer import Tracer
 from tui_debugger.session.tables import key_row
 from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.session.unreadable import parts_text
+from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import named, plural
 
 if TYPE_CHECKING:
@@ -64,15 +70,20 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         path, looked = _find(session, arguments, watchpoints or (OVERFLOW_ANYWHERE,), progress)
+        missing = unseen(session)
     for notice in session.info.notices:
         note(notice)
-    code = _CODES[path.state]
+    missing.tell()
+    code = missing.code(_CODES[path.state])
     if arguments.json:
-        print_json(_document(path, looked, arguments, code))
+        print_json({**_document(path, looked, arguments, code), **missing.rows})
     else:
         if path.state is State.CLEAN:
             print(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
-        print("\n".join(path_lines(path)))
+        lines = list(path_lines(path))
+        if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
+            lines[-1:] = textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
+        print("\n".join(lines))
     return code
 
 
@@ -152,7 +163,7 @@ def _document(path: Path, looked: Looked, arguments: argparse.Namespace, code: i
         "command": "origin",
         "path": str(arguments.path),
         "exit_code": code,
-        "verdict": _VERDICTS[path.state],
+        "verdict": "cannot_judge" if code == TdbgError.exit_code else _VERDICTS[path.state],
         "from": key_row(path.start.tensor.key),
         "looked_at": {"tensors": looked.tensors, "ranks": list(looked.ranks), "steps": list(looked.steps)},
         **path_rows(path),

@@ -26,7 +26,7 @@ from tui_debugger.session.origin.words import (
     not_judged_words,
     said,
 )
-from tui_debugger.session.tables import coverage_row, key_row, watch_row
+from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
 from tui_debugger.words.clean import clean
@@ -94,6 +94,7 @@ def document(answer: Answer) -> dict[str, Any]:
         "coverage": coverage_row(check.coverage),
         "by_design": by_design_text(check.hits) or None,
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "unreadable": part_rows(check.coverage.parts),
         "cannot_judge": [{**key_row(hit.key), "detail": hit.detail} for hit in judgement.unsure],
         "notices": list(answer.notices),
         "seconds": round(check.seconds, 3),

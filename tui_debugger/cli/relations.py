@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
+from tui_debugger.cli.unseen import from_on, unseen
 from tui_debugger.cli.watching import add_watches, enabled_watchpoints
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ Without --step that is the last dumped step.
 EPILOG = """\
 exit codes:
   0    shown, whatever was found on the tensors
-  2    no dump at the path, no such node or tensor, a wrong argument
+  2    no dump at the path, no such node or tensor, a part of the dump that cannot
+       be listed, a wrong argument
   130  interrupted
 
 examples:
@@ -84,26 +86,29 @@ def _shown(arguments: argparse.Namespace) -> int:
         found = _measured(session, relations(session, key, progress), measured, progress)
         up = _further(session, found.producers, arguments.hops, producers, progress)
         down = _further(session, found.consumers, arguments.hops, consumers, progress)
+        missing = unseen(session, from_on(session, [(key.rank, key.step)]))
+    missing.tell()
     for notice in session.info.notices:
         note(notice)
     if not arguments.json:
         print("\n".join(relations_lines(found, up, down)))
-        return 0
+        return missing.code(0)
     from tui_debugger.session.diagnosis.relations_text import Around
 
     print_json(
         {
             "command": "relations",
             "path": str(arguments.path),
-            "exit_code": 0,
+            "exit_code": missing.code(0),
             "maker": found.maker or None,
             "tensor": related_row(Around(found.centre)),
             "other_outputs": [related_row(Around(each)) for each in found.siblings],
             "producers": [related_row(each, upstream=True) for each in up],
             "consumers": [related_row(each, upstream=False) for each in down],
+            **missing.rows,
         }
     )
-    return 0
+    return missing.code(0)
 
 
 def _tensor(session: Session, arguments: argparse.Namespace, progress: ProgressFn) -> TensorKey:

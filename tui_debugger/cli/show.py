@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
+from tui_debugger.cli.unseen import from_on, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -122,17 +123,20 @@ def _shown(arguments: argparse.Namespace) -> int:
         wish = Wish(values, lines, arguments.slice, arguments.precision, arguments.json, on)
         shown = look(session, found, pairs, wish, progress)
         spreads = spreads_of(session, shown, arguments, progress) if arguments.distribution else []
+        missing = unseen(session, from_on(session, pairs), graph=False)
+    missing.tell()
     if arguments.distribution:
-        return print_spreads(session, found, spreads, arguments)
-    code = 0 if any(each.answers for each in shown) else 2
+        return print_spreads(session, found, spreads, arguments, missing)
+    answered = any(each.answers for each in shown)
+    code = missing.code(0 if answered else 2)
     if arguments.json:
-        document = show_print.document(session, found, shown)
+        document = {**show_print.document(session, found, shown), **missing.rows}
         print_json({"command": "show", "path": str(arguments.path), "exit_code": code, **document})
     else:
         show_print.print_head(session, found, shown)
         layout = show_print.print_values if values else show_print.print_history
         (show_print.print_stats if arguments.stat else layout)(shown, several=len(found.rows) > 1)
-    if code:
+    if not answered:
         note("nothing of what was asked for can be shown")
     return code
 

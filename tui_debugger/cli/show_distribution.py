@@ -12,6 +12,7 @@ from tui_debugger.analysis.spread.quantiles import PERCENTS
 from tui_debugger.cli import show_print
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.cli.show_look import Shown
+from tui_debugger.cli.unseen import Unseen
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn
 from tui_debugger.session import Session
@@ -57,20 +58,23 @@ def spreads_of(
     return [_look_at(session, each, arguments, progress) for each in rows]
 
 
-def print_spreads(session: Session, found: Found, seen: Sequence[Seen], arguments: argparse.Namespace) -> int:
-    """Prints them, or the document, and returns the exit code: 2 when there is nothing to show."""
-    code = 0 if any(each.spread is not None for each in seen) else 2
+def print_spreads(
+    session: Session, found: Found, seen: Sequence[Seen], arguments: argparse.Namespace, missing: Unseen
+) -> int:
+    """Prints them, or the document, and returns the exit code: 2 when there is nothing to show, or more is missing."""
+    answered = any(each.spread is not None for each in seen)
+    code = missing.code(0 if answered else 2)
     rows = [each.shown for each in seen]
     if arguments.json:
         document = show_print.document(session, found, rows)
         tensors = [{**row, **_document(each)} for row, each in zip(document["tensors"], seen, strict=True)]
         about = {"command": "show", "path": str(arguments.path), "exit_code": code}
-        print_json({**about, **document, "tensors": tensors})
+        print_json({**about, **document, "tensors": tensors, **missing.rows})
     else:
         show_print.print_head(session, found, rows)
         for each in seen:
             _print(each, several=len(found.rows) > 1)
-    if code:
+    if not answered:
         note("nothing of what was asked for can be shown")
     return code
 

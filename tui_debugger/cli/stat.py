@@ -12,19 +12,23 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
 from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, several_graphs, whole
 from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
+from tui_debugger.cli.unseen import Unseen, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.model import ProgressFn
+    from tui_debugger.session import Session
     from tui_debugger.session.sweep import SweptTensor
+    from tui_debugger.session.types import Pair
 
 SORTABLE = (
     *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
@@ -48,7 +52,8 @@ this tensor (statistic.csv), and counts that it does not record read 0.
 
 exit codes:
   0    done
-  2    nothing matched, every tensor was unreadable, or a wrong argument
+  2    nothing matched, every tensor was unreadable, a part of the dump could not be
+       listed (the rows of the rest are printed), or a wrong argument
   130  interrupted: the rows so far are printed
 """
 
@@ -88,6 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if not first and not seen.interrupted:
                 raise nothing_chosen(arguments.path)
             _show(itertools.chain(first, rows), arguments, seen, held)
+    seen.unseen.tell()
     if arguments.csv:
         note(seen.line())
     elif not arguments.json:
@@ -139,6 +145,15 @@ class _Seen:
         self.interrupted = False
         self.graphs = False
         self.failure: TdbgError | None = None
+        self.about: tuple[Session, Sequence[Pair], bool] | None = None
+
+    @cached_property
+    def unseen(self) -> Unseen:
+        """What could not be looked at; to be asked when the rows are there."""
+        if self.about is None:
+            return Unseen()
+        session, pairs, graph = self.about
+        return unseen(session, pairs, graph=graph)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -155,7 +170,7 @@ class _Seen:
         """See ``EPILOG``."""
         if self.interrupted:
             return CancelledError.exit_code
-        return 2 if self.failure is not None or self.tensors == self.unreadable else 0
+        return 2 if self.failure is not None or self.tensors == self.unreadable else self.unseen.code(0)
 
     def line(self) -> str:
         """``1,141 tensors, 3 unreadable``."""
@@ -189,6 +204,7 @@ def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) 
     try:
         session = open_session(arguments.path, arguments, progress)
         pairs = pairs_of(session, arguments)
+        seen.about = session, pairs, bool(arguments.filter or arguments.graph or arguments.category)
         seen.graphs = several_graphs(session)
         for tensor in session.sweep(pairs, choice_of(arguments)).measured(progress):
             seen.tensors += 1
@@ -247,7 +263,7 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
     with seen.stopped():
         for number, row in enumerate(rows):
             sys.stdout.write(("," if number else "") + "\n  " + json.dumps(row, allow_nan=False))
-    end = {"coverage": seen.row(), "exit_code": seen.exit_code}
+    end = {"coverage": seen.row(), **seen.unseen.rows, "exit_code": seen.exit_code}
     if seen.failure is not None:
         end["error"] = failure("stat", path, seen.failure)["error"]
     tail = json.dumps(end, indent=1)

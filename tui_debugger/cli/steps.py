@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.unseen import unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import brief
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ class _Run:
     is_root: bool = True
     turn: int = 0
     tensors: int | None = None
+    unreadable: bool = False
 
     def row(self) -> dict[str, object]:
         """For JSON; the order of the rows is that of the runs."""
@@ -79,6 +82,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _told(arguments: argparse.Namespace) -> int:
+    from tui_debugger.session.unreadable import is_closed
+
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
         ranks = chosen(arguments.rank, session.ranks(), "rank")
@@ -86,22 +91,33 @@ def _told(arguments: argparse.Namespace) -> int:
         pairs = sorted({(run.rank, run.step) for run in runs if run.has_data})
         counted = len(pairs) <= COUNTED if arguments.count is None else bool(arguments.count)
         tensors = _count(session, pairs, progress) if counted else {}
-    runs = [replace(run, tensors=_of(run, tensors) if counted else None) for run in runs]
+        missing = unseen(session)
+    runs = [
+        replace(
+            run,
+            tensors=_of(run, tensors) if counted else None,
+            unreadable=is_closed(missing.parts, run.rank, run.root_graph, run.step),
+        )
+        for run in runs
+    ]
+    missing.tell()
     if not runs:
         raise TdbgError("no graph ran", where=str(arguments.path), hint="choose other ranks, steps or nodes")
     notices = session.info.notices
     if arguments.json:
         summary = [asdict(each) for each in _summary(runs)]
         rows = [run.row() for run in runs]
-        head = {"command": "steps", "path": str(arguments.path), "exit_code": 0}
-        print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices)})
-        return 0
+        head = {"command": "steps", "path": str(arguments.path), "exit_code": missing.code(0)}
+        print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
+        return missing.code(0)
     _print(runs, counted)
+    for part in missing.parts:
+        print(clean(f"cannot be listed: {part.where} ({part.why})"))
     for notice in notices:
         note(notice)
     if not counted and arguments.count is None:
         note(f"tensors of {len(pairs):,} steps were not counted; --count does it, --step chooses fewer")
-    return 0
+    return missing.code(0)
 
 
 def _runs(session: Session, ranks: Iterable[int], arguments: argparse.Namespace, progress: ProgressFn) -> list[_Run]:
@@ -177,6 +193,12 @@ def _summary(runs: Iterable[_Run]) -> list[_Summary]:
     return found
 
 
+def _data(run: _Run) -> str:
+    if run.unreadable:
+        return "unreadable"
+    return "yes" if run.has_data else "no"
+
+
 def _print(runs: Sequence[_Run], counted: bool) -> None:
     from tui_debugger.words.tensors import round_text
 
@@ -186,7 +208,7 @@ def _print(runs: Sequence[_Run], counted: bool) -> None:
     for run in runs:
         count = [f"{run.tensors:,}"] if counted else []
         step = f"{run.step}{round_text(run.round)}"
-        cells = [str(run.rank), step, str(run.root_graph), "yes" if run.has_data else "no"]
+        cells = [str(run.rank), step, str(run.root_graph), _data(run)]
         rows.append([*cells, *count, run.graph + _kind(run.is_root)])
     print_table(titles, rows, right=("rank", "step", "root", "tensors"))
     print()

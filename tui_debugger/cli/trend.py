@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
+from tui_debugger.cli.unseen import unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -102,24 +103,27 @@ def _metrics(text: str) -> tuple[str, ...]:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("trend", arguments):
         with progress_bar() as bar, interruptible(bar) as progress:
-            series, notes, graphs = _read(arguments, progress)
+            session, series = _read(arguments, progress)
+            notes, graphs = _notes(session, series), several_graphs(session)
+            missing = unseen(session, graph=False)
+        missing.tell()
         known = sum(each.known for each in series)
-        code = 0 if known else 2
+        code = missing.code(0 if known else 2)
         if arguments.json:
-            print_json(_document(arguments, series, code))
+            print_json({**_document(arguments, series, code), **missing.rows})
         else:
             width = arguments.width or max(shutil.get_terminal_size().columns, 20)
             metrics = arguments.metric or (("max", "mean", "min") if len(series) == 1 else ("norm",))
             _print(series, Wish(metrics, width, arguments.height, arguments.log, arguments.limit), graphs=graphs)
         for text in notes:
             note(text)
-    if code:
+    if not known:
         note("no step has a value that could be read")
     return code
 
 
-def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[list[Series], list[str], bool]:
-    """The histories, what has to be said about them, and whether names need their graph."""
+def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session, list[Series]]:
+    """The histories, and the session that they are of."""
     from tui_debugger.session.diagnosis.trend import trend
     from tui_debugger.session.diagnosis.trend_text import MOST
     from tui_debugger.session.naming import find_node
@@ -152,7 +156,7 @@ def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[list[Ser
         )
         for number, key in enumerate(keys)
     ]
-    return series, _notes(session, series), several_graphs(session)
+    return session, series
 
 
 def _of_round(series: Series, number: int) -> Series:

@@ -16,6 +16,7 @@ import numpy as np
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.edges import STRUCTURAL_TYPES
 from tui_debugger.graph.proto import message_class
+from tui_debugger.opener import read_regular
 
 _CONTROL_EDGE = 1
 _MAX_VALUE_TEXT = 1024
@@ -121,7 +122,7 @@ def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
     """
     path = Path(path)
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise BadGraphError(
             f"the graph file cannot be read: {error.strerror or type(error).__name__}",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Final
 
 from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError
-from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.model import ProgressFn, UnreadablePart, Watchpoint, no_progress
 from tui_debugger.session.ahead import Ahead, List
 from tui_debugger.session.judges import Judges, MakeChecker
 from tui_debugger.session.line import Group, Judged, Line
@@ -25,14 +26,29 @@ MOST: Final = 64
 """Most pairs that are judged together."""
 
 
+Unreadable = Callable[[Sequence[Pair], Sequence[Watchpoint]], "tuple[UnreadablePart, ...]"]
+
+
+def _nothing(_pairs: Sequence[Pair], _watchpoints: Sequence[Watchpoint]) -> tuple[UnreadablePart, ...]:
+    return ()
+
+
 class Checks:
     """The checks of one session.
 
     Attributes:
         book: what every pair was last found to be.
+        unreadable: tells what of some pairs could not be looked at, where some watchpoints judge them.
     """
 
-    def __init__(self, watchpoints: WatchpointList, checker: MakeChecker, workers: Workers, listing: List) -> None:
+    def __init__(
+        self,
+        watchpoints: WatchpointList,
+        checker: MakeChecker,
+        workers: Workers,
+        listing: List,
+        unreadable: Unreadable = _nothing,
+    ) -> None:
         """Nothing is known yet.
 
         Args:
@@ -40,7 +56,9 @@ class Checks:
             checker: makes what judges.
             workers: who measures; they are got ready when much is to come.
             listing: lists a pair.
+            unreadable: tells what of some pairs could not be looked at.
         """
+        self.unreadable = unreadable
         self.book = ResultBook()
         self._workers = workers
         self._listing = listing
@@ -58,7 +76,7 @@ class Checks:
         def deliver(judged: Judged) -> None:
             finished.append(judged)
             if on_result is not None:
-                on_result(merged([judged], watchpoints, version, 0.0, False))
+                on_result(replace(merged([judged], watchpoints, version, 0.0, False), asked=len(pairs)))
 
         with Ahead(self._listing) as ahead, ExitStack() as tickets:
             judges = Judges(self.book, self._checker, (version, watchpoints), tickets)
@@ -74,7 +92,8 @@ class Checks:
                     line.finish()
         place = {pair: number for number, pair in enumerate(pairs)}
         finished.sort(key=lambda each: place[each[0]])
-        return merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
+        result = merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
+        return self._with_parts(replace(result, asked=len(pairs)), pairs)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """See ``Session.known``."""
@@ -83,7 +102,7 @@ class Checks:
         results = [(pair, result) for pair, result in found if result is not None]
         if len(results) != len(found):
             return None
-        return merged(results, watchpoints, version, 0.0, False)
+        return self._with_parts(merged(results, watchpoints, version, 0.0, False), pairs)
 
     def fresh(self, pairs: Sequence[Pair]) -> bool:
         """See ``Session.fresh``."""
@@ -97,6 +116,11 @@ class Checks:
         return undisturbed(
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
+
+    def _with_parts(self, result: CheckResult, pairs: Sequence[Pair]) -> CheckResult:
+        """The result with what could not be looked at: known only after the pairs were listed."""
+        parts = self.unreadable(pairs, result.watchpoints)
+        return replace(result, coverage=replace(result.coverage, parts=parts)) if parts else result
 
     def _groups(
         self,

@@ -122,6 +122,7 @@ def combined(covers: Sequence[Coverage]) -> Coverage:
         blocked=tuple(sorted(blocked.items())),
         by_design=sum(c.by_design for c in covers),
         constants=sum(c.constants for c in covers),
+        parts=tuple(sorted({part for c in covers for part in c.parts}, key=lambda part: (part.where, part.why))),
     )
 
 

@@ -39,6 +39,12 @@ class Selections:
             self._scope = scope
             self._scopes = {}
 
+    @property
+    def restricted(self) -> bool:
+        """Whether selections may cover some nodes only."""
+        with self._lock:
+            return self._scope is not None
+
     def in_scope(self, nodes: NodeTable) -> Mask:
         """The node rows that selections may cover."""
         with self._lock:

@@ -28,6 +28,7 @@ from tui_debugger.model import (
     ReadSpec,
     RunInfo,
     TensorKey,
+    UnreadablePart,
     Watchpoint,
     no_progress,
     turn_of,
@@ -51,6 +52,7 @@ from tui_debugger.session.sweep import Sweep, TensorChoice
 from tui_debugger.session.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
 from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
 from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.session.unreadable import Asked, belonging, needs_graph
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
 
@@ -61,6 +63,7 @@ class Session:
     Attributes:
         source: where the tensors come from.
         watchpoints: the list, kept in ``store`` when one is given.
+        asked: the ranks and steps that somebody wants to know about: what cannot be read of others is no matter.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Session:
             index: remembers what was measured for later sessions, ``close`` closes it; None remembers nothing.
         """
         self.source = source
+        self.asked = Asked()
         self.watchpoints = WatchpointList(store)
         self._source_map = tuple(source_map)
         self._workers = workers or Workers(jobs=1)
@@ -90,7 +94,7 @@ class Session:
         self._cache = RecordCache()
         self._own_cache = RecordCache()
         self._follower = Follower(source, self._cache)
-        self._checks = Checks(self.watchpoints, self._checker, self._workers, self._look_ahead)
+        self._checks = self._new_checks(self.watchpoints)
         self._selections = Selections()
 
     @property
@@ -166,6 +170,24 @@ class Session:
     def steps_before(self, rank: int, steps: Collection[int]) -> set[int]:
         """The steps of a rank all of whose runs came before any run of some steps."""
         return steps_before(self.source, rank, steps)
+
+    def unreadable(self, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> tuple[UnreadablePart, ...]:
+        """The parts that could not be looked at, of what was ``asked`` for, in the order of their paths.
+
+        Args:
+            pairs: only what belongs to these (rank, step) pairs.
+            graph: also files of graphs, which hold no tensor.
+        """
+        parts = [part for part in self.source.unreadable() if self.asked.covers(part) and (graph or not part.graph)]
+        if pairs is None or not parts:
+            return tuple(parts)
+        return belonging(parts, pairs, [rank for rank in self.ranks() if self.steps(rank)])
+
+    def _unreadable_for(
+        self, pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint] = ()
+    ) -> tuple[UnreadablePart, ...]:
+        """What keeps watchpoints from being sure that they looked at all that they cover in some pairs."""
+        return self.unreadable(pairs, graph=self._selections.restricted or needs_graph(watchpoints))
 
     def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]:
         """Every dumped (rank, step) among the given ranks and steps, in the order in which they began, then by rank."""
@@ -372,7 +394,10 @@ class Session:
 
     def checks(self, others: WatchpointList | None = None) -> Checks:
         """The checks by the session's own list, with all that is known; new ones by another list."""
-        return self._checks if others is None else Checks(others, self._checker, self._workers, self._look_ahead)
+        return self._checks if others is None else self._new_checks(others)
+
+    def _new_checks(self, watchpoints: WatchpointList) -> Checks:
+        return Checks(watchpoints, self._checker, self._workers, self._look_ahead, self._unreadable_for)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""
@@ -405,7 +430,10 @@ class Session:
             rank, step = pair
             return spans[rank].get(step, (turn_of(step), turn_of(step)))
 
-        return search(pairs, watchpoints, partial(look_at, self._checker, spread), progress, span)
+        report = search(pairs, watchpoints, partial(look_at, self._checker, spread), progress, span)
+        parts = self._unreadable_for(pairs, watchpoints)
+        coverage = dataclasses.replace(report.check.coverage, parts=parts)
+        return dataclasses.replace(report, check=dataclasses.replace(report.check, coverage=coverage))
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
         measurements = self.measurements(rank, progress)

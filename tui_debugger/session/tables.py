@@ -7,6 +7,7 @@ is the text ``nan``, ``inf`` or ``-inf``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from tui_debugger.analysis.condition_table import CONDITIONS
@@ -20,6 +21,7 @@ from tui_debugger.model import (
     TensorKey,
     TensorMeta,
     TensorStats,
+    UnreadablePart,
     Watchpoint,
     WatchResult,
 )
@@ -144,6 +146,14 @@ def coverage_row(coverage: Coverage) -> Row:
         "constants": coverage.constants,
         "pairs": [{"rank": rank, "step": step} for rank, step in coverage.steps],
     }
+
+
+def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
+    """Parts of a run that could not be looked at; a rank or step of None is not known, or all of them."""
+    return [
+        {"where": part.where, "why": part.why, "rank": part.rank, "step": part.step, "graph": part.graph}
+        for part in parts
+    ]
 
 
 def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:

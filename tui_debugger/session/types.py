@@ -67,6 +67,7 @@ class CheckResult:
         version: ``WatchpointList.version`` they had; results of an older version are outdated.
         seconds: wall time.
         cancelled: the user stopped it; ``pairs`` holds what was finished.
+        asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
     """
 
     pairs: tuple[Pair, ...]
@@ -76,6 +77,12 @@ class CheckResult:
     version: int
     seconds: float = 0.0
     cancelled: bool = False
+    asked: int = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether pairs that were asked for are missing."""
+        return len(self.pairs) < self.asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tui_debugger.analysis.conditions import not_finite_words
-from tui_debugger.model import Hit
+from tui_debugger.model import Coverage, Hit
 from tui_debugger.session.hits import Blocked, is_overflow
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdicts import Tally
@@ -23,7 +23,7 @@ def coverage_line(result: CheckResult) -> str:
     )
     if coverage.by_design:
         counts += f", {coverage.by_design:,} with Inf by design"
-    parts = [counts, named("step", sorted(steps)), named("rank", sorted(ranks))]
+    parts = [counts, *_unlisted(coverage), named("step", sorted(steps)), named("rank", sorted(ranks))]
     if len(coverage.steps) < len(ranks) * len(steps):
         parts.append(f"{len(coverage.steps):,} of these pairs")
     if coverage.constants:
@@ -49,6 +49,18 @@ def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[s
 
 def _blocked(blocked: Blocked) -> str:
     return f"{blocked.tensors:,}: {not_finite_words(blocked.error)}" if blocked.tensors else "0"
+
+
+def _unlisted(coverage: Coverage) -> list[str]:
+    return [f"{plural(len(coverage.parts), 'part')} of the dump not listed"] if coverage.parts else []
+
+
+def stopped_line(result: CheckResult) -> str:
+    """``stopped: 9 of 50 steps checked (steps 0-8)``."""
+    steps, ranks = (sorted({pair[part] for pair in result.pairs}) for part in (1, 0))
+    which = [named("step", steps), *([named("rank", ranks)] if len(ranks) > 1 else [])]
+    done = f"stopped: {len(result.pairs):,} of {plural(result.asked, 'step')} checked"
+    return done + (f" ({', '.join(which)})" if result.pairs else "")
 
 
 def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:

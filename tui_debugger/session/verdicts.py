@@ -14,6 +14,7 @@ from tui_debugger.analysis.watch_text import format_watch
 from tui_debugger.model import Coverage, ErrorBits, NodeKind, Verdict, Watchpoint
 from tui_debugger.session.hits import Blocked, HitList
 from tui_debugger.session.types import CheckResult
+from tui_debugger.session.unreadable import parts_text
 from tui_debugger.words.numbers import plural
 
 
@@ -62,8 +63,8 @@ class Doubt:
     """Why a check cannot say "clean".
 
     Attributes:
-        kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors are ``unreadable``, or
-            others could not be compared (``uncomparable``).
+        kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
+            ``unreadable``, or others could not be compared (``uncomparable``).
         text: one sentence for people.
     """
 
@@ -106,7 +107,8 @@ def judge(
         result: the check.
         rules: ids of watchpoints that somebody wrote down: each has to look at a tensor, or it may hold a typo.
         fail_on: ids of the conditions whose findings count; none given: all.
-        allow_unreadable: tensors that cannot be read or compared are no doubt, as long as some could be.
+        allow_unreadable: tensors that cannot be read or compared, and parts of the dump that cannot be listed, are no
+            doubt, as long as some could be.
         allow_unmatched: nor is a rule that looks at no tensor, as long as something was looked at.
     """
     hits = result.hits.with_verdict(Verdict.FINDING)
@@ -187,6 +189,8 @@ def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Cov
 
 
 def _unjudged(result: CheckResult) -> Iterator[Doubt]:
+    if result.coverage.parts:
+        yield Doubt("unreadable", parts_text(result.coverage.parts))
     unreadable = result.coverage.unreadable
     if unreadable:
         yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")

@@ -15,6 +15,7 @@ from tui_debugger.tui.navigator import after
 from tui_debugger.tui.panes.hit_filter import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.tally import Tally
+from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural, size
 from tui_debugger.words.steps import step_text
 
@@ -35,7 +36,7 @@ class Checker:
     def __init__(self, desk: Desk) -> None:
         """Nothing checked."""
         self._desk = desk
-        self._fresh = False
+        self._known = False
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -162,7 +163,7 @@ class Checker:
         result = message.result
         self._show(result, message.tally, final=message.final)
         if result.cancelled:
-            self._desk.say(f"stopped after {plural(len(result.pairs), 'step')}")
+            self._desk.say(_stopped_line(result))
         elif message.final and self._desk.hits_pane.shown and len(result.pairs) > 1:
             self._desk.say(f"{plural(self._desk.hits_pane.shown, 'hit')}: n goes to the next one, from any pane")
 
@@ -184,7 +185,8 @@ class Checker:
         if message.tally.findings:
             desk.say(f"step {message.searched_to} has {plural(desk.hits_pane.shown, 'hit')}: n goes to the first")
         else:
-            desk.say("stopped" if result.cancelled else f"no hit up to step {message.searched_to}")
+            unsure = ", but not all could be judged" if message.tally.doubts else ""
+            desk.say("stopped" if result.cancelled else f"no hit up to step {message.searched_to}{unsure}")
 
     def stopped(self) -> None:
         """Work was cancelled."""
@@ -201,7 +203,7 @@ class Checker:
         state = desk.state
         changed = result is not state.result
         state.result, state.tally = result, tally if result is not None else None
-        self._fresh = result is not None and self._session.fresh(result.pairs)
+        self._known = result is not None and self._session.fresh(result.pairs)
         desk.hits_pane.show(
             result, where=self._where(result), state=self._words(), empty=self._empty(result), final=final
         )
@@ -219,8 +221,14 @@ class Checker:
 
     @property
     def fresh(self) -> bool:
-        """Whether the hit list shows what the watchpoints say about the files as they are."""
-        return self._fresh
+        """Whether the hits are what the watchpoints say about the files as they are, of all that was asked for."""
+        return self._known and not self._stopped
+
+    @property
+    def _stopped(self) -> bool:
+        """Whether a check was ended before its end."""
+        result = self._desk.state.result
+        return result is not None and result.stopped
 
     def status(self) -> Status:
         """For the header."""
@@ -230,14 +238,23 @@ class Checker:
             if self._nothing_to_check:
                 return "○", "no watchpoints: w makes one, a adds the recommended ones", theme.NORMAL
             return "○", f"outdated: r checks this step{self._price()}", theme.DOUBT
-        if not self._fresh:
+        if not self._known:
             return "○", "outdated: r checks this step, R everything", theme.DOUBT
-        return "●", f"fresh: {self._where(self._desk.state.result)}", theme.GOOD
+        return self._known_status(self._desk.state.result)
+
+    def _known_status(self, result: CheckResult) -> Status:
+        if result.stopped:
+            return "◐", f"{_stopped_line(result)}: R goes on", theme.DOUBT
+        if result.coverage.parts:
+            return "◐", f"fresh: {self._where(result)}, as far as it can be listed", theme.DOUBT
+        return "●", f"fresh: {self._where(result)}", theme.GOOD
 
     def _words(self) -> str:
         if self._desk.bridge.busy("check"):
             return "checking"
-        return "" if self._fresh or self._nothing_to_check else "outdated"
+        if self._known and self._stopped:
+            return "stopped"
+        return "" if self._known or self._nothing_to_check else "outdated"
 
     def _price(self) -> str:
         return f" ({size(self._desk.state.too_large)})" if self._desk.state.too_large else ""
@@ -256,7 +273,14 @@ class Checker:
         if result is None:
             return f"outdated: r checks this step{self._price()}, R every step and rank"
         where = self._where(result)
-        return f"no hit in {where}: c goes on to the next step with one" if where else "nothing checked"
+        if result.stopped:
+            return f"no hit so far; {_stopped_line(result)}: R goes on"
+        if not where:
+            return "nothing checked"
+        doubts = self._desk.state.tally.doubts if self._desk.state.tally is not None else ()
+        if doubts:
+            return f"no hit in {where}, but nobody can say that it is clean: {'; '.join(map(clean, doubts))}"
+        return f"no hit in {where}: c goes on to the next step with one"
 
     # -- filters of the hit list -----------------------------------------------------------------
 
@@ -311,6 +335,12 @@ class Checker:
         pane = self._desk.hits_pane
         self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
         self._desk.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
+
+
+def _stopped_line(result: CheckResult) -> str:
+    from tui_debugger.session.verdict_text import stopped_line
+
+    return stopped_line(result)
 
 
 def counted(result: CheckResult, *, final: bool = True) -> Checked:

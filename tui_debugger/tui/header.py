@@ -88,6 +88,8 @@ def coverage(session: Session, state: State) -> Text:
             text.append(f" · {cover.by_design:,} Inf by design", theme.DIM)
         if cover.unreadable:
             text.append(f" · {cover.unreadable:,} unreadable", theme.DOUBT)
+        if cover.parts:
+            text.append(f" · {plural(len(cover.parts), 'part')} not listed", theme.DOUBT)
     notices = len(session.info.notices)
     if notices:
         text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
+from tui_debugger.session.unreadable import is_closed
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
@@ -223,13 +224,20 @@ class Navigator:
             if run is not None and run.step in self._session.steps(state.rank):
                 self.set_step(run.step)
 
-        self._desk.app.push_screen(HistoryScreen(self._session.history(state.rank), state.step or 0), go)
+        runs, parts = self._session.history(state.rank), self._session.unreadable()
+        closed = frozenset(
+            (run.step, run.root_graph)
+            for run in runs
+            if parts and is_closed(parts, state.rank, run.root_graph, run.step)
+        )
+        self._desk.app.push_screen(HistoryScreen(runs, state.step or 0, closed), go)
 
     def show_notices(self) -> None:
         """What was missing or odd."""
         from tui_debugger.tui.screens.notices import NoticesScreen
 
-        self._desk.app.push_screen(NoticesScreen(self._session.info.notices))
+        closed = [f"cannot be listed: {part.where} ({part.why})" for part in self._session.unreadable()]
+        self._desk.app.push_screen(NoticesScreen([*closed, *self._session.info.notices]))
 
     # -- nodes -----------------------------------------------------------------------------------
 

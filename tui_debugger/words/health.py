@@ -51,7 +51,15 @@ def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
 
 
 def covered_text(
-    *, tensors: int, checked: int, pairs: int, ranks: int, findings: int, unreadable: int, not_comparable: int
+    *,
+    tensors: int,
+    checked: int,
+    pairs: int,
+    ranks: int,
+    findings: int,
+    unreadable: int,
+    not_comparable: int,
+    parts: int = 0,
 ) -> str:
     """``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``: what a map speaks of.
 
@@ -63,11 +71,13 @@ def covered_text(
         findings: tensors with a finding.
         unreadable: tensors that could not be read.
         not_comparable: tensors that had nothing to be compared with.
+        parts: parts of the dump that could not be listed.
     """
     if not checked:
         return f"nothing is checked yet of {_pairs(pairs, ranks)}"
     of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"all {_pairs(pairs, ranks)}"
-    doubts = [f"{unreadable:,} unreadable"] if unreadable else []
+    doubts = [f"{plural(parts, 'part')} of the dump not listed"] if parts else []
+    doubts += [f"{unreadable:,} unreadable"] if unreadable else []
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
     found = plural(findings, "finding") if findings else "no finding"
     return "; ".join([f"{plural(tensors, 'tensor')} checked in {of}, {found}", *doubts])

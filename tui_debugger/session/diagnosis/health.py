@@ -13,7 +13,18 @@ from tui_debugger.analysis.health import WORTH_A_LOOK, Codes, Health, codes_of, 
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.together import Rows, together
 from tui_debugger.graph.tree import Tree, build_tree
-from tui_debugger.model import Coverage, Hit, Progress, ProgressFn, Side, TensorKey, Watchpoint, no_progress, turn_of
+from tui_debugger.model import (
+    Coverage,
+    Hit,
+    Progress,
+    ProgressFn,
+    Side,
+    TensorKey,
+    UnreadablePart,
+    Watchpoint,
+    no_progress,
+    turn_of,
+)
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE
@@ -52,6 +63,10 @@ class HealthChecks:
     def result(self, pair: Pair) -> PairResult | None:
         """What a pair was found to be by the watchpoints as they are; None when nobody looked."""
         return self._checks.book.fresh(pair, self._list.version)
+
+    def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
+        """What of some pairs could not be looked at."""
+        return self._checks.unreadable(pairs, self.watchpoints)
 
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs that nobody looked at."""
@@ -127,6 +142,7 @@ class HealthMap:
         bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them.
         watchpoints: those that judged.
         by_default: whether they are only there because the session has none.
+        parts: what of the pairs could not be looked at.
     """
 
     nodes: NodeTable
@@ -138,6 +154,7 @@ class HealthMap:
     bases: tuple[Codes, ...]
     watchpoints: tuple[Watchpoint, ...]
     by_default: bool
+    parts: tuple[UnreadablePart, ...] = ()
 
     def cells(self, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:
         """[entry, step]: the worst over some ranks. ``entries`` are tree indices."""
@@ -228,6 +245,7 @@ class HealthMap:
             findings=self.findings,
             unreadable=coverage.unreadable,
             not_comparable=coverage.not_comparable,
+            parts=len(self.parts),
         )
 
 
@@ -315,6 +333,7 @@ class _Making:
             bases=tuple(self._bases),
             watchpoints=self._checks.watchpoints,
             by_default=self._checks.by_default,
+            parts=self._checks.unreadable(list(found)),
         )
 
     def _in_order(self) -> tuple[int, ...]:

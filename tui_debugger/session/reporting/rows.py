@@ -7,7 +7,7 @@ from typing import Any
 from tui_debugger.session.guidance.rows import guidance_row
 from tui_debugger.session.origin.rows import report_rows
 from tui_debugger.session.reporting.material import Material
-from tui_debugger.session.tables import coverage_row, hit_row, watch_row
+from tui_debugger.session.tables import coverage_row, hit_row, part_rows, watch_row
 
 Row = dict[str, Any]
 
@@ -26,6 +26,7 @@ def material_row(material: Material, most: int) -> Row:
             "steps": list(material.steps),
         },
         "reasons": [{"kind": doubt.kind, "text": doubt.text} for doubt in judgement.doubts],
+        "unreadable": part_rows(material.result.coverage.parts),
         "watchpoints": [
             {
                 **watch_row(tally.watchpoint, tally.tensors),

@@ -14,7 +14,9 @@ from itertools import islice
 from pathlib import Path
 
 from tui_debugger.errors import NotADumpError
-from tui_debugger.sources.mindspore.layout import is_directory
+from tui_debugger.model import UnreadablePart
+from tui_debugger.opener import why_not
+from tui_debugger.sources.mindspore.layout import AUXILIARY, is_directory, relative
 
 RANK = re.compile(r"rank_(\d{1,9})")
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
@@ -77,6 +79,13 @@ def find_dump(path: Path) -> Found:
     for place in list(start.parents)[:_LEVELS_BESIDE]:
         if _is_root(place):  # beside the ranks, for example a folder with the training script
             return Found(place, path, str(start.relative_to(place)))
+    closed = list_ranks(start).parts
+    if closed:
+        raise NotADumpError(
+            f"{closed[0].where} cannot be listed: {closed[0].why}",
+            where=str(path),
+            hint="see that you may read it, and that its copy is complete",
+        )
     layout = _foreign(start)
     if layout:
         raise NotADumpError(
@@ -91,14 +100,72 @@ def find_dump(path: Path) -> Found:
     )
 
 
-def rank_directories(root: Path) -> dict[int, Path]:
-    """``rank_N`` directories of a dump by number; empty when the directory cannot be listed."""
-    ranks: dict[int, Path] = {}
-    for name in sorted(_directories(root)):
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The ranks of a dump.
+
+    Attributes:
+        directories: by number, ascending.
+        nets: names of the directories in them that may be nets.
+        parts: what looks like a rank and cannot be listed.
+    """
+
+    directories: dict[int, Path]
+    nets: frozenset[str]
+    parts: tuple[UnreadablePart, ...]
+
+
+def list_ranks(root: Path) -> Ranks:
+    """The ``rank_N`` directories of a dump."""
+    parts: list[UnreadablePart] = []
+    found: dict[int, Path] = {}
+    holds: dict[int, set[str]] = {}
+
+    def miss(path: Path, error: OSError, rank: int | None = None) -> None:
+        parts.append(UnreadablePart(relative(path, root), why_not(path, error), rank))
+
+    try:
+        names = sorted(os.listdir(root), key=lambda name: (len(name), name))  # noqa: PTH208 - no more is wanted
+    except OSError as error:
+        miss(root, error)
+        names = []
+    for name in names:
         match = RANK.fullmatch(name)
-        if match:
-            ranks.setdefault(int(match[1]), root / name)
-    return dict(sorted(ranks.items()))
+        if match is None:
+            continue
+        number, path = int(match[1]), root / name
+        try:
+            inner = {entry for entry in os.listdir(path) if _is_visible(entry)}  # noqa: PTH208 - as above
+        except OSError as error:
+            miss(path, error, number)
+            continue
+        if number in found:
+            miss(path, OSError(0, f"the same rank as {found[number].name}"), number)
+        else:
+            found[number], holds[number] = path, inner
+    sure = {number for number, path in found.items() if is_rank(path)}
+    nets = {name for number in sure for name in holds[number] if is_directory(found[number] / name)}
+    kept = {
+        number: path
+        for number, path in sorted(found.items())
+        if number in sure or holds[number] & nets or any(_may_be_net(path / name) for name in holds[number])
+    }
+    return Ranks(kept, frozenset(nets), tuple(parts))
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith(".") and name not in AUXILIARY
+
+
+def _may_be_net(path: Path) -> bool:
+    """Whether something in a directory has graphs, or cannot be looked at."""
+    if os.path.isfile(path):  # noqa: PTH113 - never raises
+        return False
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.name.isdigit() for entry in islice(entries, _MOST_ENTRIES))
+    except OSError:
+        return True
 
 
 def is_rank(directory: Path) -> bool:

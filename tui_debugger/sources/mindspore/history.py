@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tui_debugger.model import GraphRun, turns
+from tui_debugger.model import GraphRun, UnreadablePart, turns
+from tui_debugger.opener import read_regular, why_not
 from tui_debugger.sources.mindspore.layout import RankLayout, Stamp, stamp
 from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.run_times import RunTimes
@@ -25,10 +26,12 @@ class History:
         lines: steps by root graph, as they stand in its file. A second run into the same directory repeats lines, and
             rank 0's file can hold the lines of all ranks: see ``run_order`` for what they mean.
         notices: broken lines, unreadable files.
+        parts: the files that cannot be read.
     """
 
     lines: Mapping[int, Sequence[int]]
     notices: tuple[str, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
 
     @cached_property
     def steps(self) -> Mapping[int, frozenset[int]]:
@@ -40,11 +43,13 @@ def read_history(rank: Path) -> History:
     """Reads ``ms_global_execution_order_graph_N.csv``: one step per line, no header."""
     steps: dict[int, tuple[int, ...]] = {}
     notices: list[str] = []
+    parts: list[UnreadablePart] = []
     for root, path in _files(rank):
         name = f"{rank.name}/{DIRECTORY}/{path.name}"
         lines = _lines(path)
         if lines is None:
             notices.append(f"{name} cannot be read")
+            parts.append(UnreadablePart(name, why_not(path, wanted="a file"), graph=True))
             continue
         values = [line.strip().rstrip(b",") for line in lines]
         good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
@@ -53,7 +58,7 @@ def read_history(rank: Path) -> History:
             notices.append(f"{name}: {broken} broken lines ignored")
         if good:
             steps[root] = tuple(good)
-    return History(steps, tuple(notices))
+    return History(steps, tuple(notices), tuple(parts))
 
 
 def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
@@ -72,7 +77,7 @@ def _files(rank: Path) -> list[tuple[int, Path]]:
 
 def _lines(path: Path) -> list[bytes] | None:
     try:
-        return path.read_bytes().split(b"\n")
+        return read_regular(path).split(b"\n")
     except OSError:
         return None
 

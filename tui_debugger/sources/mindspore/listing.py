@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import Progress, ProgressFn
+from tui_debugger.opener import read_regular, why_not
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.files import NO_ODDITIES, Files, Oddities
 from tui_debugger.sources.mindspore.layout import GraphDirectory
@@ -28,6 +29,8 @@ from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics
 from tui_debugger.sources.mindspore.writings import Writings, writings_of
 
 MAPPING = "mapping.csv"
+_NONSENSE = "files whose name makes no sense"
+_BINARY = "Ascend .bin files (not read yet)"
 _PROGRESS_EVERY = 4096
 _SILENT = frozenset({STATISTICS.encode(), MAPPING.encode()})
 
@@ -57,6 +60,7 @@ class Part:
         statistics: the rows of ``statistic.csv``.
         complaints: how often what was ignored, for notices.
         entries: entries in the directory, of whatever kind.
+        missing: (name, empty for the directory itself; why) of what may hold tensors and could not be looked at.
     """
 
     directory: bytes
@@ -67,6 +71,7 @@ class Part:
     statistics: Statistics | None = None
     complaints: dict[str, int] = field(default_factory=dict)
     entries: int = 0
+    missing: tuple[tuple[bytes, str], ...] = ()
 
 
 class Listing:
@@ -172,14 +177,13 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
 
     Returns:
         original name by name on disk, and the number of rows that make no sense.
+
+    Raises:
+        OSError: it cannot be read.
     """
     mapping: dict[bytes, bytes] = {}
     broken = 0
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError:
-        return {}, 0
-    for line in lines:
+    for line in read_regular(path).splitlines():
         short, comma, original = line.strip().partition(b",")
         if comma and short.removesuffix(SUFFIX).isdigit() and original:
             mapping[short.removesuffix(SUFFIX)] = original.strip().strip(b'"')
@@ -205,6 +209,7 @@ class _Collector:
         self._odd_names: list[bytes] = []
         self._statistics: Statistics | None = None
         self._complaints: dict[str, int] = {}
+        self._missing: list[tuple[bytes, str]] = []
 
     def part(self) -> Part:
         """Reads the directory."""
@@ -253,7 +258,15 @@ class _Collector:
             self._statistics,
             {text: count for text, count in self._complaints.items() if count},
             self._entries,
+            (*self._missing, *self._not_understood()),
         )
+
+    def _not_understood(self) -> Iterator[tuple[bytes, str]]:
+        """Files that hold tensors, nobody knows of what."""
+        for text, words in ((_NONSENSE, "whose name makes no sense"), (_BINARY, "that cannot be read yet")):
+            count = self._complaints.get(text, 0)
+            if count:
+                yield b"", f"{count:,} {'file' if count == 1 else 'files'} {words}"
 
     def _odd(self, by: Int64) -> Oddities:
         place = np.empty(len(by), np.int64)
@@ -271,33 +284,60 @@ class _Collector:
                     if not self._entries % _PROGRESS_EVERY:
                         self._progress(Progress(self._before + self._entries, self._expected, text))
                     yield entry.name, _is_file(entry)
-        except FileNotFoundError:
-            self._complain("directories that vanished")
-        except OSError:
-            self._complain("directories that cannot be listed")
+        except OSError as error:
+            gone = isinstance(error, FileNotFoundError)
+            self._complain("directories that vanished" if gone else "directories that cannot be listed")
+            self._missing.append((b"", why_not(self._path, error)))
 
     def _mapped(self, name: bytes) -> Parts | None:
         """What ``mapping.csv`` says about a name of digits; None for another name, or when it says nothing."""
         if not name.removesuffix(SUFFIX).isdigit():
             return None
+        return self._lexicon.parts(self._place, _with_suffix(self._names().get(name.removesuffix(SUFFIX), b"")))
+
+    def _names(self) -> dict[bytes, bytes]:
+        """The names in ``mapping.csv``."""
         if self._mapping is None:
-            self._mapping, broken = read_mapping(self._path / MAPPING)
-            self._complain("broken lines in mapping.csv", broken)
-        return self._lexicon.parts(self._place, _with_suffix(self._mapping.get(name.removesuffix(SUFFIX), b"")))
+            self._mapping = {}
+            try:
+                self._mapping, broken = read_mapping(self._path / MAPPING)
+            except FileNotFoundError:
+                if os.path.islink(self._path / MAPPING):  # noqa: PTH114 - never raises
+                    self._miss(MAPPING.encode(), None)
+            except OSError as error:
+                self._miss(MAPPING.encode(), error)
+            else:
+                self._broken(MAPPING, broken)
+        return self._mapping
 
     def _ignore(self, name: bytes, regular: bool) -> None:
         """Notes a name that is no tensor file; the statistic file is read on the way."""
         if not regular:
             self._complain("directories where files should be")
+            if name.endswith(SUFFIX) or name in _SILENT:
+                self._miss(name, None)
         elif name == STATISTICS.encode():
             try:
                 self._statistics = read_statistics(self._path / STATISTICS, self._progress)
-            except OSError:
+            except OSError as error:
                 self._complain("statistic.csv that cannot be read")
+                self._miss(name, error)
             else:
-                self._complain("broken lines in statistic.csv", self._statistics.broken)
-        elif name not in _SILENT:
+                self._broken(STATISTICS, self._statistics.broken)
+        elif name == MAPPING.encode():
+            self._names()
+        else:
             self._complain(_kind(name))
+
+    def _miss(self, name: bytes, error: OSError | None) -> None:
+        wanted = "a file" if name in _SILENT else "a tensor file"
+        self._missing.append((name, why_not(os.fsencode(self._path) + b"/" + name, error, wanted=wanted)))
+
+    def _broken(self, name: str, lines: int) -> None:
+        """Notes lines that make no sense: the tensors that they tell of are not known."""
+        self._complain(f"broken lines in {name}", lines)
+        if lines:
+            self._missing.append((name.encode(), f"{lines:,} broken {'line' if lines == 1 else 'lines'}"))
 
     def _complain(self, text: str, count: int = 1) -> None:
         self._complaints[text] = self._complaints.get(text, 0) + count
@@ -317,10 +357,10 @@ def _kind(name: bytes) -> str:
     if name.startswith(b"Opdebug."):
         return "overflow records (not read yet)"
     if name.endswith(SUFFIX):
-        return "files whose name makes no sense"
+        return _NONSENSE
     parts = name.rsplit(b".", 3)
     if len(parts) == 4 and all(part.isdigit() for part in parts[1:]):
-        return "Ascend .bin files (not read yet)"
+        return _BINARY
     return "other files"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tui_debugger.opener import read_regular
 from tui_debugger.sources.mindspore.layout import is_directory
 
 DIRECTORY = ".dump_metadata"
@@ -66,7 +67,7 @@ def at_least(version: str, major: int, minor: int) -> bool:
 def _read(path: Path, notices: list[str]) -> dict[str, Any]:
     name = f"{path.parent.parent.name}/{DIRECTORY}/{path.name}"
     try:
-        content = json.loads(path.read_bytes().decode("utf-8", "replace"))
+        content = json.loads(read_regular(path).decode("utf-8", "replace"))
     except FileNotFoundError:
         notices.append(f"{name} is missing")
     except (OSError, ValueError, RecursionError):

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.order import directory_names
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, no_progress
-from tui_debugger.sources.mindspore.graphs import GraphFiles, Signature, graph_paths, graph_signature, read_graphs
+from tui_debugger.model import GraphRun, ProgressFn, UnreadablePart, no_progress
+from tui_debugger.sources.mindspore.graphs import (
+    GraphFiles,
+    Signature,
+    graph_paths,
+    graph_signature,
+    read_graphs,
+    unreadable_directories,
+)
 from tui_debugger.sources.mindspore.history import (
     check_history,
     graph_runs,
@@ -20,7 +27,7 @@ from tui_debugger.sources.mindspore.history import (
     read_history,
     root_graphs,
 )
-from tui_debugger.sources.mindspore.layout import NEVER, read_layout, stamp
+from tui_debugger.sources.mindspore.layout import NEVER, read_layout, relative, stamp
 from tui_debugger.sources.mindspore.lexicon import Pattern
 from tui_debugger.sources.mindspore.listing import Listing, Place
 from tui_debugger.sources.mindspore.nodes import NodeMap
@@ -66,6 +73,8 @@ class RankRun:
         lender: Callable[[RankRun], Path | None],
         right_mean: bool,
         store: Store | None = None,
+        *,
+        nets: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Reads the names of nets, graphs and steps, and the history files.
 
@@ -75,6 +84,7 @@ class RankRun:
             lender: finds the directory of another rank whose graph this one may use, or None.
             right_mean: recorded means can be believed (MindSpore 2.4 and newer).
             store: remembers listings.
+            nets: what nets of the dump are called, as far as others know.
         """
         self.number = number
         self.path = path
@@ -82,7 +92,8 @@ class RankRun:
         self._store = store
         self._right_mean = right_mean
         self._work = threading.RLock()
-        self._layout = read_layout(path)
+        self._known_nets = nets
+        self._layout = read_layout(path, number, nets())
         self._history_signature = history_signature(path)
         self._history = read_history(path)
         self._times = RunTimes()
@@ -94,6 +105,7 @@ class RankRun:
         self._graph_source = self.path
         self._signature: Signature = ()
         self._graph_notices: tuple[str, ...] = ()
+        self._graph_parts: tuple[UnreadablePart, ...] = ()
         self._tables: dict[int, StepTable] = {}
         self._rows = 0
         self._arrangements: WeakValueDictionary[_Alike, Arrangement] = WeakValueDictionary()
@@ -129,6 +141,16 @@ class RankRun:
                 f"{self.path.name}: the files of {self._nodes.uncertain} nodes may belong to another node of their kind"
             )
         return notices
+
+    def unreadable(self) -> list[UnreadablePart]:
+        """What could not be listed or read: of the layout, of the steps that were listed, of graphs that were read."""
+        root = self.path.parent
+        listed = [
+            UnreadablePart(relative(path, root), why, self.number, step) for path, why, step in self._listings.missing()
+        ]
+        found = {(part.where, part.why): part for part in (*self._layout.parts, *listed)}
+        graphs = {part.where: part for part in (*self._history.parts, *self._graph_parts)}
+        return [*found.values(), *(replace(part, rank=self.number) for part in graphs.values())]
 
     def steps(self) -> Sequence[int]:
         """Dumped steps in the order of their first runs."""
@@ -178,7 +200,7 @@ class RankRun:
         """Looks at directory times and names; reads nothing but history files that changed."""
         with self._work:
             before = set(self._layout.steps)
-            self._layout = read_layout(self.path)
+            self._layout = read_layout(self.path, self.number, self._known_nets())
             after = set(self._layout.steps)
             signature = history_signature(self.path)
             if signature != self._history_signature:
@@ -261,6 +283,7 @@ class RankRun:
         self._graph_source, self._signature = self._find_graphs()
         files = read_graphs(self._graph_source, progress)
         notices = list(files.notices)
+        self._graph_parts = tuple(dict.fromkeys((*unreadable_directories(self.path), *files.parts)))
         if self._graph_source != self.path:
             notices.append(f"{self.path.name} has no graph: that of {self._graph_source.name} is used")
         elif not files.graphs:

@@ -37,7 +37,7 @@ WORTHWHILE: Final = 200
 _KEPT = 4
 """So many patterns are kept unpacked: the steps of a run follow one another."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _STAMPS: Final = 3
 _HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q6q")
 """Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, and
@@ -104,7 +104,7 @@ class RememberedListings:
 
     def keep(self, path: Path, stamps: tuple[Stamp, ...], part: Part) -> None:
         """Remembers a directory that looked like this before it was listed and still does."""
-        if part.entries < WORTHWHILE:
+        if part.entries < WORTHWHILE or part.missing:  # what cannot be looked at is looked at anew every time
             return
         key = self._keys.get(part.pattern)
         if key is None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress
 from tui_debugger.sources.base import Capability, Changes, TensorTable
-from tui_debugger.sources.mindspore.discover import Found, find_dump, is_rank, rank_directories
+from tui_debugger.sources.mindspore.discover import Found, find_dump, list_ranks
 from tui_debugger.sources.mindspore.graphs import graph_paths
 from tui_debugger.sources.mindspore.layout import is_directory
 from tui_debugger.sources.mindspore.metadata import DIRECTORY as METADATA
@@ -35,7 +35,8 @@ class MindSporeSource:
         self._found = found
         self._store = store
         self._lock = threading.RLock()
-        self._directories = self._list_ranks()
+        self._listed = list_ranks(found.root)
+        self._directories = self._listed.directories
         self._metadata = self._read_metadata()
         self._ranks: dict[int, RankRun] = {}
 
@@ -94,8 +95,13 @@ class MindSporeSource:
         return self._rank(rank).previous_run(root_graph, step, round)
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """The parts of the run that could not be listed."""
-        return ()
+        """The parts that could not be listed: of ranks that were looked at; of graphs whose nodes were read."""
+        with self._lock:
+            parts = list(self._listed.parts)
+            ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
+        for rank in ranks:
+            parts += rank.unreadable()
+        return tuple(sorted(set(parts), key=lambda part: (part.where, part.why)))
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
         """Node table of a rank."""
@@ -117,7 +123,8 @@ class MindSporeSource:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""
         with self._lock:
             before = self._directories
-            self._directories = self._list_ranks()
+            self._listed = list_ranks(self._found.root)
+            self._directories = self._listed.directories
             new_ranks = tuple(number for number in self._directories if number not in before)
             if not self._metadata.version:
                 self._metadata = self._read_metadata()
@@ -151,7 +158,8 @@ class MindSporeSource:
             if number in self._ranks:
                 return self._ranks[number]
             path = self._directories.get(number, self._found.root / f"rank_{number}")
-            rank = RankRun(number, path, self._lend_graph, at_least(self._metadata.version, 2, 4), self._store)
+            right_mean = at_least(self._metadata.version, 2, 4)
+            rank = RankRun(number, path, self._lend_graph, right_mean, self._store, nets=self._nets)
             if number in self._directories:
                 self._ranks[number] = rank
             return rank
@@ -166,9 +174,9 @@ class MindSporeSource:
                 return path
         return None
 
-    def _list_ranks(self) -> dict[int, Path]:
-        ranks = rank_directories(self._found.root)
-        return {number: path for number, path in ranks.items() if is_rank(path)}
+    def _nets(self) -> Collection[str]:
+        """What the nets of this dump are called, as far as the metadata and the names in any rank tell."""
+        return {*self._listed.nets, self._metadata.net} - {""}
 
     def _read_metadata(self) -> Metadata:
         paths = list(self._directories.values())

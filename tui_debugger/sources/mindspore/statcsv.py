@@ -7,6 +7,7 @@ configured order, rows with an extra trailing comma). Columns are found by their
 from __future__ import annotations
 
 import csv
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
+from tui_debugger.opener import open_regular
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 
 FILE = "statistic.csv"
@@ -125,7 +127,8 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
         OSError: the file cannot be read.
     """
     rows = _Rows()
-    with path.open("rb") as file:
+    descriptor, _ = open_regular(path)
+    with os.fdopen(descriptor, "rb") as file:
         for number, line in enumerate(file):
             rows.add(line.decode("utf-8", "surrogateescape").strip())
             if number % 4096 == 4095:

@@ -56,6 +56,7 @@ class StepListings:
         self._states: dict[int, _State] = {}
         self._kept: dict[int, Listing] = {}
         self._constants: dict[Path, tuple[Stamps, Part]] = {}
+        self._missing: dict[int, tuple[tuple[Path, str, int | None], ...]] = {}
         self.forget_all()
 
     @property
@@ -81,14 +82,20 @@ class StepListings:
         """Makes a step one that was never listed."""
         self._kept.pop(step, None)
         self._states.pop(step, None)
+        self._missing.pop(step, None)
 
     def forget_all(self) -> None:
         """Makes all steps ones that were never listed."""
         self._kept.clear()
         self._states.clear()
+        self._missing.clear()
         self._constants.clear()  # their numbers are those of the lexicon before
         self.lexicon = Lexicon()
         self._remembered = RememberedListings(self._store, self.lexicon) if self._store is not None else None
+
+    def missing(self) -> list[tuple[Path, str, int | None]]:
+        """(path, why, step or None for constants) of what could not be looked at in the steps that were listed."""
+        return [each for found in list(self._missing.values()) for each in found]
 
     def changed(self, step: int, places: Sequence[Place]) -> bool:
         """Whether the directories of a listed step look different now."""
@@ -115,6 +122,11 @@ class StepListings:
         self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps))
         for part in parts:
             self.complaints[part.directory] = part.complaints
+        self._missing[step] = tuple(
+            (place[1] / os.fsdecode(name), why, None if place[2] else step)
+            for place, part in zip(places, parts, strict=True)
+            for name, why in part.missing
+        )
         if not self.generation:
             self.generation = _generation(listing)
         return listing

@@ -24,10 +24,13 @@ from tui_debugger.words.tensors import round_text
 class RunRows:
     """Runs as rows on demand: a history of a long training has hundreds of thousands."""
 
-    def __init__(self, runs: Sequence[GraphRun], current: int) -> None:
-        """``current`` is the step on the screen."""
+    def __init__(
+        self, runs: Sequence[GraphRun], current: int, closed: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
+        """``current`` is the step on the screen; (step, root graph) of ``closed`` cannot be listed."""
         self.runs = runs
         self._current = current
+        self._closed = closed
         self._row = {(run.step, run.root_graph, run.round): i for i, run in enumerate(runs)}
 
     @property
@@ -40,7 +43,8 @@ class RunRows:
         run = self.runs[index]
         here = run.step == self._current
         style = STRONG if here else "" if run.has_data else DIM
-        data = "● dumped" if run.has_data else "○ no data"
+        closed = (run.step, run.root_graph) in self._closed
+        data = "? unreadable" if closed else "● dumped" if run.has_data else "○ no data"
         step = f"{run.step}{round_text(run.round)}"
         return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
 
@@ -72,10 +76,13 @@ class HistoryScreen(Modal[GraphRun]):
         ("Esc", "back"),
     )
 
-    def __init__(self, runs: Sequence[GraphRun], current_step: int) -> None:
-        """Shows runs in the order given; the cursor starts at the current step."""
+    def __init__(
+        self, runs: Sequence[GraphRun], current_step: int, closed: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
+        """Shows runs in the order given; the cursor starts at the current step; ``closed`` ones cannot be listed."""
         super().__init__()
         self.runs = runs
+        self.closed = closed
         self.current_step = current_step
         self.unordered = any(later.step < earlier.step for earlier, later in pairwise(runs))
         self.data_only = False
@@ -85,7 +92,7 @@ class HistoryScreen(Modal[GraphRun]):
         """What is shown, and the runs."""
         yield Line(id="shown")
         yield VirtualTable(
-            (Column("", 1), Column("step", 10, right=True), Column("data", 10), Column("graph", 16, elastic=1)),
+            (Column("", 1), Column("step", 10, right=True), Column("data", 12), Column("graph", 16, elastic=1)),
             empty="no run matches",
             id="runs",
         )
@@ -107,7 +114,7 @@ class HistoryScreen(Modal[GraphRun]):
                 for run in runs
                 if (run.has_data or not self.data_only) and (self.graph is None or run.graph == self.graph)
             ]
-        self.query_one(VirtualTable).set_rows(RunRows(runs, self.current_step))
+        self.query_one(VirtualTable).set_rows(RunRows(runs, self.current_step, self.closed))
         parts = [f"{len(runs)} of {len(self.runs)} runs"]
         parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []

@@ -1,0 +1,90 @@
+"""The one way to open a file of a dump, and what is said about whatever cannot be looked at in one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+OPEN_FLAGS: Final = (
+    os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+)
+"""Non-blocking, because opening a named pipe would wait for a writer for ever."""
+_KINDS: Final = (
+    (stat.S_ISREG, "a file"),
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+class NotRegularError(OSError):
+    """What lies at a path is no regular file; ``strerror`` says what it is."""
+
+
+def open_regular(path: str | bytes | Path) -> tuple[int, os.stat_result]:
+    """Opens a regular file for reading; the caller closes the descriptor. Never waits for somebody who writes.
+
+    Raises:
+        OSError: it cannot be opened.
+        NotRegularError: it is no regular file.
+        ValueError: the path has a character that no path can have.
+    """
+    descriptor = os.open(path, OPEN_FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            text = f"{kind_of(status.st_mode)} in place of a file"
+            raise NotRegularError(errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL, text)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, status
+
+
+def read_regular(path: str | bytes | Path) -> bytes:
+    """All bytes of a regular file.
+
+    Raises:
+        OSError: see ``open_regular``.
+    """
+    descriptor, _ = open_regular(path)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def kind_of(mode: int) -> str:
+    """``a FIFO``: what lies at a path, by its ``st_mode``."""
+    return next((name for is_kind, name in _KINDS if is_kind(mode)), "a device")
+
+
+def why_not(path: str | bytes | Path, error: OSError | None = None, *, wanted: str = "a directory") -> str:
+    """In a few words why a path cannot be looked at: ``permission denied``, ``a FIFO in place of a directory``.
+
+    Args:
+        path: the path.
+        error: what the system said; None: only that it is not what was wanted.
+        wanted: what should be there.
+    """
+    if isinstance(error, NotRegularError):
+        return str(error.strerror)
+    try:
+        kind = kind_of(os.stat(path).st_mode)  # noqa: PTH116 - a path of bytes
+    except FileNotFoundError:
+        return "a dangling link" if os.path.islink(path) else "vanished"  # noqa: PTH114 - see above
+    except (OSError, ValueError) as problem:
+        return _words(error if error is not None else problem)
+    if kind != wanted and not (kind == "a file" and wanted.endswith(" file")):
+        return f"{kind} in place of {wanted}"
+    if error is not None:
+        return _words(error)
+    return "cannot be read" if os.access(path, os.R_OK) else "permission denied"
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "a loop of links"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:] if text else type(error).__name__
