@@ -162,7 +162,7 @@ def test_a_generator_is_told_which_run_of_the_discriminator_spoilt_it(
         assert bad[0]["step"] == step
         key = first_bad(capsys, dump, step)
         path = run(capsys, "origin", dump, "--from", key, "--step", str(step), "--json", "--no-cache", "--jobs", "1")
-        last = path.json["path"]["hops"][-1]["tensor"]["tensor"]
+        last = path.json["hops"][-1]["tensor"]["tensor"]
         assert last["step"] == EXPECTED[name].step
         assert int(re.sub(r"\D", "", last["graph"])) == 0
         assert is_like(last["node"], EXPECTED[name].origins)
