@@ -10,16 +10,12 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import (
     CONDITIONS,
-    WIRE_CHANGE_TOO_SMALL,
-    WIRE_NOT_CHANGED,
     WIRE_OPERATOR_OVERFLOW,
     WIRE_OVERFLOW,
 )
 from tui_debugger.analysis.conditions import needs
-from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.record import Need
 from tui_debugger.graph.edges import holders
-from tui_debugger.graph.shared import updated_elsewhere
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.session.flow import Flow, of_round, read_by
@@ -28,8 +24,6 @@ from tui_debugger.sources.base import TensorFlag, TensorTable
 
 Mask = npt.NDArray[np.bool_]
 Int64 = npt.NDArray[np.int64]
-_STAYS = frozenset({WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL})
-"""Conditions that find a weight which hardly changes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +211,7 @@ class _Choice:
     ) -> None:
         self._nodes = nodes
         self._scope = scope
-        self._regular = _stacked([self._where_it_can_change(w, mask(w)) for w in regular], len(nodes))
+        self._regular = _stacked([mask(w) for w in regular], len(nodes))
         self._initial = _stacked([mask(w) for w in initial], len(nodes))
         # NaN in the copy of a constant that a kernel read is wrong in any case; else it may well be zero or large.
         judges_constants = [
@@ -227,15 +221,6 @@ class _Choice:
             for number, w in enumerate(regular)
         ]
         self._judges_constants = _stacked(judges_constants, len(nodes))
-
-    def _where_it_can_change(self, watchpoint: Watchpoint, mask: Mask) -> Mask:
-        """A graph that only reads a weight cannot change it: whether it changes is judged where a graph updates it.
-
-        That is so for the recommended watchpoints. One that a person made says what it finds wherever it looks.
-        """
-        if watchpoint.name.startswith(RECOMMENDED) and CONDITIONS[watchpoint.condition].wire in _STAYS:
-            return mask & ~updated_elsewhere(self._nodes)
-        return mask
 
     def subjects(self, table: TensorTable) -> Subjects:
         """What of a step's files is judged."""

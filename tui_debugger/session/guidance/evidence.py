@@ -14,7 +14,6 @@ from tui_debugger.analysis.comparison import compare
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.optimizer_inputs import group_start, is_learning_rate, settings_of
-from tui_debugger.graph.shared import same_parameter
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
 from tui_debugger.session.origin.making import updater_of
@@ -288,7 +287,7 @@ class Evidence:
         """Row of the same parameter in another graph of the rank, where an operator updates it; -1 when none does."""
         if self.parameter < 0:
             return -1
-        rows = same_parameter(self.flow.nodes, self.parameter)
+        rows = (row for row in self.flow.shared(self.parameter) if row != self.parameter)
         return next((row for row in rows if updater_of(self.flow, row)[0] >= 0), -1)
 
     @cached_property
