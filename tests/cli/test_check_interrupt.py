@@ -40,7 +40,7 @@ def test_ctrl_c_in_the_middle_of_a_tensor(tmp_path: Path) -> None:
     lines = shell.out.splitlines()
     assert lines[1].endswith(f"NaN 1 of 2  {RELU}:out:0")
     assert "12 tensors checked, 0 unreadable, 10 skipped, 0 not comparable; steps 0,1; rank 0" in lines
-    assert lines[-1] == "interrupted: 2 of 5 steps checked; 1 tensor at step 0, 1 origin ◆"
+    assert lines[-1] == "interrupted: 2 of 5 steps checked; NaN in 1 tensor at step 0, 1 origin ◆"
     assert shell.err.endswith("\r\x1b[K"), "nothing of the bar is left"
     assert "█" in shell.err
     assert "Traceback" not in shell.err

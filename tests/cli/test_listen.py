@@ -135,7 +135,7 @@ def test_a_finding_is_a_line_and_the_training_goes_on(capsys: Capture, address: 
     assert (answer.code, summary["verdict"], summary["findings"]) == (1, "finding", 1)
     assert (hit["step"], hit["node"], hit["rank"], hit["origin"]) == (3, LOSS, 0, True)
     assert [result["abbr"] for result in hit["results"]] == ["TO"]
-    assert summary["origins"] == [{k: hit[k] for k in ("rank", "step", "graph", "node", "side", "slot")}]
+    assert summary["origins"] == [{k: hit[k] for k in ("rank", "step", "graph", "node", "side", "slot", "round")}]
 
 
 def test_without_json_hits_are_lines_and_the_summary_is_on_stderr(capsys: Capture, address: str) -> None:

@@ -149,8 +149,8 @@ class _Seen:
 
     @cached_property
     def unseen(self) -> Unseen:
-        """What could not be looked at; to be asked when the rows are there."""
-        if self.about is None:
+        """What could not be looked at; to be asked when the rows are there. Who was interrupted looked at little."""
+        if self.about is None or self.interrupted:
             return Unseen()
         session, pairs, graph = self.about
         return unseen(session, pairs, graph=graph)

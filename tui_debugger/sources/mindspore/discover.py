@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tui_debugger.errors import NotADumpError
-from tui_debugger.model import UnreadablePart
 from tui_debugger.opener import why_not
 from tui_debugger.sources.mindspore.layout import AUXILIARY, is_directory, relative
+
+if TYPE_CHECKING:
+    from tui_debugger.model import UnreadablePart
 
 RANK = re.compile(r"rank_(\d{1,9})")
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
@@ -122,6 +125,8 @@ def list_ranks(root: Path) -> Ranks:
     holds: dict[int, set[str]] = {}
 
     def miss(path: Path, error: OSError, rank: int | None = None) -> None:
+        from tui_debugger.model import UnreadablePart  # not for the first frame, which finds the dump
+
         parts.append(UnreadablePart(relative(path, root), why_not(path, error), rank))
 
     try:

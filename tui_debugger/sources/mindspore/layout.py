@@ -8,9 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tui_debugger.model import UnreadablePart
 from tui_debugger.opener import why_not
+
+if TYPE_CHECKING:
+    from tui_debugger.model import UnreadablePart
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
 """Directories of a rank that are no nets."""
@@ -157,6 +160,8 @@ class _Reader:
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
         """Notes what cannot be looked at."""
+        from tui_debugger.model import UnreadablePart  # not for the first frame, which finds the dump
+
         self.parts.append(UnreadablePart(relative(path, self._root), why_not(path, error), self._rank, step))
 
 

@@ -83,7 +83,10 @@ def _parsed(path: Path, names: list[bytes]) -> list[tuple[Key, int]]:
         elif name.removesuffix(SUFFIX).isdigit():
             others.append(name.removesuffix(SUFFIX))
     if others:
-        mapping, _ = read_mapping(path / MAPPING)
+        try:
+            mapping, _ = read_mapping(path / MAPPING)
+        except OSError:  # listing the step says so
+            mapping = {}
         originals = (_parts(mapping[digits].removesuffix(SUFFIX) + SUFFIX) for digits in others if digits in mapping)
         found += [parsed for parsed in originals if parsed is not None]
     return found
