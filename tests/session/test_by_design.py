@@ -213,6 +213,9 @@ def test_one_consumer_that_is_bad_or_unknown_is_enough() -> None:
     bad = session_of(ops, {**values, "log": np.full((4, 4), np.nan, np.float32)})
     assert findings(bad) == {"masked", "log"}
     assert origins(bad) == ["log"]
+    # A logarithm cannot have made it finite: something is wrong there.
+    assert findings(session_of(ops, {**values, "log": np.ones((4, 4), np.float32)})) == {"masked"}
+    ops[-1] = Op("log", "Sigmoid", [("masked", 0)])
     assert findings(session_of(ops, {**values, "log": np.ones((4, 4), np.float32)})) == set()
 
 
@@ -302,14 +305,13 @@ def test_masks_are_never_findings_and_other_infinities_always_are(data: st.DataO
             kind = data.draw(st.sampled_from(KINDS))
             made |= {names[0], names[1]}
         moving = data.draw(st.sampled_from(["Reshape", "aten::view", "Transpose", "Cast", "aten::clone"]))
+        last = data.draw(st.sampled_from(["Softmax", "aten::_softmax", "Sigmoid", "Minimum"]))
+        if kind in {"Select", "aten::where.self"} and "oftmax" not in last:
+            made |= {names[0], names[1]}  # what it selects from is not known: it may be data
         ops += [
             Op(names[0], kind, [(before, 0), ("nobody", 0), ("nobody", 0)]),
             Op(names[1], moving, [(names[0], 0)]),
-            Op(
-                names[2],
-                data.draw(st.sampled_from(["Softmax", "aten::_softmax", "Sigmoid", "Minimum"])),
-                [(names[1], 0)],
-            ),
+            Op(names[2], last, [(names[1], 0)]),
         ]
         values |= {names[0]: bad, names[1]: bad, names[2]: np.ones((3, 3), np.float32)}
         before = names[2]
@@ -325,3 +327,18 @@ def test_the_table_has_plain_names_only() -> None:
     from tui_debugger.analysis.op_types import plain_type
 
     assert all(plain_type(name) == name for name in OPERATORS)
+
+
+@pytest.mark.parametrize(
+    ("reader", "absorbed"), [("Softmax", True), ("ReLU", False), ("Momentum", False), ("Mul", False)]
+)
+def test_an_input_of_the_graph_is_a_mask_only_where_a_softmax_weighs_with_it(reader: str, absorbed: bool) -> None:
+    """-Inf in data, or in a learning rate, is a fault, whatever makes it finite again."""
+    ops = [
+        Op("mask", "Parameter", category=Category.PARAMETER),
+        Op("view", "Reshape", [("mask", 0)]),
+        Op("out", reader, [("view", 0)]),
+    ]
+    mask = np.where(np.tri(3, dtype=bool), np.float32(0), -INF).astype(np.float32)
+    values = {"mask": mask, "view": mask, "out": np.ones((3, 3), np.float32)}
+    assert findings(session_of(ops, values)) == (set() if absorbed else {"mask", "view"})

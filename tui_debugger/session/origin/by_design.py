@@ -1,10 +1,10 @@
-"""Infinities by design: an operator was told to write them, and whatever reads them made them finite again.
+"""Infinities by design: an operator was told to write them, and whatever reads them was made to do without them.
 
 Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is an Inf that an
-operator was told to write, a constant or a graph input of -Inf, and what only passes such ones on. It is *absorbed*
-where every consumer is known and finite, or intended and absorbed itself. Both together are no finding; an Inf that
-nobody was told to write always is one. The rule is the same for dumps and for trainings that run: what differs is who
-says what a tensor holds.
+operator was told to write, a constant, a graph input of -Inf that only a softmax weighs with, and what only passes such
+ones on. It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or
+intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write always is one. The rule
+is the same for dumps and for trainings that run: what differs is who says what a tensor holds.
 """
 
 from __future__ import annotations
@@ -91,10 +91,14 @@ _BOUNDED: Final = frozenset(
 )
 """Operators whose result is no larger than all that goes in together."""
 _PRODUCTS: Final = frozenset({"mul", "muls", "multiply"})
-_KEEPS_INF: Final = re.compile(
-    r"(add|sub|mul|neg|cast)(v2|ext|n|s)?|subtract|multiply|tocopy|.*(matmul|conv[123]?d|convolution).*|b?mm|addmm|linear|dense"
+_WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp")
+"""Operators that give elements of -Inf no weight: what masks are made for."""
+_ABSORBS: Final = re.compile(
+    r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
+    r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
+    r"|isfinite|isinf|isnan|sign|multinomial|select|selectv2|selectext|where|" + "|".join(_MASKING.split())
 )
-"""Operators that make no Inf finite: a finite result beside an Inf among their inputs says that something is wrong."""
+"""Other operators that may well make an Inf finite that was written for them."""
 _READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
 """Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
 
@@ -170,17 +174,34 @@ class Designs:
             return False
         category = self._nodes.category_of(row)
         if category in (Category.CONSTANT, Category.PARAMETER):
-            # A mask may be fed as data; +Inf in the data is a fault of the data.
-            return category is Category.CONSTANT or not out.positive
-        return self._comes_from_operands(row, out, depth)
+            # A mask may be fed as data; any other Inf in the data is a fault of the data.
+            return category is Category.CONSTANT or (not out.positive and self._is_mask(row, slot))
+        return self._comes_from_operands(row, slot, out, depth)
 
-    def _comes_from_operands(self, row: int, out: Contents, depth: int) -> bool:
+    def _is_mask(self, row: int, slot: int) -> bool:
+        """Whether all that ever reads a tensor, itself or passed on, weighs elements with it."""
+        pending, seen, found = [(row, slot)], {row}, False
+        while pending and len(seen) < _DEPTH:
+            for consumer, _ in real_consumers(self._nodes, *pending.pop()):
+                kind = plain_type(self._nodes.op_type(consumer))
+                if _WEIGHS.fullmatch(kind):
+                    found = True
+                elif kind not in OPERATORS and kind not in _READS_NO_VALUES:
+                    return False
+                elif kind in OPERATORS and consumer not in seen:
+                    seen.add(consumer)
+                    pending += [(consumer, at) for at in range(max(int(self._nodes.outputs[consumer]), 1))]
+        return found and not pending
+
+    def _comes_from_operands(self, row: int, slot: int, out: Contents, depth: int) -> bool:
         """Whether an operator was given every Inf that it put out, to write it or to pass it on."""
         kind = plain_type(self._nodes.op_type(row))
         operands = OPERATORS[kind]
         held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
         given = [self._contents(*each) if each[0] >= 0 else None for each in held]
         if operands.written and not (kind in _SELECTS and len(held) < 2):  # torch's select is an index
+            if kind in _SELECTS and any(each is None for each in given) and not self._is_mask(row, slot):
+                return False  # it passes on data as well, and nobody knows which of both was infinite
             return self._is_written(operands, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in _SELECTS else operands.passed
         passed = [at for at in slots if at < len(held)]
@@ -216,7 +237,8 @@ class Designs:
         for (row, slot), contents in written:
             if contents is not None and (contents.infinite or contents.nan) and not self._may_be_told(row, slot, depth):
                 return False
-        if any(contents is None for _, contents in written):  # the type has to do, and whatever it writes has one sign
+        if any(contents is None for _, contents in written):
+            # The type has to do, and whatever it writes has one sign.
             return not (out.positive and out.negative and any(given[at] is None for at in passed))
         sources = [contents for contents in (*(each for _, each in written), *(given[at] for at in passed)) if contents]
         positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
@@ -240,7 +262,7 @@ class Designs:
                 return frozenset()
             for at, contents in known.items():
                 if not contents.infinite and not contents.nan:
-                    if _KEEPS_INF.fullmatch(plain_type(op_type)):
+                    if not _absorbs(op_type):
                         return frozenset()
                     found.add(op_type)
                     continue
@@ -249,6 +271,12 @@ class Designs:
                     return frozenset()
                 found |= further
         return frozenset(found)
+
+
+def _absorbs(op_type: str) -> bool:
+    """Whether it is for an operator's kind to make finite what was written for it."""
+    kind = plain_type(op_type)
+    return _WEIGHS.fullmatch(kind) is not None or _ABSORBS.fullmatch(kind) is not None
 
 
 def _infinite(contents: Contents | None) -> bool:
