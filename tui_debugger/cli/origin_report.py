@@ -18,7 +18,7 @@ from tui_debugger.session.origin.blocks import WIDTH, origin_lines
 from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.rows import report_rows
-from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
+from tui_debugger.session.origin.search import End, Look, NotJudged, Origin, OriginReport
 from tui_debugger.session.origin.words import (
     advice_words,
     first_known_words,

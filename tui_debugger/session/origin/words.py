@@ -20,7 +20,7 @@ from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
 from tui_debugger.words.hits import contents, hit_text
 from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import run_text, step_text
 from tui_debugger.words.tensors import round_text, slot_text
 from tui_debugger.words.watchpoints import watch_line
 
@@ -115,9 +115,9 @@ def _of_another_run(key: TensorKey, origin: Origin) -> str:
     """`` of step 1#1``, `` of step 3, kernel_graph_0``: where another run than that of the origin wrote a tensor."""
     here = origin.hit.key
     if key.graph != origin.graph:
-        return f" of step {step_text(key.step, key.round)}, {clean(key.graph)}"
+        return f" of step {run_text(key)}, {clean(key.graph)}"
     another = key.step != here.step or (key.round and here.round and key.round != here.round)
-    return f" of step {step_text(key.step, key.round)}" if another else ""
+    return f" of step {run_text(key)}" if another else ""
 
 
 def _unknown(origin: Origin, what: str) -> str:
@@ -203,9 +203,9 @@ def way_words(hop: Hop | Branch) -> str:
     words = {
         Link.START: "the tensor asked about",
         Link.INPUT: into,
-        Link.WEIGHT: f"{into}: its value after step {step_text(key.step, key.round)}",
+        Link.WEIGHT: f"{into}: its value after step {run_text(key)}",
         Link.UPDATE: f"{into}, which wrote it",
-        Link.BEFORE: f"itself after step {step_text(key.step, key.round)}"
+        Link.BEFORE: f"itself after step {run_text(key)}"
         + (f", before {last_part(way.into)} wrote it" if way.into != key.node else f" of {clean(key.graph)}"),
         Link.RESULT: f"put out by {last_part(way.into)}, which wrote it",
         Link.COPY: f"written for {into}",
@@ -244,7 +244,7 @@ def headline(path: Path) -> str:
     where = place_words(path, hop)
     what = said(hop.told)
     bad = f" ({what})" if what else ""
-    asked = question_words(path)
+    asked, asked_about = question_words(path), _tensor_words(path, hop.tensor)
     texts = {
         Ending.ORIGIN: f"origin: {where}{bad}",
         Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
@@ -255,8 +255,8 @@ def headline(path: Path) -> str:
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
         Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
-        Ending.CLEAN: f"clean: {_tensor_words(path, hop.tensor)} has no {asked if is_overflow(path) else 'such finding'}",
-        Ending.NO_VALUE: f"cannot be judged: {_tensor_words(path, hop.tensor)}: {_no_value(hop.tensor)}",
+        Ending.CLEAN: f"clean: {asked_about} has no {asked if is_overflow(path) else 'such finding'}",
+        Ending.NO_VALUE: f"cannot be judged: {asked_about}: {_no_value(hop.tensor)}",
     }
     return texts[path.ending]
 
@@ -317,7 +317,9 @@ def _explanation(path: Path) -> list[str]:
 def _lost(path: Path) -> list[str]:
     lines = [f"bad end: {_tensor_words(path, path.end.tensor)}"]
     here = path.end.tensor.key.rank
-    ends = [_tensor_words(path, row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean]
+    ends = [
+        _tensor_words(path, row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean
+    ]
     lines += [f"clean end: {_some(ends)}"] if ends else []
     if path.suspects:
         lines.append(f"between them, not dumped: {_some([last_part(name) for name in path.suspects])}")
@@ -344,7 +346,7 @@ def length_words(path: Path) -> str:
     parts = [plural(len(path.hops) - 1, "hop") + " upstream"]
     start, end = path.start.tensor.key, path.end.tensor.key
     if start.step != end.step or (start.round and end.round and start.round != end.round):
-        parts.append(f"from step {step_text(start.step, start.round)} back to step {step_text(end.step, end.round)}")
+        parts.append(f"from step {run_text(start)} back to step {run_text(end)}")
     if len(path.ranks) > 1:
         parts.append(f"over ranks {', '.join(map(str, path.ranks))}")
     others = sum(len(hop.others) for hop in path.hops)

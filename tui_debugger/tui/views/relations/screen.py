@@ -32,7 +32,7 @@ from tui_debugger.tui.views.keys import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.views.lazy_rows import LazyRows
 from tui_debugger.tui.views.news import News, SeenResults
 from tui_debugger.tui.views.relations.branches import Item, Side, Trail
-from tui_debugger.tui.views.relations.cells import cells, detail
+from tui_debugger.tui.views.relations.cells import cells, detail, where_words
 from tui_debugger.tui.views.relations.column import RelatedList
 from tui_debugger.tui.views.relations.looking import look_again, measured, with_rows
 from tui_debugger.tui.views.stack_text import stack_text
@@ -276,8 +276,10 @@ class RelationsView(View):
 
     def _show(self, name: str, *, keep: bool = True) -> None:
         items = self._items[name] = self._sides[name].items()
-        step = self._trail.here[0].step
-        drawn = LazyRows(items, lambda item: cells(item, self._row(item.related), step=step), lambda item: item.place)
+        middle = self._shown.centre.key if self._shown is not None else self._trail.here[0]
+        drawn = LazyRows(
+            items, lambda item: cells(item, self._row(item.related), middle=middle), lambda item: item.place
+        )
         self.table(name).set_rows(drawn, keep=keep)
 
     def _row(self, related: Related) -> TensorRow:
@@ -295,10 +297,9 @@ class RelationsView(View):
             return
         row = self._row(item.related)
         key = item.related.key
-        step = "no step yet" if item.related.ahead else f"step {step_text(key.step)}"
-        where = f"  {slot_text(key)}  {step}  rank {key.rank}"
+        where = where_words(item.related) + self.graph_words(key)
         name = shorten(key.node, max(self.size.width - cell_len(where) - 4, 16))
-        text = detail(item.related, row, name, upstream=self.side == "producers", maker=self._shown.maker)
+        text = detail(item.related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
         self.query_one("#detail", Line).show(text)
         self.query_one("#source", Line).show(Content("\n".join(self._source(item))))
 
