@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual.content import Content
@@ -21,25 +21,26 @@ from tui_debugger.words.steps import run_text, step_text
 from tui_debugger.words.tensors import slot_text, tensor_line
 
 
-def columns(title: str) -> tuple[Column, ...]:
+def columns(title: str, *, rounds: bool = False) -> tuple[Column, ...]:
     """The columns of one list."""
     return (
         Column("", 1, frozen=True),
         Column(title, 12, elastic=5, frozen=True),
-        Column("at", 5),
+        Column("at", 8 if rounds else 5),
         Column("NaN", 4, right=True),
         Column("Inf", 4, right=True),
         Column("watched", 7, elastic=2),
     )
 
 
-def cells(item: Item, row: TensorRow, *, middle: TensorKey) -> Sequence[Cell]:
+def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
     """One line.
 
     Args:
         item: which one.
         row: its tensor, measured or not yet.
         middle: the tensor in the middle; another step, another run of its step and another graph are said.
+        graphs: what graphs are called, by name; none for a single graph.
     """
     related, key = item.related, item.related.key
     scope, _, name = key.node.rpartition("/")
@@ -49,7 +50,7 @@ def cells(item: Item, row: TensorRow, *, middle: TensorKey) -> Sequence[Cell]:
     if elsewhere:
         text.append(f"@{'next' if related.ahead else run_text(key)} ", theme.WATCHED)
     if key.graph != middle.graph:
-        text.append(f"{clean(key.graph)} ", theme.WATCHED)
+        text.append(f"graph {graphs.get(key.graph, clean(key.graph))} ", theme.WATCHED)
     text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
     if row.origin_text:  # a constant's value
         text.append(f" = {clean(row.origin_text)}", theme.DIM)
