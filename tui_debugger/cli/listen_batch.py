@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tui_debugger.cli.listen_report import Log
-    from tui_debugger.model import ProgressFn, Watchpoint
+    from tui_debugger.model import Hit, ProgressFn, Watchpoint
+    from tui_debugger.session import CheckResult
     from tui_debugger.session.live import LiveEvent, LiveSession, LiveState
+    from tui_debugger.session.types import Pair
 
 GRACE: Final = 20.0
 """Seconds that a training which was lost has to come back before it counts as gone."""
@@ -257,11 +259,14 @@ class Batch:
         known = self.session.known([(rank, step)])
         if known is None:
             return
-        found = self.log.report((rank, step), known)
+        found = self._log_hits((rank, step), known)
         if found and standing and self.arguments.save is not None:
             self.log.collect(self.session, found, self.progress)
         if found and self.arguments.stop_on_hit:
             self._stop = True
+
+    def _log_hits(self, pair: Pair, known: CheckResult) -> Sequence[Hit]:
+        return self.log.report(pair, known, graphs=bool(self.session.graph_names(pair[:1])))
 
     # -- at the end --------------------------------------------------------------------------------
 
@@ -307,4 +312,4 @@ class Batch:
             if event.step is not None and event.rank is not None and self._rules is not None:
                 known = self.session.known([(event.rank, event.step)])
                 if known is not None:
-                    self.log.report((event.rank, event.step), known)
+                    self._log_hits((event.rank, event.step), known)

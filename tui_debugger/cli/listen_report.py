@@ -44,8 +44,14 @@ class Log:
 
     # -- while it runs -----------------------------------------------------------------------------
 
-    def report(self, pair: Pair, result: CheckResult) -> Sequence[Hit]:
-        """Prints the findings of a step, once; returns them."""
+    def report(self, pair: Pair, result: CheckResult, *, graphs: bool) -> Sequence[Hit]:
+        """Prints the findings of a step, once; returns them.
+
+        Args:
+            pair: (rank, step).
+            result: what was found there.
+            graphs: the training has several graphs, so that a name alone may mean two nodes.
+        """
         from tui_debugger.model import Verdict
 
         if pair in self._results:
@@ -56,11 +62,11 @@ class Log:
         self._results[pair] = result if room else dataclasses.replace(result, hits=result.hits[:0])
         self._findings += len(found)
         for hit in found:
-            self._line(hit)
+            self._line(hit, graphs=graphs)
         sys.stdout.flush()
         return found
 
-    def _line(self, hit: Hit) -> None:
+    def _line(self, hit: Hit, *, graphs: bool) -> None:
         if self._json:
             from tui_debugger.session.tables import hit_row
 
@@ -72,7 +78,8 @@ class Log:
         from tui_debugger.words.steps import step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
-        parts = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}", said_words(hit), words, place_text(hit.key)]
+        where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]
+        parts = [*where, said_words(hit), words, place_text(hit.key, with_graph=graphs)]
         print(clean("  ".join(filter(None, parts))))
 
     def collect(self, session: LiveSession, hits: Sequence[Hit], progress: ProgressFn) -> None:

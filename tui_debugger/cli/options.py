@@ -236,7 +236,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
 
 def several_graphs(session: Session) -> bool:
     """Whether any rank has several graphs: the name of a node may then be that of two."""
-    return any(len(session.nodes(rank).graphs) > 1 for rank in session.ranks())
+    return bool(session.graph_names())
 
 
 def pairs_of(session: Session, arguments: argparse.Namespace) -> tuple[Pair, ...]:

@@ -18,13 +18,15 @@ from tui_debugger.session.origin.blocks import WIDTH, origin_lines
 from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.rows import report_rows
-from tui_debugger.session.origin.search import End, Look, Origin, OriginReport
+from tui_debugger.session.origin.search import End, Look, NotJudged, Origin, OriginReport
 from tui_debugger.session.origin.words import (
     advice_words,
     first_known_words,
     last_part,
+    node_words,
     not_judged_words,
     said,
+    when_words,
 )
 from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.session.verdict_text import coverage_line
@@ -116,8 +118,8 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield from _origins(answer)
     yield from _without_origin(answer)
     yield from _not_judged(report)
-    if report.looks:
-        yield from _spread(answer, _shown_look(report))
+    if report.shown_look is not None:
+        yield from _spread(report, report.shown_look)
     yield from _ranks(answer)
     if report.looks:
         yield ""
@@ -130,20 +132,20 @@ def _lines(answer: Answer) -> Iterator[str]:
 
 def _without_origin(answer: Answer) -> Iterator[str]:
     """What is bad although nothing starts there: before the dump begins, or at steps without an origin."""
-    looks = answer.report.looks
-    for look in looks:
+    report = answer.report
+    for look in report.looks:
         if look.before:
-            names = [clean(origin.node) for origin in look.before]
+            names = [node_words(origin, report.graphs) for origin in look.before]
             yield ""
-            yield f"bad already before step {look.pair[1]}, the first dumped one (rank {look.pair[0]}):"
+            first_one = "the first dumped one" + (" of its graph" if report.graphs else "")
+            yield f"bad already before step {look.pair[1]}, {first_one} (rank {look.pair[0]}):"
             yield from (f"  {name}" for name in names[:_NAMES])
             yield from [f"  … {len(names) - _NAMES:,} more (--json lists them all)"] if len(names) > _NAMES else []
-    ended = answer.report.origins[0].step if answer.report.origins else None
-    bare = [look for look in looks if look.first is not None and look.pair[1] != ended]
+    bare = report.earlier
     if bare and bare[0].first is not None:
         first = bare[0].first
         head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
-        yield from origin_lines(first, head, overflow=answer.overflow)
+        yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs)
         if advice := advice_words(first):
             yield from _wrapped(f"to know more, {advice}")
         steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
@@ -154,19 +156,23 @@ def _without_origin(answer: Answer) -> Iterator[str]:
 def _not_judged(report: OriginReport) -> Iterator[str]:
     """The nodes that may be where it starts, and may not; the first known bad one is shown with everything."""
     shown = report.first_known
-    known = None if shown is None else (shown.rank, shown.step, shown.graph, shown.node)
-    nodes = [
-        each for each in report.not_judged if (each.hit.key.rank, each.hit.key.step, each.graph, each.node) != known
-    ]
+    known = None if shown is None else _node_place(shown)
+    nodes = [each for each in report.not_judged if _node_place(each) != known]
     if not nodes:
         return
     yield ""
     yield f"not judged: {plural(len(nodes), 'bad node')}: not everything that they were made from is known"
     for each in nodes[:_UNJUDGED]:
-        yield f"  {clean(each.node)}"
+        yield f"  {node_words(each, report.graphs)}"
         yield from _wrapped(not_judged_words(each).partition(": ")[2], indent="    ")
     if len(nodes) > _UNJUDGED:
         yield f"  … {len(nodes) - _UNJUDGED:,} more (--json lists them all)"
+
+
+def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
+    """A node in one run of one rank."""
+    key = each.hit.key
+    return (key.rank, key.step, key.round, each.graph, each.node)
 
 
 def _wrapped(text: str, indent: str = "  ") -> list[str]:
@@ -180,33 +186,29 @@ def _wrapped(text: str, indent: str = "  ") -> list[str]:
     )
 
 
-def _shown_look(report: OriginReport) -> Look:
-    return next((look for look in report.first_looks if look.origins), report.looks[0])
-
-
 def _origins(answer: Answer) -> Iterator[str]:
     report = answer.report
     first = report.origins[0]
-    yield from origin_lines(first, "origin", overflow=answer.overflow)
+    yield from origin_lines(first, "origin", overflow=answer.overflow, graphs=report.graphs)
     others = [origin for origin in report.origins[1:] if origin.rank == first.rank]
     for origin in others[: _BLOCKS - 1]:
-        yield from origin_lines(origin, "also independent", overflow=answer.overflow)
-    yield from _named(others[_BLOCKS - 1 :])
+        yield from origin_lines(origin, "also independent", overflow=answer.overflow, graphs=report.graphs)
+    yield from _named(others[_BLOCKS - 1 :], report.graphs)
 
 
-def _named(origins: Sequence[Origin]) -> Iterator[str]:
+def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
     if not origins:
         return
     yield f"also independent: {plural(len(origins), 'more node')}"
     for origin in origins[:_NAMES]:
-        yield f"  {clean(origin.node)}  ({clean(origin.type)}): {said(origin)}"
+        yield f"  {node_words(origin, graphs)}  ({clean(origin.type)}): {said(origin)}"
     if len(origins) > _NAMES:
         yield f"  … {len(origins) - _NAMES:,} more (--json lists them all)"
 
 
-def _spread(answer: Answer, look: Look) -> Iterator[str]:
+def _spread(report: OriginReport, look: Look) -> Iterator[str]:
     rank, step = look.pair
-    several = len({pair[0] for pair in answer.report.check.pairs}) > 1
+    several = len({pair[0] for pair in report.check.pairs}) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
     parameters = f" (parameters among them: {look.parameters:,})" if look.parameters else ""
     yield ""
@@ -219,7 +221,7 @@ def _spread(answer: Answer, look: Look) -> Iterator[str]:
     yield "  next along the graph:" if look.by_graph else "  next in execution order (no graph tells what follows):"
     width = max(len(said(hit)) for hit in look.spread)
     for hit in look.spread:
-        yield f"    {said(hit).ljust(width)}  {place_text(hit.key)}"
+        yield f"    {said(hit).ljust(width)}  {place_text(hit.key, with_graph=bool(report.graphs))}"
 
 
 def _ranks(answer: Answer) -> Iterator[str]:
@@ -231,14 +233,14 @@ def _ranks(answer: Answer) -> Iterator[str]:
     same = [look.pair[0] for look in leading]
     yield ""
     beginning = leading[0].beginning
-    at = f"step {leading[0].pair[1]}" + (f", {clean(beginning.node)}" if beginning is not None else "")
+    at = f"step {leading[0].pair[1]}" if beginning is None else _beginning(beginning, report.graphs)
     if len(same) == 1:
         yield f"rank {same[0]} was first: {at}"
     else:
         yield f"ranks {brief(same)} begin together: {at}"
     others = [look for look in report.first_looks if look.pair[0] not in same]
     for look in others[:_NAMES]:
-        yield f"  rank {look.pair[0]}: {_later(look, leading[0])}"
+        yield f"  rank {look.pair[0]}: {_later(look, leading[0], report.graphs)}"
     if len(others) > _NAMES:
         yield f"  … {len(others) - _NAMES:,} more ranks (--json lists them all)"
     silent = [rank for rank in ranks if rank not in {look.pair[0] for look in report.looks}]
@@ -247,28 +249,42 @@ def _ranks(answer: Answer) -> Iterator[str]:
         yield f"  rank{'' if len(silent) == 1 else 's'} {brief(silent)}: nothing bad in step{_s(steps)} {brief(steps)}"
 
 
-def _later(look: Look, lead: Look) -> str:
+def _beginning(origin: Origin, graphs: Sequence[str]) -> str:
+    """``step 3, NODE``; ``step 1#2, kernel_graph_0, NODE`` of several graphs."""
+    return f"{when_words(origin, graphs)}, {clean(origin.node)}"
+
+
+def _later(look: Look, lead: Look, graphs: Sequence[str]) -> str:
     here, first = look.beginning, lead.beginning
     if here is None or first is None:
         return f"step {look.pair[1]}"
     kind = "" if here.starts_here else " (bad, but no origin there)"
     when = ", later in execution order" if here.step == first.step and here.hit.order > first.hit.order else ""
-    return f"step {here.step}, {clean(here.node)}{kind}{when}"
+    return f"{_beginning(here, graphs)}{kind}{when}"
 
 
 def _remarks(answer: Answer) -> Iterator[str]:
     report = answer.report
     if report.left and report.end in (End.ORIGIN, End.CARRIED):
         steps = sorted({step for _, step in report.left})
-        why = "the search ends with the first step that has an origin"
-        if report.end is End.CARRIED:
-            last = max(step for _, step in report.check.pairs)
-            why = f"step {last} leaves bad parameters behind, from which they are made"
-        yield f"step{_s(steps)} {brief(steps)} not looked at: {why}"
+        yield f"step{_s(steps)} {brief(steps)} not looked at: {_why_left(report)}"
     doubts = answer.judgement.doubts
     shown = doubts[:-1] if answer.judgement.outcome is Outcome.CANNOT_JUDGE else doubts
     for doubt in shown:
         yield f"cannot judge: {clean(doubt.text)}"
+
+
+def _why_left(report: OriginReport) -> str:
+    """Why the search ended before the last step; steps are spoken of as an order only where they ran in that order."""
+    if report.end is End.CARRIED:
+        carried = [(look.carried, look.pair) for look in report.looks if look.carried is not None]
+        _, (_, step) = min(carried)
+        return f"step {step} leaves bad parameters behind, from which they are made"
+    first = report.origins[0]
+    in_order = max(step for _, step in report.check.pairs) == first.step < min(step for _, step in report.left)
+    if in_order and not first.hit.key.round:
+        return "the search ends with the first step that has an origin"
+    return f"what ran in them ran after the origin, {when_words(first, report.graphs)}"
 
 
 def _verdict(answer: Answer) -> str:
@@ -293,14 +309,16 @@ def _found(report: OriginReport) -> str:
         if first is not None and first.start is Start.UNKNOWN:
             what, _, why = first_known_words(first).partition("; ")
             known = f"; {what}: {last_part(first.node)}; {why}"
-        return f"bad tensors at step {report.looks[0].pair[1]}, but no origin{known}"
+        at = f"step {report.looks[0].pair[1]}" if first is None else when_words(first, report.graphs)
+        return f"bad tensors at {at}, but no origin{known}"
     nodes = {(origin.graph, origin.node) for origin in report.origins}
     origins = "1 origin" if len(nodes) == 1 else f"{len(nodes):,} independent origins"
     ranks = sorted({origin.rank for origin in report.origins})
     where = f" of rank{_s(ranks)} {brief(ranks)}" if len({pair[0] for pair in report.check.pairs}) > 1 else ""
     names = list(dict.fromkeys(clean("/".join(origin.node.split("/")[-2:])) for origin in report.origins))
     shown = ", ".join([*names[:_LAST], *(["…"] if len(names) > _LAST else [])])
-    return f"{origins} at step {report.origins[0].step}{where}: {shown}"
+    at = " and ".join(dict.fromkeys(when_words(origin, report.graphs) for origin in report.origins))
+    return f"{origins} at {at}{where}: {shown}"
 
 
 def _any(texts: Iterable[str]) -> str:

@@ -210,6 +210,16 @@ class Session:
         """Node table of a rank."""
         return self.source.nodes(rank, progress)
 
+    def graph_names(self, ranks: Iterable[int] | None = None) -> tuple[str, ...]:
+        """The graphs of some ranks (None: of all) where one of these has several; else none.
+
+        The name of a node may then be that of two: whoever names one says its graph.
+        """
+        tables = [self.nodes(rank) for rank in (self.ranks() if ranks is None else ranks)]
+        if all(len(table.graphs) < 2 for table in tables):
+            return ()
+        return tuple(sorted({info.name for table in tables for info in table.graphs}))
+
     def tree(self, rank: int) -> Tree:
         """The scope tree of a rank's nodes."""
         return self.source.nodes(rank).memo(build_tree)
@@ -433,7 +443,8 @@ class Session:
         report = search(pairs, watchpoints, partial(look_at, self._checker, spread), progress, span)
         parts = self._unreadable_for(pairs, watchpoints)
         coverage = dataclasses.replace(report.check.coverage, parts=parts)
-        return dataclasses.replace(report, check=dataclasses.replace(report.check, coverage=coverage))
+        check = dataclasses.replace(report.check, coverage=coverage)
+        return dataclasses.replace(report, check=check, graphs=self.graph_names(spans))
 
     def _checker(self, rank: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn) -> Checker:
         measurements = self.measurements(rank, progress)

@@ -11,6 +11,7 @@ from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import NONE
 
 if TYPE_CHECKING:
+    from tui_debugger.model import TensorKey
     from tui_debugger.tui.desk import Desk
 
 
@@ -60,14 +61,22 @@ class Copier:
             return ""
         row = row_text([column.title for column in table.columns], table.rows.cells(table.cursor_row))
         tensor = desk.tensors_pane.current
-        return f"{clean(tensor.key.node)}  {row}" if pane == "tensors" and tensor is not None else row
+        return f"{self._node_of(tensor.key)}  {row}" if pane == "tensors" and tensor is not None else row
+
+    def _node_of(self, key: TensorKey) -> str:
+        """The node of a tensor, of several graphs with its own before it."""
+        graph = f"{key.graph}/" if self._desk.opened_session.graph_names([key.rank]) else ""
+        return clean(f"{graph}{key.node}")
 
     def _name(self) -> str:
         pane = self._desk.nodes_pane
         if pane.nodes is None or pane.scopes is None or pane.current < 0:
             return ""
         row = pane.current_row
-        return clean(pane.nodes.names[row] if row >= 0 else pane.scopes.path(pane.current))
+        if row < 0:
+            return clean(pane.scopes.path(pane.current))
+        graph = f"{pane.nodes.graph_of(row).name}/" if len(pane.nodes.graphs) > 1 else ""
+        return clean(f"{graph}{pane.nodes.names[row]}")
 
     def _watchpoint(self) -> str:
         from tui_debugger.analysis.watch_text import format_watch

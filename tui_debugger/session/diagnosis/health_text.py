@@ -60,8 +60,14 @@ class Columns:
 
     def at(self, step: int) -> int:
         """The column of a step, or of the nearest one after it."""
-        place = min(int(np.searchsorted(self.steps, step)), max(len(self.steps) - 1, 0))
+        place = self._place(step)
         return max(int(np.searchsorted(self.bounds, place, side="right")) - 1, 0)
+
+    def _place(self, step: int) -> int:
+        """The place of a step among the steps, which need not be ascending."""
+        steps = np.asarray(self.steps)
+        later = np.flatnonzero(steps >= step)
+        return int(later[np.argmin(steps[later])]) if len(later) else max(len(steps) - 1, 0)
 
     @property
     def most(self) -> int:
@@ -105,9 +111,14 @@ def map_rows(map_: HealthMap, entries: Int64, ranks: Sequence[int]) -> list[tupl
 
 
 def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
-    """What a row is called: the last part of its path, with a slash for a scope; the whole id in a flat list."""
+    """What a row is called: the last part of its path, with a slash for a scope; in a flat list the whole id.
+
+    Of several graphs that has its own before it.
+    """
     if flat:
-        return clean(map_.nodes.names[int(map_.tree.row[entry])])
+        row = int(map_.tree.row[entry])
+        graph = f"{map_.nodes.graph_of(row).name}/" if len(map_.nodes.graphs) > 1 else ""
+        return clean(f"{graph}{map_.nodes.names[row]}")
     return clean(map_.tree.label[entry]) + ("/" if map_.tree.is_scope(entry) else "")
 
 

@@ -25,7 +25,7 @@ from tui_debugger.session.tensors import tensor_row
 from tui_debugger.session.types import CheckResult, TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.words.clean import clean
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import run_text
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session
@@ -96,6 +96,7 @@ class Relations:
         producers: what it was made from, by input slot.
         consumers: what uses it, by node.
         stack: source lines of the node, innermost first.
+        graphs: the names of the rank's graphs where there are several, so that a name alone may mean two nodes.
     """
 
     centre: Related
@@ -104,6 +105,7 @@ class Relations:
     producers: tuple[Related, ...]
     consumers: tuple[Related, ...]
     stack: tuple[Frame, ...] = field(default=(), repr=False)
+    graphs: tuple[str, ...] = ()
 
 
 def relations(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
@@ -163,6 +165,7 @@ class _Around:
             producers=self.producers(),
             consumers=self.consumers(),
             stack=tuple(frame for frame in stack if not frame.context),
+            graphs=self.session.graph_names([key.rank]),
         )
 
     def _taken_from(self) -> str:
@@ -364,7 +367,7 @@ def tie_words(related: Related, *, upstream: bool) -> str:
     """
     slots = ", ".join(f"in:{slot}" for slot in related.slots)
     node = clean(related.node.rpartition("/")[2])
-    at, step = f"{slots} of {node}", step_text(related.key.step)
+    at, step = f"{slots} of {node}", run_text(related.key)
     if related.ahead:
         return f"{at}, which reads it after the last dumped step"
     if related.tie is Tie.WEIGHT:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ from tui_debugger.session.diagnosis.relations import Related, Relations, tie_wor
 from tui_debugger.session.origin.rows import tensor_dict
 from tui_debugger.session.tables import hit_row, key_row
 from tui_debugger.words.clean import clean
+from tui_debugger.words.graphs import short_names
 from tui_debugger.words.numbers import NONE
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import shape_text, slot_text, statistic_texts
 
 Row = dict[str, Any]
-_TITLES = ("", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
+_TITLES = ("", "graph", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
+_GRAPH = _TITLES.index("graph")
+"""Left out where there is only one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,15 @@ def relations_lines(
     ups = [*_entries(around(found.producers) if up is None else up, upstream=True)]
     downs = [*_entries(around(found.consumers) if down is None else down, upstream=False)]
     middle = [(related, 0, "") for related in (found.centre, *found.siblings)]
-    rows = [_cells(related, depth) for related, depth, _ in (*ups, *middle, *downs)]
+    names = short_names(found.graphs)
+    rows = [_cells(related, depth, names) for related, depth, _ in (*ups, *middle, *downs)]
     widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
+    if not names:
+        widths[_GRAPH] = 0
 
     def block(entries: Sequence[tuple[Related, int, str]]) -> Iterator[str]:
         for related, depth, how in entries:
-            yield _line(_cells(related, depth), widths)
+            yield _line(_cells(related, depth, names), widths)
             if how:
                 yield f"    {'  ' * depth}{how}"
 
@@ -76,7 +82,7 @@ def _entries(items: Sequence[Around], depth: int = 0, *, upstream: bool) -> Iter
         yield from _entries(item.beyond, depth + 1, upstream=upstream)
 
 
-def _cells(related: Related, depth: int) -> tuple[str, ...]:
+def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:
     row, stats = related.tensor, related.tensor.stats
     mark = (
         "◆"
@@ -86,18 +92,20 @@ def _cells(related: Related, depth: int) -> tuple[str, ...]:
         else ""
     )
     name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{slot_text(related.key)}"
+    graph = graphs.get(related.key.graph, clean(related.key.graph)) if graphs else ""
     if stats is None:
         why = clean(row.error) or ("not dumped" if row.index < 0 else NONE)
         step = NONE if related.ahead else step_text(related.key.step)
-        return (mark, name, step, why, "", "", "", watch_words(related))
-    return (mark, name, step_text(related.key.step), *statistic_texts(stats)[:4], watch_words(related))
+        return (mark, graph, name, step, why, "", "", "", watch_words(related))
+    return (mark, graph, name, step_text(related.key.step), *statistic_texts(stats)[:4], watch_words(related))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    left = {0, 1, len(widths) - 1}
+    left = {0, _GRAPH + 1, len(widths) - 1}
     texts = [
         text.ljust(width) if at in left else text.rjust(width)
         for at, (text, width) in enumerate(zip(cells, widths, strict=True))
+        if width or at != _GRAPH
     ]
     return "  ".join(texts).rstrip()
 

@@ -16,6 +16,7 @@ from tui_debugger.session.guidance.measures import course, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.words.phrases import finite_words, num, of_all, share
+from tui_debugger.words.steps import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 FLAT = {"tanh": 3.8, "sigmoid": 6.9}
@@ -124,7 +125,7 @@ def _dead(evidence: Evidence, argument: Given | None, stats: TensorStats) -> Ite
     before = evidence.before
     if before is not None and before.stats is not None:
         earlier = before.stats.zero_percentage
-        words = f"{share(before.stats.zero, before.stats.count or 1)} were 0 at step {before.key.step}"
+        words = f"{share(before.stats.zero, before.stats.count or 1)} were 0 at step {run_text(before.key)}"
         if earlier >= _DEAD:
             yield Cause("it was dead before: its initial values or an earlier step did it", words, LIKELY)
         else:
@@ -193,7 +194,7 @@ def _zero_parameter(evidence: Evidence) -> Iterator[Cause]:
     optimizer, before = evidence.optimizer, evidence.before
     if before is not None and before.stats is not None:
         zero = before.stats.zero == before.stats.count
-        words = f"{of_all(before.stats.zero, before.stats.count)} were 0 at step {before.key.step}"
+        words = f"{of_all(before.stats.zero, before.stats.count)} were 0 at step {run_text(before.key)}"
         yield Cause("it was 0 before: it is initialised with 0 and never changes", words, LIKELY if zero else RULED_OUT)
     gradient = optimizer.gradient.stats if optimizer is not None and optimizer.gradient is not None else None
     if gradient is not None:

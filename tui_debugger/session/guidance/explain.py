@@ -82,7 +82,8 @@ def _explained(evidence: Evidence, hit: Hit | None) -> Guidance:
     bad = evidence.stats is not None and evidence.stats.bad
     intended = any(result.verdict is Verdict.BY_DESIGN for result in results)
     finding = (bad and not intended) or (hit is not None and hit.verdict is Verdict.FINDING)
-    return Guidance(evidence.tensor, evidence.type, sections, tuple(_missing(evidence)), finding)
+    graphs = len(evidence.flow.nodes.graphs) > 1
+    return Guidance(evidence.tensor, evidence.type, sections, tuple(_missing(evidence)), finding, graphs)
 
 
 def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bool) -> list[Section]:

@@ -86,7 +86,7 @@ _OF_STANDING = {
 def lines(guidance: Guidance) -> Iterator[Line]:
     """Everything that the guidance says."""
     row = guidance.tensor
-    yield Line(Kind.NAME, clean(place_text(row.key)))
+    yield Line(Kind.NAME, clean(place_text(row.key, with_graph=guidance.graphs)))
     yield Line(Kind.TENSOR, f"rank {row.key.rank}, step {step_text(row.key.step)}")
     yield Line(Kind.TENSOR, f"{clean(guidance.node_type)}  {tensor_line(row.meta, row.stats)}".strip(), hang=2)
     for section in guidance.sections:

@@ -12,6 +12,7 @@ from tui_debugger.session.guidance.evidence import Evidence
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.words.hits import param_words
 from tui_debugger.words.phrases import num, times
+from tui_debugger.words.steps import run_text
 
 _SIGN = re.compile("[<>≥≤]")
 GROWN = 10.0
@@ -79,7 +80,7 @@ def course(evidence: Evidence, result: WatchResult) -> Iterator[str]:
         label, limit = _split(result.condition, param)
         percent = " %" if limit.endswith("%") else ""
         words = course_words(earlier, param.actual, share=bool(percent))
-        yield f"{label} was {num(earlier)}{percent} at step {before.key.step}: {words}"
+        yield f"{label} was {num(earlier)}{percent} at step {run_text(before.key)}: {words}"
 
 
 def course_words(earlier: float, now: float, *, share: bool) -> str:
@@ -110,8 +111,10 @@ def suddenly(evidence: Evidence, what: str = "it") -> Cause | None:
     if before is None or not earlier or now is None or now.abs_mean is None:
         return None
     ratio = now.abs_mean / earlier
-    words = f"mean |x| went from {num(earlier)} at step {before.key.step} to {num(now.abs_mean)}"
-    title = f"{what} changed abruptly " + ("with this step" if evidence.adjacent else f"since step {before.key.step}")
+    words = f"mean |x| went from {num(earlier)} at step {run_text(before.key)} to {num(now.abs_mean)}"
+    title = f"{what} changed abruptly " + (
+        "with this step" if evidence.adjacent else f"since step {run_text(before.key)}"
+    )
     if ratio >= GROWN or (ratio and ratio <= 1 / GROWN) or not ratio:
         return Cause(title, words, Standing.LIKELY)
     return Cause(title, words, Standing.RULED_OUT)

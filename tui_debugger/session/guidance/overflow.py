@@ -15,7 +15,7 @@ from tui_debugger.session.hazards.cases import QUOTIENTS, Case, type_name
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.hazards.operators import causes, untold
 from tui_debugger.words.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import run_text, step_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 _NAMED = 3
@@ -131,14 +131,14 @@ def _of_parameter(evidence: Evidence) -> Iterator[Cause]:
     before = evidence.before if evidence.carried else None
     if before is not None and before.stats is not None:
         earlier = before.stats
-        step = before.key.step
+        step, when = before.key.step, run_text(before.key)
         if earlier.bad:
             since = bad_since(evidence)
             more = f"; {since.text}" if since is not None and since.step != step else ""
-            words = f"at step {step_text(step)} it had {bad_counts(earlier)} already{more}"
+            words = f"at step {when} it had {bad_counts(earlier)} already{more}"
             yield Cause("it does not start here: it was bad before", words, LIKELY)
             return
-        words = f"at step {step_text(step)} all {earlier.count:,} elements were finite"
+        words = f"at step {when} all {earlier.count:,} elements were finite"
         if evidence.adjacent:
             yield Cause("it was bad before", words, RULED_OUT)
         else:

@@ -17,6 +17,7 @@ from tui_debugger.session.guidance.weights import plain_step
 from tui_debugger.session.hazards.cases import QUOTIENTS, type_name
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.words.phrases import finite_words, limits_of, num, range_words, share, times
+from tui_debugger.words.steps import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
@@ -130,7 +131,7 @@ def _weight(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
     word = "large" if large else "small"
     if before is not None and before.stats is not None and before.stats.abs_mean is not None and now is not None:
         earlier, size = before.stats.abs_mean, now.abs_mean or 0.0
-        words = f"mean |w| was {num(earlier)} at step {before.key.step}, now it is {num(size)}"
+        words = f"mean |w| was {num(earlier)} at step {run_text(before.key)}, now it is {num(size)}"
         same = 0.5 <= size / earlier <= 2 if earlier else size == earlier
         yield Cause(
             f"it was as {word} before this step: initial values, or many steps", words, LIKELY if same else RULED_OUT

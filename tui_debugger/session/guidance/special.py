@@ -13,6 +13,7 @@ from tui_debugger.session.guidance.measures import found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.words.phrases import bad_counts, finite_words, num, of_all, range_words
+from tui_debugger.words.steps import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
@@ -149,7 +150,7 @@ def _reasons(evidence: Evidence, error: ErrorBits) -> Iterator[Cause]:
         before = evidence.before
         shapes = [_shape(evidence.tensor), _shape(before)]
         words = f"it is {shapes[0]} now" + (
-            f" and was {shapes[1]} at step {before.key.step}" if before is not None else ""
+            f" and was {shapes[1]} at step {run_text(before.key)}" if before is not None else ""
         )
         yield Cause(
             "another shape than one step earlier", words + ": a last smaller batch, or variable lengths", LIKELY

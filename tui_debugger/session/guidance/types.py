@@ -58,6 +58,7 @@ class Guidance:
             what is clean.
         missing: what could not be looked at, and why.
         finding: whether there is a finding.
+        graphs: whether the rank has several graphs, so that a name alone may mean two nodes.
     """
 
     tensor: TensorRow
@@ -65,3 +66,4 @@ class Guidance:
     sections: tuple[Section, ...]
     missing: tuple[str, ...] = ()
     finding: bool = False
+    graphs: bool = False

@@ -14,6 +14,7 @@ from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import updater_of
 from tui_debugger.words.clean import clean
 from tui_debugger.words.phrases import bad_counts, limits_of, num, tail, times
+from tui_debugger.words.steps import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 USUAL = 1e-3
@@ -52,7 +53,7 @@ def _section(evidence: Evidence, result: WatchResult, weighed: tuple[Cause, ...]
 
 def _unchanged(evidence: Evidence) -> str:
     change = evidence.change
-    before = f" since step {evidence.before.key.step}" if evidence.before is not None else ""
+    before = f" since step {run_text(evidence.before.key)}" if evidence.before is not None else ""
     if change is None:
         return f"no element changed beyond the tolerance{before}"
     moved = "no element changed at all" if not change.moved else f"mean |Δw| is {num(change.moved)} only"

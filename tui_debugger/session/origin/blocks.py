@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from tui_debugger.model import Frame
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.search import Fed, Origin
-from tui_debugger.session.origin.words import row_label, why
+from tui_debugger.session.origin.words import row_label, when_words, why
 from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
 from tui_debugger.words.tensors import STATISTIC_TITLES, shape_text, statistic_texts
@@ -19,16 +19,17 @@ _FRAMES = 6
 """Framework lines that are shown above the user's own."""
 
 
-def origin_lines(origin: Origin, head: str, *, overflow: bool) -> Iterator[str]:
+def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = ()) -> Iterator[str]:
     """The lines of one origin, after a blank line.
 
     Args:
         origin: what to show.
         head: the word it begins with.
         overflow: it is about NaN and Inf, and "clean" says enough.
+        graphs: the run's graphs where there are several: then its own is said.
     """
     yield ""
-    yield f"{head}: rank {origin.rank}, step {origin.step}  ({clean(origin.type)})"
+    yield f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
     yield f"  {clean(origin.node)}"
     yield f"  {why(origin, overflow=overflow)}"
     yield from _table(origin)

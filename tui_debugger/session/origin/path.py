@@ -138,6 +138,7 @@ class Path:
         absent: for ``RANKS`` the ranks that took part and are not there; empty: nobody knows which.
         nearest: for ``CLEAN`` the nearest origin that is known.
         reasons: for a weight that hardly changed what speaks for why, in words.
+        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
     """
 
     question: Watchpoint
@@ -149,6 +150,7 @@ class Path:
     absent: tuple[int, ...] = ()
     nearest: Branch | None = None
     reasons: tuple[str, ...] = ()
+    graphs: tuple[str, ...] = ()
 
     @property
     def start(self) -> Hop:
@@ -165,11 +167,6 @@ class Path:
         """What the tensor is that was asked about."""
         known = {Ending.CLEAN: State.CLEAN, Ending.NO_VALUE: State.UNKNOWN}
         return known.get(self.ending, State.BAD)
-
-    @property
-    def steps(self) -> int:
-        """How many steps it goes back."""
-        return self.start.tensor.key.step - self.end.tensor.key.step
 
     @property
     def ranks(self) -> tuple[int, ...]:

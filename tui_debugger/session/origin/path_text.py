@@ -20,9 +20,10 @@ from tui_debugger.session.origin.words import (
     way_words,
 )
 from tui_debugger.words.clean import clean
+from tui_debugger.words.graphs import short_names
 from tui_debugger.words.tensors import STATISTIC_TITLES, shape_text, statistic_texts
 
-_TITLES = ("", "step", "rank", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
+_TITLES = ("", "step", "rank", "graph", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
 _NAME = _TITLES.index("tensor")
 _SHORTEST = 20
 """Characters of a name that are left in any case."""
@@ -39,7 +40,7 @@ def path_lines(path: Path) -> Iterator[str]:
         yield from _table(path)
         heads = {Ending.ORIGIN: "origin", Ending.UNKNOWN: "first known bad"}
         head = heads.get(path.ending, "last hop")
-        yield from origin_lines(path.end.told, head, overflow=is_overflow(path))
+        yield from origin_lines(path.end.told, head, overflow=is_overflow(path), graphs=path.graphs)
         yield ""
         for line in explanation(path):
             yield from _wrapped(line)
@@ -49,9 +50,9 @@ def path_lines(path: Path) -> Iterator[str]:
 
 
 def _table(path: Path) -> Iterator[str]:
-    several = len(path.ranks) > 1
+    left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
     rows = [_cells(path, hop) for hop in path.hops]
-    kept = [at for at in range(len(_TITLES)) if several or _TITLES[at] != "rank"]
+    kept = [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
     widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
     over = sum(widths[at] + 2 for at in kept) - 2 - WIDTH
     if over > 0:  # a line that a terminal breaks is none: types and shapes go first, then the middle of long names
@@ -86,7 +87,8 @@ def _cells(path: Path, hop: Hop) -> list[str]:
     numbers = statistic_texts(row.stats)[:4]
     kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     name = tensor_name(row)
-    return [mark, str(row.key.step), str(row.key.rank), name, *numbers, kind]
+    graph = short_names(path.graphs).get(row.key.graph, clean(row.key.graph)) if path.graphs else ""
+    return [mark, str(row.key.step), str(row.key.rank), graph, name, *numbers, kind]
 
 
 def _others(hop: Hop) -> Iterator[str]:

@@ -25,7 +25,7 @@ Row = dict[str, Any]
 def report_rows(report: OriginReport) -> Row:
     """What a search found: origins, what each rank began with, how it spread."""
     leading = {look.pair[0] for look in report.leading}
-    first = next((look for look in report.looks if look.origins), report.looks[0] if report.looks else None)
+    first = report.shown_look
     return {
         "end": report.end.value,
         "origins": [origin_row(origin) for origin in report.origins],

@@ -216,6 +216,7 @@ class OriginReport:
         check: the checks behind it as one: hits, coverage, watchpoints, time.
         left: (rank, step) pairs that were not looked at.
         end: why the search ended.
+        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
     """
 
     origins: tuple[Origin, ...]
@@ -223,6 +224,7 @@ class OriginReport:
     check: CheckResult
     left: tuple[Pair, ...]
     end: End
+    graphs: tuple[str, ...] = ()
 
     @property
     def found(self) -> bool:
@@ -256,6 +258,22 @@ class OriginReport:
             if kept is None or _place(look) < _place(kept):
                 best[look.pair[0]] = look
         return tuple(sorted(best.values(), key=_place))
+
+    @property
+    def earlier(self) -> tuple[Look, ...]:
+        """The looks without an origin that began to be bad in an earlier run than the first origin's, in that order."""
+        until = self.origins[0].hit.order[0] if self.origins else None
+        found = [
+            (look.first.hit.order[0], look.pair[0], number)
+            for number, look in enumerate(self.looks)
+            if look.first is not None and (until is None or look.first.hit.order[0] < until)
+        ]
+        return tuple(self.looks[number] for *_, number in sorted(found))
+
+    @property
+    def shown_look(self) -> Look | None:
+        """The look whose spread is told: the first one with an origin, else the first one."""
+        return next((look for look in self.first_looks if look.origins), self.looks[0] if self.looks else None)
 
     @property
     def leading(self) -> tuple[Look, ...]:

@@ -103,10 +103,12 @@ class Tracer:
         """
         spot = self._spot(key)
         state = self._rank(key.rank).state(spot)
-        if state is not State.BAD:
+        if state is State.BAD:
+            path = self._walk(spot)
+        else:
             ending = Ending.CLEAN if state is State.CLEAN else Ending.NO_VALUE
-            return Path(self.question, (self._hop(spot, Way(Link.START)),), ending)
-        return self._walk(spot)
+            path = Path(self.question, (self._hop(spot, Way(Link.START)),), ending)
+        return replace(path, graphs=self._session.graph_names(path.ranks))
 
     def _spot(self, key: TensorKey) -> Spot:
         here = self._rank(key.rank)

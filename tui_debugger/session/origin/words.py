@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.analysis.op_types import plain_type
@@ -19,7 +20,8 @@ from tui_debugger.session.types import TensorRow
 from tui_debugger.words.clean import clean
 from tui_debugger.words.hits import contents, hit_text
 from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import run_text, step_text
+from tui_debugger.words.tensors import round_text, slot_text
 from tui_debugger.words.watchpoints import watch_line
 
 _NAMED = 6
@@ -32,6 +34,18 @@ def said(found: Origin | Hit) -> str:
     """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
     hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
     return clean(hit_text(hit, apart=False))
+
+
+def node_words(each: Origin | NotJudged, graphs: Sequence[str]) -> str:
+    """The node as ``find_node`` takes it: ``NODE``, ``NODE#2`` for its second run; of several graphs ``GRAPH/NODE``."""
+    graph = f"{each.graph}/" if graphs else ""
+    return clean(f"{graph}{each.node}{round_text(each.hit.key.round)}")
+
+
+def when_words(origin: Origin, graphs: Sequence[str] = ()) -> str:
+    """``step 3``; ``step 1#2, kernel_graph_0`` of several graphs."""
+    graph = f", {clean(origin.graph)}" if graphs else ""
+    return f"step {step_text(origin.step, origin.hit.key.round)}{graph}"
 
 
 def _place(origin: Origin) -> str:
@@ -64,7 +78,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
         Start.SOURCE: f"{what}; nothing in this run makes it"
         + ("" if origin.type == PARAMETER else ": it has no inputs"),
         Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
-        Start.BEFORE: f"{what}; so it was already before step {origin.step} ran",
+        Start.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
         Start.CONSTANT: f"{what}; it comes from a constant of the graph",
         Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
         Start.FED: f"{what}; {_fed(origin)}",
@@ -93,10 +107,17 @@ def _fed(origin: Origin) -> str:
     for fed in bad[:4]:
         key = fed.row.key
         source = fed.row.origin_text or f"{key.node}:{key.slot}"
-        text += f"\n    {row_label(fed.row, origin)} ← {clean(source)}" + (
-            f" of step {key.step}" if key.step != origin.step else ""
-        )
+        text += f"\n    {row_label(fed.row, origin)} ← {clean(source)}{_of_another_run(key, origin)}"
     return text
+
+
+def _of_another_run(key: TensorKey, origin: Origin) -> str:
+    """`` of step 1#1``, `` of step 3, kernel_graph_0``: where another run than that of the origin wrote a tensor."""
+    here = origin.hit.key
+    if key.graph != origin.graph:
+        return f" of step {run_text(key)}, {clean(key.graph)}"
+    another = key.step != here.step or (key.round and here.round and key.round != here.round)
+    return f" of step {run_text(key)}" if another else ""
 
 
 def _unknown(origin: Origin, what: str) -> str:
@@ -182,9 +203,9 @@ def way_words(hop: Hop | Branch) -> str:
     words = {
         Link.START: "the tensor asked about",
         Link.INPUT: into,
-        Link.WEIGHT: f"{into}: its value after step {step_text(key.step)}",
+        Link.WEIGHT: f"{into}: its value after step {run_text(key)}",
         Link.UPDATE: f"{into}, which wrote it",
-        Link.BEFORE: f"itself after step {step_text(key.step)}"
+        Link.BEFORE: f"itself after step {run_text(key)}"
         + (f", before {last_part(way.into)} wrote it" if way.into != key.node else f" of {clean(key.graph)}"),
         Link.RESULT: f"put out by {last_part(way.into)}, which wrote it",
         Link.COPY: f"written for {into}",
@@ -211,10 +232,10 @@ def hazard_words(origin: Origin) -> list[str]:
 
 
 def place_words(path: Path, hop: Hop) -> str:
-    """``Log-op381 (Log), step 3``, with the rank where the path goes through several."""
+    """``Log-op381 (Log), step 3``, with the rank where the path goes through several, with the graph of several."""
     told = hop.told
     rank = f"rank {told.rank}, " if len(path.ranks) > 1 or path.ending is Ending.RANKS else ""
-    return f"{last_part(told.node)} ({clean(told.type)}), {rank}step {step_text(told.step)}"
+    return f"{last_part(told.node)} ({clean(told.type)}), {rank}{when_words(told, path.graphs)}"
 
 
 def headline(path: Path) -> str:
@@ -223,7 +244,7 @@ def headline(path: Path) -> str:
     where = place_words(path, hop)
     what = said(hop.told)
     bad = f" ({what})" if what else ""
-    asked = question_words(path)
+    asked, asked_about = question_words(path), _tensor_words(path, hop.tensor)
     texts = {
         Ending.ORIGIN: f"origin: {where}{bad}",
         Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
@@ -234,8 +255,8 @@ def headline(path: Path) -> str:
         Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
         Ending.RANKS: f"another rank may have sent it: {where}{bad}",
         Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
-        Ending.CLEAN: f"clean: {_tensor_words(hop.tensor)} has no {asked if is_overflow(path) else 'such finding'}",
-        Ending.NO_VALUE: f"cannot be judged: {_tensor_words(hop.tensor)}: {_no_value(hop.tensor)}",
+        Ending.CLEAN: f"clean: {asked_about} has no {asked if is_overflow(path) else 'such finding'}",
+        Ending.NO_VALUE: f"cannot be judged: {asked_about}: {_no_value(hop.tensor)}",
     }
     return texts[path.ending]
 
@@ -244,14 +265,18 @@ def _not_known(told: Origin) -> str:
     return "nobody says what it was made from" if told.start is not Start.UNKNOWN else _missing_words(told)
 
 
-def _tensor_words(row: TensorRow) -> str:
-    """``Log-op381:out:0 of step 3``."""
-    return f"{tensor_name(row)} of step {step_text(row.key.step)}"
+def _tensor_words(path: Path, row: TensorRow) -> str:
+    """``Log-op381:out:0 of step 3``, with the graph of several."""
+    return f"{tensor_name(row)} of step {step_text(row.key.step)}{_graph_words(path, row)}"
+
+
+def _graph_words(path: Path, row: TensorRow) -> str:
+    return f", {clean(row.key.graph)}" if path.graphs else ""
 
 
 def tensor_name(row: TensorRow) -> str:
-    """``Log-op381:out:0``."""
-    return f"{last_part(row.key.node)}:{row.key.side.label}:{row.key.slot}"
+    """``Log-op381:out:0``, ``Log-op381:out:0#2``."""
+    return f"{last_part(row.key.node)}:{slot_text(row.key)}"
 
 
 def _no_value(row: TensorRow) -> str:
@@ -290,9 +315,11 @@ def _explanation(path: Path) -> list[str]:
 
 
 def _lost(path: Path) -> list[str]:
-    lines = [f"bad end: {_tensor_words(path.end.tensor)}"]
+    lines = [f"bad end: {_tensor_words(path, path.end.tensor)}"]
     here = path.end.tensor.key.rank
-    ends = [_tensor_words(row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean]
+    ends = [
+        _tensor_words(path, row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean
+    ]
     lines += [f"clean end: {_some(ends)}"] if ends else []
     if path.suspects:
         lines.append(f"between them, not dumped: {_some([last_part(name) for name in path.suspects])}")
@@ -317,9 +344,9 @@ def initial_words(hit: Hit | None) -> str:
 def length_words(path: Path) -> str:
     """``9 hops, back from step 5 to step 3, over ranks 1, 0``."""
     parts = [plural(len(path.hops) - 1, "hop") + " upstream"]
-    if path.steps:
-        start, end = path.start.tensor.key.step, path.end.tensor.key.step
-        parts.append(f"from step {step_text(start)} back to step {step_text(end)}")
+    start, end = path.start.tensor.key, path.end.tensor.key
+    if start.step != end.step or (start.round and end.round and start.round != end.round):
+        parts.append(f"from step {run_text(start)} back to step {run_text(end)}")
     if len(path.ranks) > 1:
         parts.append(f"over ranks {', '.join(map(str, path.ranks))}")
     others = sum(len(hop.others) for hop in path.hops)
@@ -333,5 +360,5 @@ def nearest_words(path: Path) -> str:
         return "no origin is known in the steps that were checked"
     tensor = path.nearest.tensor
     what = contents(tensor.stats)
-    rank = f"rank {tensor.key.rank}, step {step_text(tensor.key.step)}"
+    rank = f"rank {tensor.key.rank}, step {step_text(tensor.key.step)}{_graph_words(path, tensor)}"
     return f"the nearest origin is {tensor_name(tensor)}, {rank}" + (f" ({what})" if what else "")

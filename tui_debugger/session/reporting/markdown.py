@@ -15,7 +15,7 @@ from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.blocks import origin_lines
 from tui_debugger.session.origin.by_design import by_design_text
-from tui_debugger.session.origin.words import said
+from tui_debugger.session.origin.words import said, when_words
 from tui_debugger.session.reporting.material import Material
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Outcome
@@ -153,10 +153,12 @@ def _beginnings(material: Material) -> Iterator[str]:
     if not found:
         return
     starts = bool(material.origins and material.origins.origins)
+    graphs = material.origins.graphs if material.origins is not None else ()
     yield from _heading("Where it begins" if starts else "What is bad first (no origin was found)")
     for number, origin in enumerate(found[:_ORIGINS], 1):
         yield ""
-        yield f"### {number}. {code(origin.node)} ({prose(origin.type)}), step {origin.step}, rank {origin.rank}"
+        when = prose(when_words(origin, graphs))
+        yield f"### {number}. {code(origin.node)} ({prose(origin.type)}), {when}, rank {origin.rank}"
         yield ""
         yield from fenced([*origin_lines(origin, "", overflow=material.overflow)][_HEAD:])
     yield from _left_out(len(found) - _ORIGINS, "independent origin")

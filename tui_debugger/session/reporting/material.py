@@ -63,9 +63,7 @@ class Material:
     @property
     def shown_look(self) -> Look | None:
         """The look whose spread is told: the first one with an origin."""
-        if self.origins is None or not self.origins.looks:
-            return None
-        return next((look for look in self.origins.first_looks if look.origins), self.origins.looks[0])
+        return None if self.origins is None else self.origins.shown_look
 
     @property
     def beginnings(self) -> tuple[Origin, ...]:
@@ -112,7 +110,7 @@ def gather(
         overflow=overflow,
         explained=tuple(each for each in told if each is not None),
         troubles=tuple(troubles),
-        graphs=any(len(session.nodes(rank).graphs) > 1 for rank in ranks),
+        graphs=bool(session.graph_names(ranks)),
         scope=tuple(scope),
     )
 
@@ -149,7 +147,7 @@ def _origins(
 def _measure_origins(session: Session, hits: Sequence[Hit], progress: ProgressFn) -> None:
     """Gets what went into the origins and came out of them: a training that runs says only what it is asked for."""
     for hit in [hit for hit in hits if hit.origin and hit.stats is None][:MOST_EXPLAINED]:
-        session.measure(session.tensor_rows(hit.key.rank, hit.key.step, hit.row), progress)
+        session.measure(session.tensor_rows(hit.key.rank, hit.key.step, hit.row, hit.key.round), progress)
 
 
 def _first(hits: Sequence[Hit], origins: OriginReport | None) -> list[Hit]:

@@ -22,7 +22,7 @@ _CODES = int(62 // math.log2(_WAYS))
 
 
 def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Marks the hits of which ``NODE ABBREVIATIONS`` passes a test."""
+    """Marks the hits of which ``NODE ABBREVIATIONS`` passes a test, of several graphs also ``GRAPH/NODE …``."""
     words: dict[str, int] = {}
     tables: dict[int, int] = {}
     keys = np.zeros((3, len(hits)), np.int64)
@@ -36,8 +36,16 @@ def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_
         keys[2, places] = _words(part, at, words)
     texts, inverse = _unique(keys)
     said = list(words)
-    answers = [test(f"{nodes[table].names[row]} {said[word]}") for table, row, word in texts.T.tolist()]
+    answers = [
+        any(test(f"{name} {said[word]}") for name in _names(nodes[table], row)) for table, row, word in texts.T.tolist()
+    ]
     return np.array(answers, np.bool_)[inverse]
+
+
+def _names(nodes: NodeTable, row: int) -> list[str]:
+    """What a node is found by."""
+    name = nodes.names[row]
+    return [name, f"{nodes.graph_of(row).name}/{name}"] if len(nodes.graphs) > 1 else [name]
 
 
 def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:

@@ -34,7 +34,7 @@ from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.words.clean import clean
 from tui_debugger.words.distribution import bin_text, bins_text, packed, share, taken_text
 from tui_debugger.words.numbers import number, plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import run_text, step_text
 from tui_debugger.words.tensors import shape_text, slot_text
 
 _NUMBERS = ("counts", "moments", "percentiles", "headroom")
@@ -207,7 +207,7 @@ class DistributionView(ValuesView):
             return
         at = self._chart.cursor if cursor is None else _bin_of(found.bars[0], cursor)
         layers = [
-            Layer(f"step {step_text(spread.row.key.step)}{_amount(bars, spread)}", bars)
+            Layer(f"{_run(spread)}{_amount(bars, spread)}", bars)
             for spread, bars in zip(found.spreads, found.bars, strict=True)
         ]
         self._chart.show(layers, log_counts=self._shown.log_counts, cursor=at)
@@ -226,7 +226,7 @@ class DistributionView(ValuesView):
     def _facts(self, spread: Spread) -> str:
         row, key = spread.row, spread.row.key
         words = [f"{clean(spread.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""]
-        words += [f"step {step_text(key.step)}", f"rank {key.rank}", clean(key.graph)]
+        words += [_run(spread), f"rank {key.rank}", clean(key.graph)]
         greatest = spread.headroom.greatest if spread.headroom is not None else None
         how = "statistics as recorded" if spread.classes is None else taken_text(spread.dtype, greatest)
         return "\n".join(packed("", [*filter(None, [*words, how])], self.app.size.width - 2, "  "))
@@ -257,7 +257,7 @@ class DistributionView(ValuesView):
         for spread, bars in zip(found.spreads, found.bars, strict=True):
             stats = spread.stats
             of_all = f" ({share(bars.counts[at], stats.count)})" if stats is not None and bars.counts[at] else ""
-            step = f"step {step_text(spread.row.key.step)}: " if len(found.bars) > 1 else ""
+            step = f"{_run(spread)}: " if len(found.bars) > 1 else ""
             parts.append(f"{step}{plural(bars.counts[at], 'element')}{of_all}")
         return f"{bin_text(found.bars[0].bins[at])}   {'   '.join(parts)}"
 
@@ -356,8 +356,7 @@ class DistributionView(ValuesView):
         if found is None or spread is None:
             return None
         stem = stem_of(self.about.key, "distribution")
-        steps = [step_text(each.row.key.step) for each in found.spreads]
-        header = ("low", "low included", "high", "high included", *(f"count step {step}" for step in steps))
+        header = ("low", "low included", "high", "high included", *(f"count {_run(each)}" for each in found.spreads))
         columns = [bars.counts for bars in found.bars]
         rows = [
             (each.low, each.with_low, each.high, each.with_high, *(counts[i] for counts in columns))
@@ -390,6 +389,12 @@ def _middle(found: Look | None, at: int) -> float | None:
     """The middle of a bin."""
     bins = found.bars[0].bins if found is not None else ()
     return bins[at].low / 2 + bins[at].high / 2 if at < len(bins) else None
+
+
+def _run(spread: Spread) -> str:
+    """``step 3``, ``step 1#2``."""
+    key = spread.row.key
+    return f"step {run_text(key)}"
 
 
 def _amount(bars: Bars, spread: Spread) -> str:

@@ -26,6 +26,7 @@ from tui_debugger.tui.views.view import CHECKED, Host, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import slot_text
 
 STYLES: dict[Kind, Style] = {
     Kind.NAME: theme.STRONG,
@@ -62,7 +63,9 @@ class ExplainView(View):
         super().__init__(host, about)
         key = about.key
         node = shorten(key.node.rpartition("/")[2] or key.node, 40)
-        self.heading = f"Explain  step {step_text(key.step)}  rank {key.rank}  {node}:{key.side.label}:{key.slot}"
+        self.heading = (
+            f"Explain  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}  {node}:{slot_text(key)}"
+        )
         self.guidance: Guidance | None = None
         self._lines: list[Line] = []
         self._advice: dict[int, Advice] = {}

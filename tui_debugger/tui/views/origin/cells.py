@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rich.text import Text
 
@@ -17,27 +18,44 @@ from tui_debugger.tui.widgets.stat_cells import COUNTS, ENDS, STATISTICS, count_
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text
+from tui_debugger.words.steps import run_text, step_text
+from tui_debugger.words.tensors import round_text, shape_text, slot_text
 
 
-def path_columns(*, many_ranks: bool) -> tuple[Column, ...]:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What tells the tensors of a run apart.
+
+    Attributes:
+        many_ranks: a rank column.
+        graphs: what graphs are called in a column, by name; none for a single graph.
+        rounds: some tensor was written several times within its step.
+    """
+
+    many_ranks: bool = False
+    graphs: Mapping[str, str] = field(default_factory=dict)
+    rounds: bool = False
+
+
+def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
     """The columns of the path."""
+    more = shape.many_ranks + bool(shape.graphs)
     return (
         Column("", 1, frozen=True),
         Column("step", 4, right=True, frozen=True),
-        *((Column("rank", 4, right=True, frozen=True),) if many_ranks else ()),
+        *((Column("rank", 4, right=True, frozen=True),) if shape.many_ranks else ()),
+        *((Column("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
         Column("tensor", 18, elastic=3),
-        Column("slot", 5),
+        Column("slot", 8 if shape.rounds else 5),
         *COUNTS,
-        Column("into the one above", 27 if many_ranks else 32, elastic=4),
+        Column("into the one above", 32 - 5 * more, elastic=4),
         *ENDS,
         Column("dtype", 8),
         Column("shape", 9, elastic=1),
     )
 
 
-def path_cells(line: PathLine, *, many_ranks: bool) -> Sequence[Cell]:
+def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
     """One line of the path."""
     row = line.tensor
     scope, _, name = row.key.node.rpartition("/")
@@ -45,14 +63,16 @@ def path_cells(line: PathLine, *, many_ranks: bool) -> Sequence[Cell]:
     if line.inner:
         text.append(f"{theme.OPEN_GLYPH if line.opened else theme.CLOSED_GLYPH} ", theme.DIM)
     text.append(clean(name), theme.NORMAL if line.hop is not None else theme.DIM)
-    rank = [Text(str(row.key.rank), theme.DIM)] if many_ranks else []
+    rank = [Text(str(row.key.rank), theme.DIM)] if shape.many_ranks else []
+    graph = [Text(shape.graphs.get(row.key.graph, clean(row.key.graph)), theme.DIM)] if shape.graphs else []
     meta = row.meta
     return [
         _mark(line),
         step_text(row.key.step),
         *rank,
+        *graph,
         Place(text, scope, theme.DIM, words_only=True),
-        Text(f"{row.key.side.label}:{row.key.slot}", theme.DIM),
+        Text(slot_text(row.key), theme.DIM),
         *count_cells(row.stats),
         _way(line),
         *end_cells(row.stats),
@@ -104,7 +124,7 @@ def tensors_of(hop: Hop) -> list[tuple[TensorRow, Fed | None]]:
 def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
     """One input or output; ``here`` is the rank of the node."""
     rank = f" r{row.key.rank}" if row.key.rank != here else ""
-    head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{rank}", theme.STRONG)]
+    head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG)]
     if row.index < 0:
         return [*head, Text(f"not dumped  {clean(row.origin_text)}", theme.DIM)]
     if row.error:
@@ -126,5 +146,5 @@ def _from(row: TensorRow, fed: Fed | None) -> Text:
     words = [last_part(row.origin_text)] if row.origin_text else []
     if fed is not None:
         words += ["constant"] if fed.constant else []
-        words += [f"value before, of step {step_text(row.key.step)}"] if fed.before else []
+        words += [f"value before, of step {run_text(row.key)}"] if fed.before else []
     return Text("  ".join(words), theme.DIM, no_wrap=True)

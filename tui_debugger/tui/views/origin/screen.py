@@ -35,14 +35,16 @@ from tui_debugger.tui.views.focus import Focus
 from tui_debugger.tui.views.keys import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.views.lazy_rows import LazyRows
 from tui_debugger.tui.views.news import News, SeenResults
-from tui_debugger.tui.views.origin.cells import NODE_COLUMNS, node_cells, path_cells, path_columns, tensors_of
+from tui_debugger.tui.views.origin.cells import NODE_COLUMNS, Shape, node_cells, path_cells, path_columns, tensors_of
 from tui_debugger.tui.views.origin.lines import Opened, PathLine, lines_of
 from tui_debugger.tui.views.stack_text import stack_text
 from tui_debugger.tui.views.view import CHECKED, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import ListRows, VirtualTable
 from tui_debugger.words.clean import clean
+from tui_debugger.words.graphs import short_names
 from tui_debugger.words.steps import step_text
+from tui_debugger.words.tensors import slot_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -96,13 +98,14 @@ class OriginView(View):
         self._answer: _Answer | None = None
         self._opened = Opened()
         self._lines: tuple[PathLine, ...] = ()
+        self._columns_for = Shape()
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
         """The answer, the path, the node under the cursor."""
         yield Line(id="answer")
         yield Line(id="why")
-        yield VirtualTable(path_columns(many_ranks=False), empty="", id="path")
+        yield VirtualTable(path_columns(), empty="", id="path")
         yield Line(id="hop")
         yield VirtualTable(NODE_COLUMNS, id="fed")
         yield Line(id="frames")
@@ -125,9 +128,9 @@ class OriginView(View):
     def on_resize(self) -> None:
         """The node's name takes the room there is."""
         key = self.about.key
-        where = f"step {step_text(key.step)}  rank {key.rank}"
-        name = shorten(key.node, max(self.size.width - len(where) - 28, 16))
-        self.set_heading(f"Origin of {name}  {key.side.label}:{key.slot}  {where}")
+        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}"
+        name = shorten(key.node, max(self.size.width - cell_len(where) - 21, 16))
+        self.set_heading(f"Origin of {name}  {where}")
 
     # -- looking -------------------------------------------------------------------------------------
 
@@ -161,7 +164,6 @@ class OriginView(View):
 
     def _show_answer(self, path: Path) -> None:
         self._results.note(self.host.session.pairs() if path.ending is Ending.CLEAN else ())
-        self.table.set_columns(path_columns(many_ranks=self._many_ranks))
         self._show_lines()
         self._line("answer", Content(headline(path)))
         self._line("why", Content("\n".join(map(clean, self._reasons()))))
@@ -195,8 +197,12 @@ class OriginView(View):
         self.query_one(f"#{name}", Line).show(content)
 
     @property
-    def _many_ranks(self) -> bool:
-        return len(self.host.session.ranks()) > 1
+    def _shape(self) -> Shape:
+        if self._answer is None:
+            return Shape()
+        rounds = any(line.tensor.key.round for line in self._lines)
+        graphs = short_names(self._answer.path.graphs)
+        return Shape(len(self.host.session.ranks()) > 1, graphs, rounds)
 
     # -- what is shown -------------------------------------------------------------------------------
 
@@ -204,8 +210,11 @@ class OriginView(View):
         if self._answer is None:
             return
         self._lines = lines_of(self._answer.path, self._opened)
-        many = self._many_ranks
-        rows = LazyRows(self._lines, lambda line: path_cells(line, many_ranks=many), lambda line: line.place)
+        shape = self._shape
+        if shape != self._columns_for:
+            self._columns_for = shape
+            self.table.set_columns(path_columns(shape))
+        rows = LazyRows(self._lines, lambda line: path_cells(line, shape), lambda line: line.place)
         self.table.set_rows(rows)
         self._show_hop()
 
@@ -225,7 +234,7 @@ class OriginView(View):
         if line is None:
             return
         key, hop = line.tensor.key, line.hop
-        where = f"  {key.side.label}:{key.slot}  {key.graph}  rank {key.rank}"
+        where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
         name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
         self._line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
         tensors = tensors_of(hop) if hop is not None else []
@@ -301,8 +310,12 @@ class OriginView(View):
             return None
         stem = stem_of(self.about.key, "origin")
         text = "\n".join(path_lines(answer.path))
-        one = f"{tensor_name(line.tensor)}  {line.tensor.key.node}"
-        return Extract(stem, text, one, _HEADER, [_export_row(each) for each in self._lines])
+        graph = f"{line.tensor.key.graph}/" if answer.path.graphs else ""
+        one = f"{tensor_name(line.tensor)}  {graph}{line.tensor.key.node}"
+        rows = [_export_row(each) for each in self._lines]
+        if answer.path.graphs:
+            rows = [(line.tensor.key.graph, *row) for line, row in zip(self._lines, rows, strict=True)]
+        return Extract(stem, text, one, ("graph", *_HEADER) if answer.path.graphs else _HEADER, rows)
 
 
 def _find(session: Session, about: Focus, number: int, progress: ProgressFn) -> _Answer:
@@ -325,5 +338,5 @@ def _find_again(
 
 def _export_row(line: PathLine) -> tuple[object, ...]:
     key = line.tensor.key
-    place = (key.step, key.rank, key.node, f"{key.side.label}:{key.slot}")
+    place = (key.step, key.rank, key.node, slot_text(key))
     return (*place, *tensor_fields(line.tensor), way_words(line.item))

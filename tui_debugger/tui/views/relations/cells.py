@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual.content import Content
 
-from tui_debugger.model import Side
+from tui_debugger.model import Side, TensorKey
 from tui_debugger.session.diagnosis.relations import Related, Tie, tie_words, watch_words
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
@@ -17,36 +17,40 @@ from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column
 from tui_debugger.words.clean import clean
 from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.steps import step_text
+from tui_debugger.words.steps import run_text, step_text
 from tui_debugger.words.tensors import slot_text, tensor_line
 
 
-def columns(title: str) -> tuple[Column, ...]:
+def columns(title: str, *, rounds: bool = False) -> tuple[Column, ...]:
     """The columns of one list."""
     return (
         Column("", 1, frozen=True),
         Column(title, 12, elastic=5, frozen=True),
-        Column("at", 5),
+        Column("at", 8 if rounds else 5),
         Column("NaN", 4, right=True),
         Column("Inf", 4, right=True),
         Column("watched", 7, elastic=2),
     )
 
 
-def cells(item: Item, row: TensorRow, *, step: int) -> Sequence[Cell]:
+def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
     """One line.
 
     Args:
         item: which one.
         row: its tensor, measured or not yet.
-        step: that of the tensor in the middle; another one is said.
+        middle: the tensor in the middle; another step, another run of its step and another graph are said.
+        graphs: what graphs are called, by name; none for a single graph.
     """
     related, key = item.related, item.related.key
     scope, _, name = key.node.rpartition("/")
     text = Text("  " * item.depth, no_wrap=True)
     text.append(f"{theme.OPEN_GLYPH} " if item.opened else "", theme.DIM)
-    if key.step != step:
-        text.append(f"@{'next' if related.ahead else step_text(key.step)} ", theme.WATCHED)
+    elsewhere = key.step != middle.step or (key.round and middle.round and key.round != middle.round)
+    if elsewhere:
+        text.append(f"@{'next' if related.ahead else run_text(key)} ", theme.WATCHED)
+    if key.graph != middle.graph:
+        text.append(f"graph {graphs.get(key.graph, clean(key.graph))} ", theme.WATCHED)
     text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
     if row.origin_text:  # a constant's value
         text.append(f" = {clean(row.origin_text)}", theme.DIM)
@@ -83,19 +87,24 @@ def _watched(related: Related) -> Text:
     return text
 
 
-def detail(related: Related, row: TensorRow, name: str, *, upstream: bool, maker: str) -> Content:
+def where_words(related: Related) -> str:
+    """``  out:0  step 3  rank 0``: what follows the name of a node."""
+    key = related.key
+    step = "no step yet" if related.ahead else f"step {step_text(key.step)}"
+    return f"  {slot_text(key)}  {step}  rank {key.rank}"
+
+
+def detail(related: Related, row: TensorRow, head: tuple[str, str], *, upstream: bool, maker: str) -> Content:
     """Four lines about a tensor: which one, how it is tied, its values, what was found.
 
     Args:
         related: the tensor.
         row: measured or not yet.
-        name: its node, as much of it as fits.
+        head: its node, as much of it as fits, and where that is.
         upstream: it is a producer.
         maker: the node that made the tensor in the middle.
     """
-    key = related.key
-    step = "no step yet" if related.ahead else f"step {step_text(key.step)}"
-    where = f"  {slot_text(key)}  {step}  rank {key.rank}"
+    (name, where), key = head, related.key
     kind = f"{clean(related.type)}  " if related.type else ""
     lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
     tie = tie_words(related, upstream=upstream)

@@ -27,9 +27,9 @@ class RelatedList(VirtualTable):
         """An empty list."""
         super().__init__(columns(title), empty=empty, id=id)
 
-    def set_title(self, title: str) -> None:
-        """Replaces the heading."""
-        self.set_columns(columns(title))
+    def set_title(self, title: str, *, rounds: bool) -> None:
+        """Replaces the heading; ``rounds`` makes room for which of several writings a tensor is."""
+        self.set_columns(columns(title, rounds=rounds))
 
     def action_pan_left(self) -> None:
         """To the list on the left."""

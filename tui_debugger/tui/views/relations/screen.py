@@ -32,13 +32,14 @@ from tui_debugger.tui.views.keys import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.views.lazy_rows import LazyRows
 from tui_debugger.tui.views.news import News, SeenResults
 from tui_debugger.tui.views.relations.branches import Item, Side, Trail
-from tui_debugger.tui.views.relations.cells import cells, detail
+from tui_debugger.tui.views.relations.cells import cells, detail, where_words
 from tui_debugger.tui.views.relations.column import RelatedList
 from tui_debugger.tui.views.relations.looking import look_again, measured, with_rows
 from tui_debugger.tui.views.stack_text import stack_text
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, View
-from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
+from tui_debugger.words.graphs import short_names
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import slot_text
 
@@ -205,8 +206,12 @@ class RelationsView(View):
         where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}{number}"
         name = shorten(key.node, max(self.size.width - len(where) - 22, 16))
         self.set_heading(f"Relations of {name}  {where}")
-        self.table("producers").set_title(f"made from {len(found.producers):,}")
-        self.table("consumers").set_title(f"used by {len(found.consumers):,}")
+        titles = {"producers": f"made from {len(found.producers):,}", "centre": "tensor"}
+        titles["consumers"] = f"used by {len(found.consumers):,}"
+        for side, title in titles.items():
+            first = self._sides[side].first
+            rounds = any(bool(each.key.round) for each in first if not each.slots)
+            self.table(side).set_title(title, rounds=rounds)
 
     def action_walk_back(self) -> None:
         """The tensor that was in the middle before."""
@@ -276,9 +281,13 @@ class RelationsView(View):
 
     def _show(self, name: str, *, keep: bool = True) -> None:
         items = self._items[name] = self._sides[name].items()
-        step = self._trail.here[0].step
-        drawn = LazyRows(items, lambda item: cells(item, self._row(item.related), step=step), lambda item: item.place)
-        self.table(name).set_rows(drawn, keep=keep)
+        middle = self._shown.centre.key if self._shown is not None else self._trail.here[0]
+        graphs = short_names(self._shown.graphs) if self._shown is not None else {}
+
+        def drawn(item: Item) -> Sequence[Cell]:
+            return cells(item, self._row(item.related), middle=middle, graphs=graphs)
+
+        self.table(name).set_rows(LazyRows(items, drawn, lambda item: item.place), keep=keep)
 
     def _row(self, related: Related) -> TensorRow:
         return self._measured.get(related.tensor.key, related.tensor)
@@ -295,10 +304,9 @@ class RelationsView(View):
             return
         row = self._row(item.related)
         key = item.related.key
-        step = "no step yet" if item.related.ahead else f"step {step_text(key.step)}"
-        where = f"  {slot_text(key)}  {step}  rank {key.rank}"
+        where = where_words(item.related) + self.graph_words(key)
         name = shorten(key.node, max(self.size.width - cell_len(where) - 4, 16))
-        text = detail(item.related, row, name, upstream=self.side == "producers", maker=self._shown.maker)
+        text = detail(item.related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
         self.query_one("#detail", Line).show(text)
         self.query_one("#source", Line).show(Content("\n".join(self._source(item))))
 
