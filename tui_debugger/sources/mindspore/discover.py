@@ -19,6 +19,7 @@ from tui_debugger.opener import why_not
 from tui_debugger.sources.mindspore.layout import AUXILIARY, is_directory, relative
 
 RANK = re.compile(r"rank_(\d{1,9})")
+_TOO_LONG = re.compile(r"rank_\d+")
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 """Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
 
@@ -132,6 +133,8 @@ def list_ranks(root: Path) -> Ranks:
     for name in names:
         match = RANK.fullmatch(name)
         if match is None:
+            if _TOO_LONG.fullmatch(name):
+                miss(root / name, OSError(0, "a number of more than 9 digits"))
             continue
         number, path = int(match[1]), root / name
         try:
