@@ -20,6 +20,7 @@ from tui_debugger.sources.mindspore.layout import AUXILIARY, is_directory, relat
 
 RANK = re.compile(r"rank_(\d{1,9})")
 _TOO_LONG = re.compile(r"rank_\d+")
+_NEARLY = re.compile("rank", re.IGNORECASE)
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 """Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
 
@@ -109,11 +110,13 @@ class Ranks:
         directories: by number, ascending.
         nets: names of the directories in them that may be nets.
         parts: what looks like a rank and cannot be listed.
+        others: names of directories that hold tensors as a rank does, and are called otherwise.
     """
 
     directories: dict[int, Path]
     nets: frozenset[str]
     parts: tuple[UnreadablePart, ...]
+    others: tuple[str, ...] = ()
 
 
 def list_ranks(root: Path) -> Ranks:
@@ -153,7 +156,8 @@ def list_ranks(root: Path) -> Ranks:
         for number, path in sorted(found.items())
         if number in sure or holds[number] & nets or any(_may_be_net(path / name) for name in holds[number])
     }
-    return Ranks(kept, frozenset(nets), tuple(parts))
+    others = [name for name in names if _NEARLY.match(name) and not _TOO_LONG.fullmatch(name) and is_rank(root / name)]
+    return Ranks(kept, frozenset(nets), tuple(parts), tuple(others))
 
 
 def _is_visible(name: str) -> bool:
