@@ -343,7 +343,7 @@ class Coverage:
         unreadable: tensors under a watchpoint that could not be read.
         not_comparable: tensors for which some watchpoint had no previous step at the first dumped step.
         skipped: files under no enabled watchpoint, or the copy of a tensor that was already judged.
-        steps: (rank, step) pairs looked at.
+        steps: (rank, step) pairs in which there was a tensor to look at.
         watched: (watchpoint id, tensors it looked at), by id: a watchpoint that looked at none says nothing.
         parts: parts of the run that belong to what was asked for and could not be listed.
         blocked: (watchpoint id, tensors it could not judge because of their NaN or Inf), by id.

@@ -46,7 +46,8 @@ exit codes:
   1    a finding; it outranks "cannot judge"
   2    cannot judge: no dump at the path, nothing looked at or compared, a
        watchpoint of --watch or --watch-file that looked at no tensor, tensors
-       that could not be read or compared; a wrong argument
+       that could not be read or compared, a part of the dump that could not
+       be listed; a wrong argument
   130  interrupted: what was finished is printed
 
 examples:

@@ -38,7 +38,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "ls",
         "list the nodes",
         "Lists nodes in execution order. in and out are the tensors dumped of a node's inputs and "
-        "outputs at the last step that was dumped (with --step: at the last one of those).",
+        "outputs at the last step that was dumped and can be listed (with --step: at the last one of those).",
     )
     which = parser.add_argument_group("which nodes")
     which.add_argument(
@@ -165,10 +165,10 @@ def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progr
 
     flow = session.flow(rank, progress)
     steps = [step for step in session.steps(rank) if _wanted(step, arguments)]
-    counted = _counted(session, rank, steps)
     listed = steps if arguments.files and arguments.step is not None else []
-    for step in sorted({*listed, *counted.values()}):
+    for step in sorted(listed):
         flow.table(step)
+    counted = _counted(session, flow, steps)
     nodes = flow.nodes  # after the tables: files of unknown nodes make it longer
     wanted = NodeQuery(
         categories=categories_of(arguments.category),
@@ -188,10 +188,24 @@ def _wanted(step: int, arguments: argparse.Namespace) -> bool:
     return arguments.step is None or any(first <= step <= last for first, last in arguments.step)
 
 
-def _counted(session: Session, rank: int, steps: Sequence[int]) -> dict[int, int]:
-    """The last of the steps in which there is data of each root graph: not every graph runs at every step."""
-    among = set(steps)
-    return {run.root_graph: run.step for run in session.history(rank) if run.has_data and run.step in among}
+def _counted(session: Session, flow: Flow, steps: Sequence[int]) -> dict[int, int]:
+    """The last of the steps in which there is data of each root graph: not every graph runs at every step.
+
+    Lists the steps; one that cannot be listed says nothing of what was dumped.
+    """
+    from tui_debugger.session.unreadable import is_closed
+
+    among, rank = set(steps), flow.rank
+    runs = [run for run in session.history(rank) if run.has_data and run.step in among]
+    while True:
+        counted = {run.root_graph: run.step for run in runs}
+        for step in sorted(set(counted.values())):
+            flow.table(step)
+        parts = session.unreadable()
+        closed = {place for place in counted.items() if is_closed(parts, rank, *place)}
+        if not closed:
+            return counted
+        runs = [run for run in runs if (run.root_graph, run.step) not in closed]
 
 
 def _counts(flow: Flow, counted: dict[int, int]) -> tuple[list[int], list[int]]:

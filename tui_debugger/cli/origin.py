@@ -29,8 +29,8 @@ exit codes:
   0    nothing bad in what was covered
   1    something bad was found; it outranks "cannot judge"
   2    cannot judge: no dump at the path, nothing looked at, a watchpoint that
-       looked at no tensor, or tensors that could not be read or compared; a
-       wrong argument
+       looked at no tensor, tensors that could not be read or compared, or a part
+       of the dump that could not be listed; a wrong argument
   130  interrupted: what was finished is printed
 
 An origin has evidence: everything that its node was made from is known, and clean.

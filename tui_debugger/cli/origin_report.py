@@ -243,9 +243,10 @@ def _ranks(answer: Answer) -> Iterator[str]:
         yield f"  rank {look.pair[0]}: {_later(look, leading[0], report.graphs)}"
     if len(others) > _NAMES:
         yield f"  … {len(others) - _NAMES:,} more ranks (--json lists them all)"
-    silent = [rank for rank in ranks if rank not in {look.pair[0] for look in report.looks}]
+    seen = report.check.coverage.steps
+    silent = sorted({rank for rank, _ in seen} - {look.pair[0] for look in report.looks})
     if silent:
-        steps = sorted({step for rank, step in report.check.pairs if rank in silent})
+        steps = sorted({step for rank, step in seen if rank in silent})
         yield f"  rank{'' if len(silent) == 1 else 's'} {brief(silent)}: nothing bad in step{_s(steps)} {brief(steps)}"
 
 

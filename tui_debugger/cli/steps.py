@@ -188,7 +188,7 @@ def _summary(runs: Iterable[_Run]) -> list[_Summary]:
     found = []
     for (rank, root, name), of in sorted(by_graph.items()):
         ran = [run.step for run in of]
-        dumped = [run.step for run in of if run.has_data]
+        dumped = [run.step for run in of if run.has_data and not run.unreadable]
         found.append(_Summary(rank, root, name, of[0].is_root, brief(ran), brief(dumped), ran == sorted(ran)))
     return found
 

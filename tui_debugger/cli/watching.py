@@ -47,7 +47,7 @@ def add_judging(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--allow-unreadable",
         action="store_true",
-        help="exit code 0 although some tensors could not be read or compared",
+        help="exit code 0 although some tensors could not be read or compared, or parts of the dump not listed",
     )
     parser.add_argument(
         "--allow-unmatched",

@@ -13,6 +13,7 @@ from tui_debugger.analysis.records import Records, State
 from tui_debugger.analysis.sieve import SILENT, Sieve
 from tui_debugger.model import Coverage, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.session.copies import Copies
+from tui_debugger.session.flow import holds_tensors
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.by_design import StepDesigns
@@ -180,6 +181,7 @@ class _Judged:
     def __init__(self, plan: Plan, planner: Planner, measurements: Measurements) -> None:
         subjects, records = plan.subjects, measurements.records(plan.step)
         self._plan = plan
+        self._held = holds_tensors(planner.flow.table(plan.step))
         self._watchpoints = [*planner.regular, *planner.initial]
         state = records.rows["state"][subjects.row]
         # A file that healed since it was measured is not known: a refresh is about to ask for another check.
@@ -217,7 +219,7 @@ class _Judged:
             unreadable=int((judged & self._unreadable).sum()),
             not_comparable=int((self.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
             skipped=self._plan.subjects.skipped + int((~wanted).sum()) + copies,
-            steps=(pair,),
+            steps=(pair,) if self._held else (),
             watched=tuple(sorted((w.id, count) for w, count in counts if count)),
             blocked=hits.counted(Verdict.BLOCKED),
             by_design=int((hits.verdicts == Verdict.BY_DESIGN).any(axis=0).sum()),

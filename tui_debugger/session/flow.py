@@ -60,6 +60,11 @@ class Located:
     round: int = 0
 
 
+def holds_tensors(table: TensorTable) -> bool:
+    """Whether a step holds a tensor of its own: constants are there in every one."""
+    return bool(((table.flags & int(TensorFlag.CONSTANT)) == 0).any())
+
+
 class Flow:
     """The data flow of one rank: nodes plus the files of its steps, as they were when first looked at.
 

@@ -32,6 +32,7 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
+from tui_debugger.session.flow import holds_tensors
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.sources.base import TensorFlag
 
@@ -156,7 +157,7 @@ class OutputTensors:
             unreadable=unreadable,
             not_comparable=len({hit.key for _, hit in hits if hit.verdict is Verdict.NOT_COMPARABLE}),
             skipped=len(np.unique(np.concatenate(named))) - looked_at if named else 0,
-            steps=((self.flow.rank, step),),
+            steps=((self.flow.rank, step),) if holds_tensors(self.flow.table(step)) else (),
             watched=tuple(sorted(watched.items())),
             blocked=tuple(sorted(blocked.items())),
         )

@@ -136,7 +136,7 @@ def merged(
     """One result from the results of several pairs."""
     coverage = combined([result.coverage for _, result in results])
     return CheckResult(
-        pairs=coverage.steps,
+        pairs=tuple(pair for pair, _ in results),
         hits=HitList.merged(result.hits for _, result in results),
         coverage=coverage,
         watchpoints=watchpoints,
@@ -149,6 +149,6 @@ def merged(
 def joined(parts: Sequence[CheckResult]) -> CheckResult:
     """One result from those of several checks of different pairs with the same watchpoints."""
     coverage = combined([part.coverage for part in parts])
-    return dataclasses.replace(
-        parts[-1], pairs=coverage.steps, hits=HitList.merged(part.hits for part in parts), coverage=coverage
-    )
+    pairs = tuple(pair for part in parts for pair in part.pairs)
+    hits = HitList.merged(part.hits for part in parts)
+    return dataclasses.replace(parts[-1], pairs=pairs, hits=hits, coverage=coverage)

@@ -73,12 +73,12 @@ def covered_text(
         not_comparable: tensors that had nothing to be compared with.
         parts: parts of the dump that could not be listed.
     """
-    if not checked:
-        return f"nothing is checked yet of {_pairs(pairs, ranks)}"
     of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"all {_pairs(pairs, ranks)}"
     doubts = [f"{plural(parts, 'part')} of the dump not listed"] if parts else []
     doubts += [f"{unreadable:,} unreadable"] if unreadable else []
     doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
+    if not checked:
+        return "; ".join([f"nothing is checked yet of {_pairs(pairs, ranks)}", *doubts])
     found = plural(findings, "finding") if findings else "no finding"
     return "; ".join([f"{plural(tensors, 'tensor')} checked in {of}, {found}", *doubts])
 

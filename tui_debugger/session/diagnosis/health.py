@@ -33,6 +33,7 @@ from tui_debugger.session.results import combined
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.session.unreadable import is_closed
 from tui_debugger.session.watchpoints import WatchpointList
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.words.health import covered_text
@@ -139,7 +140,8 @@ class HealthMap:
         ranks: ascending.
         steps: those that some rank dumped, in the order in which they began to run.
         pairs: every dumped (rank, step); None when it was not checked.
-        bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them.
+        bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them; UNREADABLE where
+            nothing is known because the step's directory could not be listed.
         watchpoints: those that judged.
         by_default: whether they are only there because the session has none.
         parts: what of the pairs could not be looked at.
@@ -204,11 +206,11 @@ class HealthMap:
                 counts += np.bincount(codes, minlength=len(Health))
                 ground = self.bases[pair.base][first:stop][self.tree.row[first:stop] >= 0]
                 judged = max(judged, int((ground == Health.CLEAN).sum()))
-                dumped = max(dumped, int((ground > Health.ABSENT).sum()))
+                dumped = max(dumped, int(((ground == Health.NOT_JUDGED) | (ground == Health.CLEAN)).sum()))
                 worst = Health(max(int(self.bases[pair.base][entry]), int(codes.max(initial=0))))
                 if worst > health or best is None:
                     health, best, hit = max(worst, health), (rank, step), None
-                    if worst >= WORTH_A_LOOK:
+                    if len(codes) and worst == codes.max() and worst >= WORTH_A_LOOK:
                         hit = pair.hits[int(which[codes == worst].min())]
         known = [(each, int(counts[each])) for each in reversed(Health) if each >= WORTH_A_LOOK and counts[each]]
         below = int((self.tree.row[first:stop] >= 0).sum())
@@ -301,7 +303,7 @@ class _Making:
         self._checks = checks
         self._pairs = pairs
         self._progress = progress
-        self._numbers: dict[tuple[bytes, bytes], int] = {}
+        self._numbers: dict[tuple[bytes, ...], int] = {}
         self._bases: list[Codes] = []
 
     def map(self) -> HealthMap:
@@ -309,6 +311,7 @@ class _Making:
         results = {pair: self._checks.result(pair) for pair in self._pairs}
         dumped = self._dumped({pair for pair, result in results.items() if result is not None})
         tables = {rank: self._session.nodes(rank) for rank in ranks or tuple(self._session.ranks())[:1]}
+        parts = self._checks.unreadable(list(results))
         nodes, rows = together(tables)
         tree = nodes.memo(build_tree)
         index = np.zeros(len(nodes), np.int64)
@@ -321,7 +324,7 @@ class _Making:
             if result is None or not known:
                 found[pair] = None
                 continue
-            own = dumped[pair], _rows_of(result.judged, len(tables[pair[0]]))
+            own = dumped[pair], _rows_of(result.judged, len(tables[pair[0]])), self._unlisted(parts, pair, dumped)
             found[pair] = self._checked(result, own, moved, tree, index)
         return HealthMap(
             nodes=nodes,
@@ -333,7 +336,7 @@ class _Making:
             bases=tuple(self._bases),
             watchpoints=self._checks.watchpoints,
             by_default=self._checks.by_default,
-            parts=self._checks.unreadable(list(found)),
+            parts=parts,
         )
 
     def _in_order(self) -> tuple[int, ...]:
@@ -360,6 +363,20 @@ class _Making:
             found[rank, step] = last[2]
         return found
 
+    def _unlisted(self, parts: Sequence[UnreadablePart], pair: Pair, dumped: Mapping[Pair, Int64]) -> Int64:
+        """Node rows that may have been dumped in a directory that could not be listed, as in others of the rank."""
+        rank, step = pair
+        if not any(part.rank == rank and part.step in (None, step) and not part.graph for part in parts):
+            return np.zeros(0, np.int64)
+        nodes = self._session.nodes(rank)
+        closed = [is_closed(parts, rank, info.root_id, step) for info in nodes.graphs]
+        mask = np.zeros(len(nodes), np.bool_)
+        for (of, _), rows in dumped.items():
+            mask[rows if of == rank else []] = True
+        mask = (mask if mask.any() else nodes.watchable) & np.array(closed or [False])[nodes.graph]
+        mask[dumped[pair]] = False
+        return np.flatnonzero(mask)
+
     def _in_scope(self, tables: Mapping[int, NodeTable], rows: Mapping[int, Rows | None], count: int) -> Mask:
         mask = np.zeros(count, np.bool_)
         for rank in tables:
@@ -367,9 +384,9 @@ class _Making:
         return mask
 
     def _checked(
-        self, result: PairResult, own: tuple[Int64, Int64], moved: partial[Int64], tree: Tree, index: Int64
+        self, result: PairResult, own: tuple[Int64, Int64, Int64], moved: partial[Int64], tree: Tree, index: Int64
     ) -> CheckedPair:
-        """``own`` are the rank's rows that were dumped, and judged; ``index`` is the tree index of each row."""
+        """``own`` are the rank's rows that were dumped, judged, and not listed; ``index`` is the tree index of each."""
         hits = result.hits
         codes = codes_of(hits.verdict, hits.origin, *_counts(hits))
         which = np.flatnonzero(codes)
@@ -378,13 +395,14 @@ class _Making:
         base = self._base(tree, *map(moved, own))
         return CheckedPair(base, at[order], codes[which][order], which[order], hits, result.coverage)
 
-    def _base(self, tree: Tree, dumped: Int64, judged: Int64) -> int:
-        """The number of what was dumped and judged; most steps of a run share one."""
-        key = (dumped.tobytes(), judged.tobytes())
+    def _base(self, tree: Tree, dumped: Int64, judged: Int64, unlisted: Int64) -> int:
+        """The number of what was dumped, judged and not listed; most steps of a run share one."""
+        key = (dumped.tobytes(), judged.tobytes(), unlisted.tobytes())
         number = self._numbers.setdefault(key, len(self._bases))
         if number == len(self._bases):
             base = np.full(len(tree), Health.ABSENT, np.uint8)
-            for rows, code in ((dumped, Health.NOT_JUDGED), (judged, Health.CLEAN)):
+            known = ((dumped, Health.NOT_JUDGED), (judged, Health.CLEAN), (unlisted, Health.UNREADABLE))
+            for rows, code in known:
                 mask = np.zeros(len(tree.paths), np.bool_)
                 mask[rows] = True
                 base[tree.any_below(mask)] = code

@@ -285,7 +285,7 @@ def _commands(material: Material) -> Iterable[str]:
             watches += ["--watch", format_watch(watch)]
     recommended = any(watch.name.startswith(RECOMMENDED) for watch in material.result.watchpoints)
     both = ["--recommended"] if watches and recommended else []
-    pairs = material.result.coverage.steps
+    pairs = material.result.pairs
     ranks, steps = sorted({rank for rank, _ in pairs}), sorted({step for _, step in pairs if step >= 0})
     where = ["--rank", brief(ranks)] if tuple(ranks) != material.ranks and ranks else []
     where += ["--step", brief(steps)] if steps and tuple(steps) != material.steps else []

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
 
 RANK = re.compile(r"rank_(\d{1,9})")
+_TOO_LONG = re.compile(r"rank_\d+")
+_NEARLY = re.compile("rank", re.IGNORECASE)
 RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
 """Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
 
@@ -111,11 +113,13 @@ class Ranks:
         directories: by number, ascending.
         nets: names of the directories in them that may be nets.
         parts: what looks like a rank and cannot be listed.
+        others: names of directories that hold tensors as a rank does, and are called otherwise.
     """
 
     directories: dict[int, Path]
     nets: frozenset[str]
     parts: tuple[UnreadablePart, ...]
+    others: tuple[str, ...] = ()
 
 
 def list_ranks(root: Path) -> Ranks:
@@ -137,6 +141,8 @@ def list_ranks(root: Path) -> Ranks:
     for name in names:
         match = RANK.fullmatch(name)
         if match is None:
+            if _TOO_LONG.fullmatch(name):
+                miss(root / name, OSError(0, "a number of more than 9 digits"))
             continue
         number, path = int(match[1]), root / name
         try:
@@ -155,7 +161,8 @@ def list_ranks(root: Path) -> Ranks:
         for number, path in sorted(found.items())
         if number in sure or holds[number] & nets or any(_may_be_net(path / name) for name in holds[number])
     }
-    return Ranks(kept, frozenset(nets), tuple(parts))
+    others = [name for name in names if _NEARLY.match(name) and not _TOO_LONG.fullmatch(name) and is_rank(root / name)]
+    return Ranks(kept, frozenset(nets), tuple(parts), tuple(others))
 
 
 def _is_visible(name: str) -> bool:

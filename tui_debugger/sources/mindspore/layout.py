@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tui_debugger.opener import why_not
 
@@ -22,6 +22,7 @@ Stamp = tuple[int, int, int, int]
 """(modification and change time in ns, inode, size): changes when a name appears in a directory or a file grows."""
 
 NEVER: Stamp = (-1, -1, -1, -1)
+_TENSOR: Final = ".npy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,10 @@ def read_layout(rank: Path, number: int | None = None, nets: Collection[str] = (
     for net in found.entries(rank):
         path = rank / net.name
         if _may_be_net(net, nets) and found.directory(net, path):
-            numbers = [entry for entry in found.entries(path, numbers=True) if _is_number(entry.name)]
+            inside = found.entries(path, numbers=True)
+            numbers = [entry for entry in inside if _is_number(entry.name)]
+            if numbers or net.name in nets:
+                found.strays([entry for entry in inside if not _is_digits(entry.name)], path)
             there = [path / entry.name for entry in numbers if found.directory(entry, path / entry.name)]
             graphs += [_read_graph(found, net.name, graph) for graph in there]
     graphs.sort(key=lambda graph: (graph.net, graph.root_graph))
@@ -110,9 +114,19 @@ def is_directory(path: Path) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 - see above
 
 
+def may_hold_tensors(path: Path | bytes) -> bool:
+    """Whether something in a directory that is none of a dump looks like a tensor's file, or it cannot be listed."""
+    try:
+        with os.scandir(os.fsdecode(path)) as entries:
+            return any(entry.name.endswith(_TENSOR) or entry.name == "statistic.csv" for entry in entries)
+    except OSError:
+        return True
+
+
 def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
     steps: dict[int, Path] = {}
     constants: Path | None = None
+    strays: list[os.DirEntry[str]] = []
     for entry in found.entries(path, numbers=True):
         here = path / entry.name
         if entry.name == "constants":
@@ -125,6 +139,9 @@ def _read_graph(found: _Reader, net: str, path: Path) -> GraphDirectory:
             else:
                 steps[step] = here
                 found.directory(entry, here, step)
+        elif not _is_digits(entry.name):
+            strays.append(entry)
+    found.strays(strays, path)
     return GraphDirectory(net, int(path.name), path, steps, constants)
 
 
@@ -157,6 +174,16 @@ class _Reader:
         else:
             return True
         return False
+
+    def strays(self, entries: Sequence[os.DirEntry[str]], path: Path) -> None:
+        """Notes tensors where none should be: nobody knows at which step they were written."""
+        loose = sum(entry.name.endswith(_TENSOR) and not entry.name.startswith(".") for entry in entries)
+        if loose:
+            why = f"{loose:,} {'file' if loose == 1 else 'files'} outside a step"
+            self.parts.append(UnreadablePart(relative(path / f"*{_TENSOR}", self._root), why, self._rank))
+        for entry in entries:
+            if _is_directory(entry) and not entry.name.endswith(_TENSOR) and may_hold_tensors(path / entry.name):
+                self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
         """Notes what cannot be looked at."""

@@ -21,7 +21,7 @@ from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.opener import read_regular, why_not
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.files import NO_ODDITIES, Files, Oddities
-from tui_debugger.sources.mindspore.layout import GraphDirectory
+from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
 from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon, Parts, Pattern, UInt8
 from tui_debugger.sources.mindspore.names import SUFFIX
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
@@ -32,6 +32,8 @@ MAPPING = "mapping.csv"
 _NONSENSE = "files whose name makes no sense"
 _BINARY = "Ascend .bin files (not read yet)"
 _PROGRESS_EVERY = 4096
+_SOME = b"*"
+"""Stands for the name of several files."""
 _SILENT = frozenset({STATISTICS.encode(), MAPPING.encode()})
 
 Place = tuple[GraphDirectory, Path, bool]
@@ -60,7 +62,8 @@ class Part:
         statistics: the rows of ``statistic.csv``.
         complaints: how often what was ignored, for notices.
         entries: entries in the directory, of whatever kind.
-        missing: (name, empty for the directory itself; why) of what may hold tensors and could not be looked at.
+        missing: (name, empty for the directory itself and ``*`` for several files; why) of what may hold tensors and
+            could not be looked at.
     """
 
     directory: bytes
@@ -266,7 +269,7 @@ class _Collector:
         for text, words in ((_NONSENSE, "whose name makes no sense"), (_BINARY, "that cannot be read yet")):
             count = self._complaints.get(text, 0)
             if count:
-                yield b"", f"{count:,} {'file' if count == 1 else 'files'} {words}"
+                yield _SOME, f"{count:,} {'file' if count == 1 else 'files'} {words}"
 
     def _odd(self, by: Int64) -> Oddities:
         place = np.empty(len(by), np.int64)
@@ -316,6 +319,8 @@ class _Collector:
             self._complain("directories where files should be")
             if name.endswith(SUFFIX) or name in _SILENT:
                 self._miss(name, None)
+            elif may_hold_tensors(os.fsencode(self._path) + b"/" + name):
+                self._missing.append((name, "tensors in a directory inside a step"))
         elif name == STATISTICS.encode():
             try:
                 self._statistics = read_statistics(self._path / STATISTICS, self._progress)

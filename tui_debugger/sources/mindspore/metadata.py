@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ class Metadata:
         iteration: the steps that were asked for, for example ``0|5-8`` or ``all``.
         saved: ``tensor``, ``statistic`` or ``full``.
         program: framework and version of a training that tdbg itself wrote the dump of.
+        ranks: how many ranks the training had; 0 where nothing tells.
         notices: what is missing or broken.
     """
 
@@ -33,6 +35,7 @@ class Metadata:
     iteration: str = ""
     saved: str = ""
     program: str = ""
+    ranks: int = 0
     notices: tuple[str, ...] = ()
 
 
@@ -52,6 +55,7 @@ def read_metadata(rank: Path) -> Metadata:
         iteration=_text(common.get("iteration")),
         saved=_text(common.get("saved_data")),
         program=_text(config.get("program")),
+        ranks=_ranks(directory / "hccl.json", notices),
         notices=tuple(notices),
     )
 
@@ -77,6 +81,13 @@ def _read(path: Path, notices: list[str]) -> dict[str, Any]:
             return content
         notices.append(f"{name} is no JSON object")
     return {}
+
+
+def _ranks(path: Path, notices: list[str]) -> int:
+    """Number of ranks in the table of devices that a distributed training on Ascend has."""
+    servers = _read(path, notices).get("server_list") if os.path.lexists(path) else None
+    devices = [each.get("device") for each in servers if isinstance(each, dict)] if isinstance(servers, list) else []
+    return sum(len(each) for each in devices if isinstance(each, list))
 
 
 def _text(value: object) -> str:

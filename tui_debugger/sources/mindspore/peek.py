@@ -83,13 +83,18 @@ def _parsed(path: Path, names: list[bytes]) -> list[tuple[Key, int]]:
         elif name.removesuffix(SUFFIX).isdigit():
             others.append(name.removesuffix(SUFFIX))
     if others:
-        try:
-            mapping, _ = read_mapping(path / MAPPING)
-        except OSError:  # listing the step says so
-            mapping = {}
+        mapping = _mapping(path)
         originals = (_parts(mapping[digits].removesuffix(SUFFIX) + SUFFIX) for digits in others if digits in mapping)
         found += [parsed for parsed in originals if parsed is not None]
     return found
+
+
+def _mapping(path: Path) -> dict[bytes, bytes]:
+    """Original names by name on disk; none where they cannot be read: whoever lists the directory says so."""
+    try:
+        return read_mapping(path / MAPPING)[0]
+    except OSError:
+        return {}
 
 
 def _parts(name: bytes) -> tuple[Key, int] | None:

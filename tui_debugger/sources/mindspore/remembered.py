@@ -37,7 +37,7 @@ WORTHWHILE: Final = 200
 _KEPT = 4
 """So many patterns are kept unpacked: the steps of a run follow one another."""
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _STAMPS: Final = 3
 _HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q6q")
 """Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, and

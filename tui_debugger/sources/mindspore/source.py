@@ -187,6 +187,12 @@ class MindSporeSource:
         notices = []
         if self._found.inside:
             notices.append(f"opened at {self._found.inside}")
+        notices += [f"{name} is not looked at: a rank is called rank_N" for name in self._listed.others]
+        expected = self._metadata.ranks
+        if expected > len(self._directories):
+            notices.append(f"the training had {expected} ranks, {len(self._directories)} are here")
+        empty = [rank for rank in list(self._ranks.values()) if nets and not rank.nets]
+        notices += [f"{rank.path.name}: no tensors are dumped (yet)" for rank in empty]
         if len(nets) > 1:
             notices.append(f"several nets in one dump: {', '.join(nets)}")
         if self._ranks and not nets:

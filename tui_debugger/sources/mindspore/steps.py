@@ -125,7 +125,7 @@ class StepListings:
         self._missing[step] = tuple(
             (place[1] / os.fsdecode(name), why, None if place[2] else step)
             for place, part in zip(places, parts, strict=True)
-            for name, why in part.missing
+            for name, why in part.missing or _nothing(place, part)
         )
         if not self.generation:
             self.generation = _generation(listing)
@@ -154,6 +154,12 @@ class StepListings:
         if remembered is not None and worthwhile and place_stamps(path) == looks:
             remembered.keep(path, looks, part)
         return part
+
+
+def _nothing(place: Place, part: Part) -> tuple[tuple[bytes, str], ...]:
+    """A step's directory without a tensor: a copy without its files, or one that is about to be written."""
+    held = len(part.timestamp) or (part.statistics is not None and len(part.statistics))
+    return () if place[2] or held else ((b"", "no tensor in it"),)
 
 
 def place_stamps(path: Path) -> Stamps:
