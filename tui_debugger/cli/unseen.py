@@ -28,17 +28,19 @@ class Unseen:
     @property
     def rows(self) -> dict[str, Any]:
         """For JSON: ``reasons`` as ``tdbg check`` gives them, and the parts."""
+        if not self.parts:  # and imports nothing: Ctrl-C may have left an import of numpy in the middle
+            return {"reasons": [], "unreadable": []}
         from tui_debugger.session.tables import part_rows
         from tui_debugger.session.unreadable import parts_text
 
-        reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}] if self.parts else []
+        reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}]
         return {"reasons": reasons, "unreadable": part_rows(self.parts)}
 
     def tell(self) -> None:
         """One line on stderr: what, where, what to do."""
-        from tui_debugger.session.unreadable import ADVICE, parts_text
-
         if self.parts:
+            from tui_debugger.session.unreadable import ADVICE, parts_text
+
             note(f"cannot judge: {parts_text(self.parts)}; {ADVICE}")
 
 
