@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import run
+from tests.session.opened import opened
+from tui_debugger.cli.listen_report import Log
 
 Capture = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -119,3 +123,11 @@ def test_one_graph_whose_steps_ran_once_is_never_named(dumps: Dumps, capsys: Cap
         assert "Log-op381" in out
         assert "kernel_graph" not in out, command
         assert re.search(r"(step |:)\d+#\d", out) is None, command
+
+
+@pytest.mark.parametrize(("graphs", "place"), [(True, f"{LOG}:out:0#2"), (False, LOG.partition("/")[2] + ":out:0#2")])
+def test_hits_of_a_training_say_graph_and_run(dumps: Dumps, capsys: Capture, graphs: bool, place: str) -> None:
+    with contextlib.closing(opened(dumps(GAN), "TO")) as session:
+        result = session.check([(0, 1)])
+    Log(argparse.Namespace(json=False)).report((0, 1), result, graphs=graphs)
+    assert f"step 1  rank 0  TO  ◆ -Inf 1 of 5  {place}" in capsys.readouterr().out.splitlines()
