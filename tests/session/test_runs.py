@@ -13,7 +13,17 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import checked, file_of, found, only, opened
-from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_bare_rank, write_dump, write_step
+from tests.sources.writer import (
+    MLP,
+    DumpWriter,
+    Generation,
+    Graph,
+    Node,
+    write_bare_rank,
+    write_dump,
+    write_run,
+    write_step,
+)
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import ErrorBits, Side, Verdict
 from tui_debugger.session import Session
@@ -294,10 +304,11 @@ def test_a_step_that_grows_is_judged_again(tmp_path: Path) -> None:
 
 
 def test_a_step_in_between_changes_what_the_next_one_is_compared_with(tmp_path: Path) -> None:
-    writer = write_dump(tmp_path, steps=(0, 2))
+    writer = write_dump(tmp_path, steps=(0,))
+    write_run(writer, 2, at=10**9)
     session = opened(tmp_path, "WNC")
     assert found(checked(session)) == []
-    write_step(writer, 1)
+    write_run(writer, 1, at=10**8)
     np.save(one(writer.step(1), "ReLU.*.output.*"), np.load(one(writer.step(2), "ReLU.*.output.*")))
     session.refresh()
     assert found(checked(session)) == [(RELU, 2)]
