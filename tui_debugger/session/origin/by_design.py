@@ -1,10 +1,11 @@
-"""Infinities by design: an operator was told to write them, and whatever reads them was made to do without them.
+"""Infinities by design: an operator was told to write them, and whatever reads them made them finite again.
 
 Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is an Inf that an
-operator was told to write, a constant, a graph input of -Inf that only a softmax weighs with, and what only passes such
-ones on. It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or
-intended and absorbed itself. Both together are no finding; an Inf that nobody was told to write always is one. The rule
-is the same for dumps and for trainings that run: what differs is who says what a tensor holds.
+operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such ones on. A mask
+is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a fault of the data.
+It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or intended and
+absorbed itself. Both together are no finding; an Inf that nobody was told to write always is one. The rule is the same
+for dumps and for trainings that run: what differs is who says what a tensor holds.
 """
 
 from __future__ import annotations
@@ -96,11 +97,27 @@ _WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp")
 _ABSORBS: Final = re.compile(
     r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
     r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
-    r"|isfinite|isinf|isnan|sign|multinomial|select|selectv2|selectext|where|" + "|".join(_MASKING.split())
+    r"|isfinite|isinf|isneginf|isnan|sign|multinomial|select|selectv2|selectext|where|" + "|".join(_MASKING.split())
 )
 """Other operators that may well make an Inf finite that was written for them."""
 _READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
 """Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
+_REPEATS: Final = frozenset(
+    {
+        *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
+        *("index", "indexselect", "gather", "gatherd", "gatherv2"),
+    }
+)
+"""Operators that can put out an element more often than they got it."""
+_JOINS: Final = _SELECTS | {"add", "addv2", "addext", "addn", "sub", "subext", "subtract"}
+"""Operators that lay a mask over something."""
+_SOFTENS: Final = re.compile(r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|argmax.*|topk.*")
+"""Operators in front of which a mask is laid over something."""
+_TELLS_NOTHING: Final = _READS_NO_VALUES | {
+    *("equal", "notequal", "eq", "ne", "isinf", "isneginf", "isnan", "isfinite"),
+    *("reducemax", "amax", "max", "argmaxwithvalue"),
+}
+"""Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +158,7 @@ class Designs:
         self._contents = contents
         self._intended: dict[tuple[int, int], bool] = {}
         self._absorbed: dict[tuple[int, int], frozenset[str]] = {}
+        self._masks: dict[tuple[int, int, bool], bool] = {}
 
     def intended(self, row: int, slot: int, depth: int = 0) -> bool:
         """Whether a tensor has an Inf, and every one was written because an operator was told to."""
@@ -173,25 +191,45 @@ class Designs:
         if out is None or not out.only_infinite:
             return False
         category = self._nodes.category_of(row)
-        if category in (Category.CONSTANT, Category.PARAMETER):
+        if category is Category.CONSTANT:
+            told = stated(self._nodes, row)
+            return told is None or _has_signs(out, [told])
+        if category is Category.PARAMETER:
             # A mask may be fed as data; any other Inf in the data is a fault of the data.
-            return category is Category.CONSTANT or (not out.positive and self._is_mask(row, slot))
+            return not out.positive and self._is_mask(row, slot, depth)
         return self._comes_from_operands(row, slot, out, depth)
 
-    def _is_mask(self, row: int, slot: int) -> bool:
-        """Whether all that ever reads a tensor, itself or passed on, weighs elements with it."""
-        pending, seen, found = [(row, slot)], {row}, False
-        while pending and len(seen) < _DEPTH:
-            for consumer, _ in real_consumers(self._nodes, *pending.pop()):
-                kind = plain_type(self._nodes.op_type(consumer))
-                if _WEIGHS.fullmatch(kind):
-                    found = True
-                elif kind not in OPERATORS and kind not in _READS_NO_VALUES:
-                    return False
-                elif kind in OPERATORS and consumer not in seen:
-                    seen.add(consumer)
-                    pending += [(consumer, at) for at in range(max(int(self._nodes.outputs[consumer]), 1))]
-        return found and not pending
+    def _is_mask(self, row: int, slot: int, depth: int, *, joined: bool = False) -> bool:
+        """Whether all that reads a graph input uses it as a mask; ``joined``: it was laid over something already."""
+        key = row, slot, joined
+        if key not in self._masks:
+            self._masks[key] = False  # in a circle it is none
+            readers = [
+                each
+                for each in real_consumers(self._nodes, row, slot)
+                if plain_type(self._nodes.op_type(each[0])) not in _TELLS_NOTHING
+            ]
+            self._masks[key] = (
+                depth < _DEPTH
+                and bool(readers)
+                and all(self._uses_mask(*each, depth, joined=joined) for each in readers)
+            )
+        return self._masks[key]
+
+    def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
+        """Whether an operator does with its input ``at`` what is done with masks."""
+        kind = plain_type(self._nodes.op_type(row))
+        if _SOFTENS.fullmatch(kind):
+            return joined or "attention" in kind
+        operands = OPERATORS.get(kind)
+        if operands is None:
+            return False
+        if at in operands.written and kind not in _SELECTS:
+            return True
+        joined = joined or kind in _JOINS
+        slots = range(max(int(self._nodes.outputs[row]), 1))
+        read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
+        return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
     def _comes_from_operands(self, row: int, slot: int, out: Contents, depth: int) -> bool:
         """Whether an operator was given every Inf that it put out, to write it or to pass it on."""
@@ -200,7 +238,7 @@ class Designs:
         held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
         given = [self._contents(*each) if each[0] >= 0 else None for each in held]
         if operands.written and not (kind in _SELECTS and len(held) < 2):  # torch's select is an index
-            if kind in _SELECTS and any(each is None for each in given) and not self._is_mask(row, slot):
+            if kind in _SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
                 return False  # it passes on data as well, and nobody knows which of both was infinite
             return self._is_written(operands, held, given, out, depth)
         slots = range(len(held)) if operands.passed is None or kind in _SELECTS else operands.passed
@@ -208,7 +246,7 @@ class Designs:
         if not self._all_intended(held, given, passed, depth) or not any(_infinite(given[at]) for at in passed):
             return False
         if not operands.arithmetic:
-            return all(given[at] is not None for at in passed)
+            return all(given[at] is not None for at in passed) and _only_moves(kind, [given[at] for at in passed], out)
         return _adds_none(kind, [given[at] for at in passed], out)
 
     def _all_intended(
@@ -237,12 +275,12 @@ class Designs:
         for (row, slot), contents in written:
             if contents is not None and (contents.infinite or contents.nan) and not self._may_be_told(row, slot, depth):
                 return False
-        if any(contents is None for _, contents in written):
-            # The type has to do, and whatever it writes has one sign.
+            if contents is None and row >= 0 and not self.may_be_intended(row):
+                return False  # nobody knows what some operator made, and that is not told
+        if any(contents is None for _, contents in written):  # the type has to do, and whatever it writes has one sign
             return not (out.positive and out.negative and any(given[at] is None for at in passed))
         sources = [contents for contents in (*(each for _, each in written), *(given[at] for at in passed)) if contents]
-        positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
-        return (positive or not out.positive) and (negative or not out.negative)
+        return _has_signs(out, sources)
 
     def _may_be_told(self, row: int, slot: int, depth: int) -> bool:
         """Whether an infinite operand says what to write: a graph input of any sign does."""
@@ -252,7 +290,7 @@ class Designs:
 
     def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
         found: set[str] = set()
-        for consumer, _ in dict.fromkeys(real_consumers(self._nodes, row, slot)):
+        for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot)):
             op_type = self._nodes.op_type(consumer)
             if plain_type(op_type) in _READS_NO_VALUES:
                 continue
@@ -262,7 +300,7 @@ class Designs:
                 return frozenset()
             for at, contents in known.items():
                 if not contents.infinite and not contents.nan:
-                    if not _absorbs(op_type):
+                    if not _absorbs(plain_type(op_type), position):
                         return frozenset()
                     found.add(op_type)
                     continue
@@ -273,14 +311,36 @@ class Designs:
         return frozenset(found)
 
 
-def _absorbs(op_type: str) -> bool:
-    """Whether it is for an operator's kind to make finite what was written for it."""
-    kind = plain_type(op_type)
-    return _WEIGHS.fullmatch(kind) is not None or _ABSORBS.fullmatch(kind) is not None
-
-
 def _infinite(contents: Contents | None) -> bool:
     return contents is not None and contents.infinite
+
+
+def _has_signs(out: Contents, sources: Sequence[Contents]) -> bool:
+    """Whether every Inf has a sign that some source has."""
+    positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
+    return (positive or not out.positive) and (negative or not out.negative)
+
+
+def _absorbs(kind: str, position: int) -> bool:
+    """Whether it is for an operator's kind to make finite what was written for its input at a position."""
+    told = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
+    return not told and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
+
+
+def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
+    """Whether an operator that only moves elements put out no Inf that it did not get."""
+    known = [each for each in given if each is not None]
+    if not _has_signs(out, known):
+        return False
+    if kind in _REPEATS or out.count > sum(each.count for each in known):
+        return True
+    return all(
+        held <= sum(counts)
+        for held, counts in (
+            (out.positive, [each.positive for each in known]),
+            (out.negative, [each.negative for each in known]),
+        )
+    )
 
 
 def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
@@ -373,19 +433,46 @@ class StepDesigns(Designs):
         return self._known[place]
 
     def _found(self, row: int, slot: int) -> Contents | None:
+        if self._flow.is_constant(row):
+            return self._constant(row, slot)
         found = self._file(row, Side.OUTPUT, slot)
         if found is None:
             for consumer, at in real_consumers(self._flow.nodes, row, slot):
                 found = self._file(consumer, Side.INPUT, at)
                 if found is not None:
                     break
-        return stated(self._flow.nodes, row) if found is None else found
+        return found
+
+    def _constant(self, row: int, slot: int) -> Contents | None:
+        """What a constant of the graph holds; None where its files differ: it never changes."""
+        readers = real_consumers(self._flow.nodes, row, slot)
+        places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
+        found = [record for place in places for record in self._records_of(self._step, *place)]
+        if any(_has_inf(record) for record in found):
+            found += next((records for place in places if (records := self._of_another_run(*place))), [])
+        held = [contents_of(record) for record in found]
+        if not held:
+            return stated(self._flow.nodes, row)
+        first = held[0]
+        same = {None if each is None else (each.nan, each.positive, each.negative) for each in held}
+        return first if len(same) == 1 else None
+
+    def _of_another_run(self, row: int, side: Side, slot: int) -> list[Record | None]:
+        """The same place in the first other step that has it."""
+        for step in dict.fromkeys(step for step, _ in self._flow.runs_of(row)):
+            if step != self._step and (records := self._records_of(step, row, side, slot)):
+                return records
+        return []
+
+    def _records_of(self, step: int, row: int, side: Side, slot: int) -> list[Record | None]:
+        table = self._flow.table(step)
+        rows = table.of_node(row, every=True)
+        rows = rows[(table.side[rows] == int(side)) & (table.slot[rows] == slot)]
+        return [self._record(int(at), step) for at in rows]
 
     def _file(self, row: int, side: Side, slot: int) -> Contents | None:
         """What was dumped as an input or output, all its rounds together."""
-        table = self._table
-        rows = [int(at) for at in table.of_node(row, every=True) if table.side[at] == side and table.slot[at] == slot]
-        found = [contents_of(self._record(at)) for at in rows]
+        found = [contents_of(each) for each in self._records_of(self._step, row, side, slot)]
         known = [each for each in found if each is not None]
         if not known or len(known) < len(found):
             return None
@@ -401,12 +488,16 @@ class StepDesigns(Designs):
             known[0].largest,
         )
 
-    def _record(self, index: int) -> Record | None:
-        record = self._measurements.record(self._step, index)
+    def _record(self, index: int, step: int) -> Record | None:
+        record = self._measurements.record(step, index)
         if record is None:
-            self._measurements.ensure({(self._step, index): Need()}, self._progress)
-            record = self._measurements.record(self._step, index)
+            self._measurements.ensure({(step, index): Need()}, self._progress)
+            record = self._measurements.record(step, index)
         return record
+
+
+def _has_inf(record: Record | None) -> bool:
+    return _infinite(contents_of(record))
 
 
 def contents_of(record: Record | None) -> Contents | None:
