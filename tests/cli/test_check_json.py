@@ -21,8 +21,8 @@ Dumps = Callable[[str], Path]
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 KEYS = [
     *("command", "path", "exit_code", "verdict", "reasons", "unreadable", "recommended", "fail_on"),
-    *("watchpoints", "coverage", "by_design"),
-    *("findings", "failing", "origins", "hits", "seconds", "cancelled", "notices", "version"),
+    *("watchpoints", "coverage"),
+    *("by_design", "findings", "failing", "origins", "hits", "seconds", "cancelled", "notices", "version"),
 ]
 
 
