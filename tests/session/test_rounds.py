@@ -217,6 +217,34 @@ def test_the_input_of_a_node_is_what_was_there_when_it_ran() -> None:
                 assert [(each.key.step, each.key.round) for each in fed if each.key.node == X] == [(step, number)]
 
 
+@pytest.mark.parametrize("inputs", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_what_an_earlier_run_wrote_is_no_evidence_for_a_later_one(inputs: bool, timed: bool) -> None:
+    """What the later run wrote is missing: that the file of the earlier one is clean says nothing."""
+    clean, bad = np.ones(2, np.float32), np.full(2, np.nan, np.float32)
+    first: dict[Key, Array] = {("x", Side.OUTPUT, 0): clean, ("a", Side.OUTPUT, 0): clean, ("b", Side.OUTPUT, 0): clean}
+    second: dict[Key, Array] = {("x", Side.OUTPUT, 0): clean, ("a", Side.OUTPUT, 0): bad, ("b", Side.OUTPUT, 0): bad}
+    del second["a", Side.OUTPUT, 0]
+    if inputs:  # as that of an operator that writes over its input
+        first["b", Side.INPUT, 0], second["b", Side.INPUT, 0] = clean, bad
+    tensors = {(*key[:3], number): value for number, of in ((1, first), (2, second)) for key, value in of.items()}
+    ops = [
+        Op("x", "Parameter", category=Category.PARAMETER),
+        Op("a", "BiasAddGrad", [("x", 0)]),
+        Op("b", "AddN", [("a", 0)]),
+    ]
+    runs = [GraphRun(0, 0, GRAPH, True, number, 1000 * number if timed else 0) for number in (1, 2)]
+    session = Session(MemorySource({0: {0: tensors}}, ops=ops, history=runs))
+    watch(session, "TO")
+    result = session.check(session.pairs())
+    assert ("b", 0) in found(result.hits)
+    assert [hit.key.node for hit in result.hits if hit.origin] == []
+    tensors["a", Side.OUTPUT, 0, 2] = clean
+    session = Session(MemorySource({0: {0: tensors}}, ops=ops, history=runs))
+    watch(session, "TO")
+    assert [hit.key.node for hit in session.check(session.pairs()).hits if hit.origin] == ["b"]
+
+
 def test_a_history_has_a_point_for_every_run() -> None:
     of_run = written()
     with closing(session_of(of_run, timed=True, watches=())) as session:

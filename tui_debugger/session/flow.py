@@ -411,6 +411,12 @@ class Flow:
         one = np.array([holder.row]), np.array([int(Side.OUTPUT)]), np.array([holder.slot])
         index = int(read_by(table, *one, np.array([earliest]))[0])
         number = int(table.round[index]) if index >= 0 else round
+        root, own = (self.nodes.graph_of(each).root_id for each in (holder.row, reader))
+        read_in = (
+            int(table.round[earliest]) if root == own else self._runs.last(root, step, int(table.timestamp[earliest]))
+        )
+        if number and read_in and number != read_in:  # an earlier run wrote it: what the reader had is not there
+            return Located(step, -1, holder.row, Side.OUTPUT, holder.slot, read_in)
         return Located(step, index, holder.row, Side.OUTPUT, holder.slot, number)
 
     def updated(self, row: int) -> bool:
@@ -448,6 +454,9 @@ class _Runs:
         for place, run in enumerate(self.dumped):
             self._place[run.root_graph, run.step, run.round] = place
             self._place[run.root_graph, run.step, 0] = place  # the newest one
+        self._of_step: dict[tuple[int, int], list[GraphRun]] = {}
+        for run in self.dumped:
+            self._of_step.setdefault((run.root_graph, run.step), []).append(run)
         self._last = {run.step: run.turn for run in self.dumped}
 
     def turn(self, root: int, step: int, round: int) -> int:  # noqa: A002
@@ -459,6 +468,11 @@ class _Runs:
         """When a run began by the clock; 0 where that is not known."""
         place = self._at(root, step, round)
         return self.dumped[place].began if place >= 0 else 0
+
+    def last(self, root: int, step: int, at: int) -> int:
+        """The round of the newest run of a step that had begun at a time; 0 where that is not known."""
+        begun = (run for run in reversed(self._of_step.get((root, step), ())) if 0 < run.began <= at)
+        return next((run.round for run in begun), 0)
 
     def earlier(self, root: int, step: int, round: int) -> Sequence[GraphRun]:  # noqa: A002
         """The runs before one, the newest first."""

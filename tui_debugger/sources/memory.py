@@ -167,11 +167,11 @@ class MemoryTable(Columns):
 
 
 def _rounds(rows: Sequence[tuple[int, Key]]) -> npt.NDArray[np.uint16] | None:
-    """The round of each row: 0 where a tensor was written once; None when all were."""
+    """The round of each row: 0 where a key names none; None when every tensor was written once."""
     count = Counter((row, key[1], key[2]) for row, key in rows)
     if max(count.values(), default=0) < 2:
         return None
-    return np.array([_round(key) if count[row, key[1], key[2]] > 1 else 0 for row, key in rows], np.uint16)
+    return np.array([_round(key) for _, key in rows], np.uint16)
 
 
 def _round(key: Key) -> int:
