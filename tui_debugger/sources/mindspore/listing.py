@@ -29,6 +29,9 @@ from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics
 from tui_debugger.sources.mindspore.writings import Writings, writings_of
 
 MAPPING = "mapping.csv"
+_VANISHED, _CLOSED = "directories that vanished", "directories that cannot be listed"
+NOT_LISTED = frozenset({_VANISHED, _CLOSED})
+"""Complaints about what could not be looked at; all others are about what was left out."""
 _NONSENSE = "files whose name makes no sense"
 _BINARY = "Ascend .bin files (not read yet)"
 _PROGRESS_EVERY = 4096
@@ -289,7 +292,7 @@ class _Collector:
                     yield entry.name, _is_file(entry)
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)
-            self._complain("directories that vanished" if gone else "directories that cannot be listed")
+            self._complain(_VANISHED if gone else _CLOSED)
             self._missing.append((b"", why_not(self._path, error)))
 
     def _mapped(self, name: bytes) -> Parts | None:

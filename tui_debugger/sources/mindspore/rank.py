@@ -29,7 +29,7 @@ from tui_debugger.sources.mindspore.history import (
 )
 from tui_debugger.sources.mindspore.layout import NEVER, read_layout, relative, stamp
 from tui_debugger.sources.mindspore.lexicon import Pattern
-from tui_debugger.sources.mindspore.listing import Listing, Place
+from tui_debugger.sources.mindspore.listing import NOT_LISTED, Listing, Place
 from tui_debugger.sources.mindspore.nodes import NodeMap
 from tui_debugger.sources.mindspore.run_order import RunOrder
 from tui_debugger.sources.mindspore.run_times import RunTimes
@@ -135,7 +135,7 @@ class RankRun:
         for complaints in list(self._listings.complaints.values()):
             for text, count in complaints.items():
                 totals[text] = totals.get(text, 0) + count
-        notices += [f"{self.path.name}: {count} {text} ignored" for text, count in totals.items()]
+        notices += [f"{self.path.name}: {count} {text}{_fate(text)}" for text, count in totals.items()]
         if self._nodes is not None and self._nodes.uncertain:
             notices.append(
                 f"{self.path.name}: the files of {self._nodes.uncertain} nodes may belong to another node of their kind"
@@ -333,3 +333,8 @@ class RankRun:
         graphs = self._layout.graphs_at(step)
         steps = [(graph, graph.steps[step], False) for graph in graphs]
         return steps + [(graph, graph.constants, True) for graph in graphs if graph.constants is not None]
+
+
+def _fate(text: str) -> str:
+    """What became of something that a notice tells of: what could not be looked at was not left out on purpose."""
+    return "" if text in NOT_LISTED else " ignored"
