@@ -69,9 +69,11 @@ def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[Unreadab
     there = {rank for rank in run.session.ranks() if run.session.steps(rank)}
     pairs = [(rank, step) for step, ranks in by_step.items() for rank in ranks]
     parts = run.session.unreadable(pairs) if pairs else ()
-    if there <= {rank for rank, _ in pairs}:
+    chosen = {rank for rank, _ in pairs}
+    if chosen >= there:
         return parts
-    return tuple(part for part in parts if part.rank is None or part.rank in there)  # some ranks were left out
+    known = there | chosen  # some ranks were left out, perhaps that of a part, too
+    return tuple(part for part in parts if part.rank is None or part.rank in known)
 
 
 def _warn(conditions: Sequence[ConditionBase], hits: Hits) -> None:
