@@ -532,6 +532,20 @@ def test_without_a_graph_it_works_from_input_files(dump: str, dumps: Callable[[s
     assert report.origins[0].stack == ()
 
 
+@pytest.mark.parametrize("dump", ["mindspore-2.0-multi-flow", "mindspore-2.10-multi-flow"])
+def test_without_a_graph_an_input_that_was_never_dumped_is_missing(
+    dump: str, dumps: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """MindSpore does not dump what crosses graphs: a product of a clean tensor and one nobody knows is no origin."""
+    copy = tmp_path / "dump"
+    shutil.copytree(dumps(dump), copy)
+    shutil.rmtree(copy / "rank_0" / "graphs")
+    session = opened(copy, "TO")
+    marked = [hit.key for hit in session.check(session.pairs()).hits if hit.origin]
+    assert [(key.step, key.side) for key in marked] == [(3, Side.OUTPUT)]
+    assert "Sqrt-op" in marked[0].node
+
+
 # -- watchpoints -----------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from tui_debugger.analysis.collectives import is_collective, is_receiving
 from tui_debugger.graph.categories import in_place_slots
@@ -106,6 +107,17 @@ class Making:
     exchanged: bool = False
 
 
+_OF_TWO: Final = frozenset(
+    {
+        *("Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "FloorDiv", "FloorMod", "DivNoNan", "Xdivy", "Xlogy"),
+        *("Pow", "Maximum", "Minimum", "Atan2", "SquaredDifference"),
+        *("MatMul", "MatMulV2", "BatchMatMul", "BatchMatMulV2", "BiasAdd", "Conv2D", "Conv3D"),
+        *("SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad", "SigmoidGrad", "ReluGrad", "ReluGradV2", "GeLUGrad"),
+    }
+)
+"""MindSpore's operators of two inputs or more: where no graph tells, the one that was not dumped is missing."""
+
+
 class Makings:
     """Finds out how the tensors of one step came to be."""
 
@@ -199,10 +211,20 @@ class Makings:
             holders = self.flow.holders(row)
             slots = set(self.flow.slots(self.step, row, Side.INPUT, self._round))
             slots |= {slot for slot, held in enumerate(holders) if not self.flow.nodes.orders_only(held.row)}
+            if not holders and slots:
+                slots |= self._left_out(row, slots)
             written = in_place(self.flow, row)
             found = tuple(self._updated_input(row, s) if s in written else self._input(row, s) for s in sorted(slots))
             self._inputs[row, self._round] = found
         return found
+
+    def _left_out(self, row: int, slots: set[int]) -> set[int]:
+        """What a node without a graph must have as well: slots below a dumped one, by its type, of the run before."""
+        found = set(range(max(slots)))
+        if self.flow.nodes.op_type(row) in _OF_TWO:
+            found |= {0, 1}
+        run = self.flow.previous_run(row, self.step, self._round)
+        return found if run is None else found.union(self.flow.slots(run[0], row, Side.INPUT, run[1]))
 
     def _input(self, row: int, slot: int) -> Source:
         at, holder = self.flow.locate_input(self.step, row, slot, self._round), self.flow.holder(row, slot)
