@@ -180,16 +180,19 @@ class _Reader:
         loose = sum(entry.name.endswith(_TENSOR) and not entry.name.startswith(".") for entry in entries)
         if loose:
             why = f"{loose:,} {'file' if loose == 1 else 'files'} outside a step"
-            self.parts.append(UnreadablePart(relative(path / f"*{_TENSOR}", self._root), why, self._rank))
+            self._note(path / f"*{_TENSOR}", why)
         for entry in entries:
             if _is_directory(entry) and not entry.name.endswith(_TENSOR) and may_hold_tensors(path / entry.name):
                 self.miss(path / entry.name, OSError(0, "tensors in a directory whose name is no number"))
 
     def miss(self, path: Path, error: OSError | None, step: int | None = None) -> None:
         """Notes what cannot be looked at."""
+        self._note(path, why_not(path, error), step)
+
+    def _note(self, path: Path, why: str, step: int | None = None) -> None:
         from tui_debugger.model import UnreadablePart  # not for the first frame, which finds the dump
 
-        self.parts.append(UnreadablePart(relative(path, self._root), why_not(path, error), self._rank, step))
+        self.parts.append(UnreadablePart(relative(path, self._root), why, self._rank, step))
 
 
 def _may_be_net(entry: os.DirEntry[str], nets: Collection[str]) -> bool:
