@@ -158,3 +158,19 @@ def test_initial_weights_are_in_scope_with_the_weight_and_with_its_first_reader(
         session = opened(tmp_path, "WI @ category=weight")
         session.restrict(NodeQuery(text=scope))
         assert len(checked(session)) == count
+
+
+@pytest.mark.parametrize("steps", [(0,), (1,), (0, 1)])
+def test_a_bad_weight_of_the_step_before_is_found_in_the_step_that_read_it(
+    tmp_path: Path, steps: tuple[int, ...]
+) -> None:
+    """That the step before would name it is no answer: nobody asked for that step, and the weight is clean again."""
+    write_dump(tmp_path)
+    weights = [next((tmp_path / f"rank_0/Net/0/{step}").glob("Parameter.fc1?weight.*")) for step in (0, 1)]
+    np.save(weights[0], NANS)
+    np.save(file(tmp_path, 1, MATMUL, "input", 1), NANS)
+    found = {hit.key.step: places((hit,)) for hit in checked(opened(tmp_path, "TO"), *steps)}
+    expected = {0: [("fc1.weight", "output", 0)], 1: [(MATMUL, "input", 1)]}
+    assert found == {step: expected[step] for step in steps}
+    np.save(weights[1], NANS)  # one row, where it is bad still
+    assert places(checked(opened(tmp_path, "TO"), 1)) == [("fc1.weight", "output", 0)]

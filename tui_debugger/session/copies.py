@@ -45,6 +45,9 @@ class Copies:
         varied = ~np.isnan(rows["variance"]) & (rows["variance"] != 0)
         self._telling: Mask = bad | varied
         self._held = [self._equal(step, subject, row) for step, subject, row in plan.references]
+        self._now = np.full(len(subjects), -1, np.int64)
+        for _, subject, row in plan.references[:1]:  # the first are the files of this run
+            self._now[subject] = row
         of, own = subjects.own
         telling = self._telling[of]
         self._own = self._equal(plan.step, of[telling], own[telling])
@@ -65,6 +68,8 @@ class Copies:
         for step, subject, row in self._held:
             use = subjects.covered_holder[number][subject] & watch[subject]
             fed = use & subjects.input[subject]
+            if finding is None:
+                fed[fed] = self._answers_here(watchpoint, said, step, subject[fed], row[fed])
             self._answer(answered, watchpoint, (step, subject[fed], row[fed]), finding)
             if finding is not None:  # a weight that this graph only reads: that it did not change says nothing
                 answered[subject[use & ~fed]] = True
@@ -76,6 +81,22 @@ class Copies:
             self._answer_without_graph(answered, number, finding)
         answered &= watch
         return answered
+
+    def _answers_here(self, watchpoint: Watchpoint, said: Sifted, step: int, subject: Int64, row: Int64) -> Mask:
+        """Which equal files answer for an input within its own step and graph.
+
+        What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
+        where the file of the tensor itself, written by this run, is one as well.
+        """
+        foreign = self._measurements.flow.table(step).node[row] != self._plan.subjects.holder[subject]
+        foreign |= step != self._plan.step
+        doubtful = np.flatnonzero(foreign & (said.finding[subject] >= 0))
+        answers = np.ones(len(subject), np.bool_)
+        if len(doubtful):
+            now = self._now[subject[doubtful]]
+            found = Sieve(self._records, np.maximum(now, 0)).sift(watchpoint, np.zeros(len(now), np.bool_)).finding >= 0
+            answers[doubtful] = found & (now >= 0)
+        return answers
 
     def _answer(
         self, answered: Mask, watchpoint: Watchpoint, pairs: tuple[int, Int64, Int64], finding: Int16 | None
