@@ -383,6 +383,18 @@ def test_input_files_are_judged_as_the_mask_that_they_hold() -> None:
     assert findings(session_of(ops, {**values, "masked": values["qk"]}, {("softmax", 0): changed})) == {"softmax"}
 
 
+def test_a_mask_of_an_earlier_run_of_the_step_is_no_origin() -> None:
+    """The newest run masked nothing: that says nothing about the one before."""
+    ops, values = attention(MINDSPORE, np.ones((4, 4), np.float32), ~np.tri(4, dtype=bool))
+    _, later = attention(MINDSPORE, np.ones((4, 4), np.float32), np.zeros((4, 4), bool))
+    del values["softmax"], values["out"], later["softmax"], later["out"]
+    runs = {(name, Side.OUTPUT, 0, number): of[name] for number, of in ((1, values), (2, later)) for name in of}
+    session = Session(MemorySource({0: {0: runs}}, ops=ops))
+    watch(session, "TO")
+    (hit,) = session.check(session.pairs()).hits
+    assert (hit.key.node, hit.key.round, hit.verdict, hit.origin) == ("masked", 1, Verdict.FINDING, False)
+
+
 def test_a_watchpoint_on_the_mask_alone_knows_its_neighbours() -> None:
     ops, values = attention(MINDSPORE, np.ones((4, 4), np.float32), ~np.tri(4, dtype=bool))
     session = session_of(ops, values, None, "TO @ type=MaskedFill", "TL max_gt=5 @ type=MaskedFill")

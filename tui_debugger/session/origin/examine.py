@@ -245,8 +245,8 @@ class Examiner:
 
     def _is_designed(self, makings: Makings, hit: Hit) -> bool:
         key = hit.key
-        index = makings.table.find(hit.row, key.side, key.slot)
-        return index >= 0 and self._designed(Located(makings.step, index, hit.row, key.side, key.slot))
+        at = self.flow.located(makings.step, hit.row, key.side, key.slot, key.round)
+        return at.index >= 0 and self._designed(at)
 
     def _is_attribute(self, source: Source) -> bool:
         """Without a graph: an operator's flag or axis rather than a tensor."""
