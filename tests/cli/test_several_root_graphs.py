@@ -224,3 +224,20 @@ def test_evaluation_does_not_change_weights_and_that_is_no_finding(
         unchanged = {each["node"] for each in hits if each["verdict"] == "finding"}
         assert unchanged
         assert all("fc2" in node for node in unchanged), unchanged
+
+
+@pytest.mark.parametrize("name", FLOW)
+def test_the_first_hit_of_control_flow_is_where_it_began(
+    dumps: Dumps, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The parameters of a graph that calls others are written after those ran."""
+    hits = run(capsys, "check", dumps(name), "--watch", "TO", "--json", "--no-cache", "--jobs", "1").json["hits"]
+    assert is_like(hits[0]["node"], EXPECTED[name].origins)
+
+
+def test_what_is_fed_in_bad_has_the_mark_of_an_origin_in_its_path_too(
+    dumps: Dumps, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--from", "kernel_graph1/inputs0", "--step", "4", "--no-cache", "--jobs", "1")
+    answer = run(capsys, "origin", dumps("mindspore-2.10-multi-order"), *asked)
+    assert [line.split()[:4] for line in answer.lines if "◆" in line] == [["◆", "4", "1", "inputs0:out:0"]]

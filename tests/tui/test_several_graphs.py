@@ -72,7 +72,7 @@ async def test_keys_for_steps_follow_the_order_of_the_runs(size: tuple[int, int]
 async def test_runs_of_another_order_than_their_steps_are_said(open_screen: OpenScreen) -> None:
     """Each step began in the order of its number, but steps of graph 1 ran as 2, 1, 4, 3, 6, 5."""
     async with open_screen("mindspore-2.10-multi-order", size=(80, 24)) as screen:
-        assert "runs out of order: y" in screen.lines[0]
+        assert "runs out of order (key y)" in screen.lines[0]
     async with open_screen(EVAL, size=(80, 24)) as screen:
         assert "order" not in screen.lines[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from tui_debugger.analysis.watch_text import format_watch
 from tui_debugger.cli.check_report import EXIT_CODES
 from tui_debugger.cli.output import note, print_json
 from tui_debugger.session.naming import place_text
-from tui_debugger.session.origin.blocks import WIDTH, origin_lines
+from tui_debugger.session.origin.blocks import origin_lines, wrapped
 from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.rows import report_rows
@@ -126,7 +125,7 @@ def _lines(answer: Answer) -> Iterator[str]:
     counts, _, where = coverage_line(report.check).partition("; ")
     yield counts
     for line in (where, *filter(None, [by_design_text(report.check.hits)]), *_remarks(answer)):
-        yield from textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+        yield from wrapped(line)
     yield _verdict(answer)
 
 
@@ -147,7 +146,7 @@ def _without_origin(answer: Answer) -> Iterator[str]:
         head = "first known bad" if first.start is Start.UNKNOWN else "bad, but no origin"
         yield from origin_lines(first, head, overflow=answer.overflow, graphs=report.graphs)
         if advice := advice_words(first):
-            yield from _wrapped(f"to know more, {advice}")
+            yield from wrapped(f"to know more, {advice}", indent="  ")
         steps = sorted({look.pair[1] for look in bare} - {bare[0].pair[1]})
         if steps:
             yield f"  the like at step{_s(steps)} {brief(steps)}"
@@ -164,7 +163,7 @@ def _not_judged(report: OriginReport) -> Iterator[str]:
     yield f"not judged: {plural(len(nodes), 'bad node')}: not everything that they were made from is known"
     for each in nodes[:_UNJUDGED]:
         yield f"  {node_words(each, report.graphs)}"
-        yield from _wrapped(not_judged_words(each).partition(": ")[2], indent="    ")
+        yield from wrapped(not_judged_words(each).partition(": ")[2], indent="    ")
     if len(nodes) > _UNJUDGED:
         yield f"  … {len(nodes) - _UNJUDGED:,} more (--json lists them all)"
 
@@ -173,17 +172,6 @@ def _node_place(each: Origin | NotJudged) -> tuple[object, ...]:
     """A node in one run of one rank."""
     key = each.hit.key
     return (key.rank, key.step, key.round, each.graph, each.node)
-
-
-def _wrapped(text: str, indent: str = "  ") -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        break_long_words=False,
-        break_on_hyphens=False,
-        initial_indent=indent,
-        subsequent_indent=indent,
-    )
 
 
 def _origins(answer: Answer) -> Iterator[str]:

@@ -161,7 +161,8 @@ class Checker:
             slot=table.slot[row],
             order=table.order[row],
             round=table.round[row],
-            turn=self.flow.turns(plan.step, subjects.node[chosen], table.round[row]),
+            # Parameters of a graph that called others are written after those ran: rows stand in the order of time.
+            turn=np.maximum.accumulate(self.flow.turns(plan.step, subjects.node[chosen], table.round[row])),
             records=records,
             watchpoints=tuple([(w, False) for w in self.planner.regular] + [(w, True) for w in self.planner.initial]),
             verdicts=judged.verdicts[:, chosen],

@@ -62,7 +62,7 @@ def position(session: Session, state: State, kept: str = "dumped") -> Text:
         if any(later < earlier for earlier, later in pairwise(steps)):
             text.append(f"; order of runs {order_text(steps, _ORDER)}", theme.DIM)
         elif state.unordered:
-            text.append("; runs out of order: y", theme.DIM)
+            text.append("; runs out of order (key y)", theme.DIM)
     elif not steps:
         text.append(f" none {kept}", theme.DOUBT)
     return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from tui_debugger.model import Frame
@@ -17,6 +18,18 @@ WIDTH = 80
 _TITLES = ("", *STATISTIC_TITLES)
 _FRAMES = 6
 """Framework lines that are shown above the user's own."""
+
+
+def wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
+    """A paragraph in lines of ``WIDTH``; names are never broken. Lines after the first begin with ``hang``."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        break_long_words=False,
+        break_on_hyphens=False,
+        initial_indent=indent,
+        subsequent_indent=indent if hang is None else hang,
+    )
 
 
 def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = ()) -> Iterator[str]:

@@ -163,6 +163,11 @@ class Path:
         return self.hops[-1]
 
     @property
+    def ends_at_origin(self) -> bool:
+        """Whether it ends where the search for origins finds one too: what is fed in bad is one as well."""
+        return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.told.starts_here)
+
+    @property
     def state(self) -> State:
         """What the tensor is that was asked about."""
         known = {Ending.CLEAN: State.CLEAN, Ending.NO_VALUE: State.UNKNOWN}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
-from tui_debugger.session.origin.blocks import WIDTH, origin_lines
+from tui_debugger.session.origin.blocks import WIDTH, origin_lines, wrapped
 from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.path import Ending, Hop, Path
 from tui_debugger.session.origin.words import (
@@ -34,7 +33,7 @@ _BRANCHES = 3
 def path_lines(path: Path) -> Iterator[str]:
     """Everything that is known about a path."""
     if not is_overflow(path):
-        yield from _wrapped(f"bad means: a finding of {question_words(path)}")
+        yield from wrapped(f"bad means: a finding of {question_words(path)}")
     if path.state is State.BAD:
         yield f"path: {length_words(path)}"
         yield from _table(path)
@@ -43,9 +42,9 @@ def path_lines(path: Path) -> Iterator[str]:
         yield from origin_lines(path.end.told, head, overflow=is_overflow(path), graphs=path.graphs)
         yield ""
         for line in explanation(path):
-            yield from _wrapped(line)
+            yield from wrapped(line)
     elif path.state is State.CLEAN:
-        yield from _wrapped(nearest_words(path))
+        yield from wrapped(nearest_words(path))
     yield headline(path)
 
 
@@ -67,7 +66,7 @@ def _table(path: Path) -> Iterator[str]:
     yield line(_TITLES)
     for hop, cells in zip(path.hops, rows, strict=True):
         if hop is not path.start:
-            yield from _wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       ")
+            yield from wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       ")
         cells[_NAME] = _ends(cells[_NAME], widths[_NAME])
         yield line(cells)
         yield from _others(hop)
@@ -83,7 +82,7 @@ def _ends(name: str, width: int) -> str:
 
 def _cells(path: Path, hop: Hop) -> list[str]:
     row = hop.tensor
-    mark = "✗" if hop is not path.end else "◆" if path.ending is Ending.ORIGIN else "?"
+    mark = "✗" if hop is not path.end else "◆" if path.ends_at_origin else "?"
     numbers = statistic_texts(row.stats)[:4]
     kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     name = tensor_name(row)
@@ -96,15 +95,4 @@ def _others(hop: Hop) -> Iterator[str]:
         return
     names = [f"{last_part(branch.tensor.key.node)} ({way_words(branch)})" for branch in hop.others[:_BRANCHES]]
     more = f", and {len(hop.others) - _BRANCHES:,} more" if len(hop.others) > _BRANCHES else ""
-    yield from _wrapped(f"also bad: {', '.join(names)}{more}", indent="       ")
-
-
-def _wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        WIDTH,
-        break_long_words=False,
-        break_on_hyphens=False,
-        initial_indent=indent,
-        subsequent_indent=indent if hang is None else hang,
-    )
+    yield from wrapped(f"also bad: {', '.join(names)}{more}", indent="       ")

@@ -82,7 +82,7 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
 
 
 def _mark(line: PathLine) -> Text:
-    if line.item.way.link is Link.NEAREST or (line.is_end and line.path.ending is Ending.ORIGIN):
+    if line.item.way.link is Link.NEAREST or (line.is_end and line.path.ends_at_origin):
         return Text(theme.ORIGIN_GLYPH, theme.FINDING)
     if line.path.ending is Ending.CLEAN:
         return Text(" ")
