@@ -105,6 +105,23 @@ class RemoteWatchpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Unrecorded:
+    """Something that a training ran and that its client could not record: nobody can say whether it was clean.
+
+    Attributes:
+        what: in words, the kind of thing in the plural: ``passes inside torch.compile``, ``tensors beyond 50,000``.
+        count: how many so far.
+        example: the name of the first one, may be empty.
+        step: the step in which that was.
+    """
+
+    what: str
+    count: int
+    example: str = ""
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ReceivedHit:
     """A hit as a client reported it.
 

@@ -47,7 +47,9 @@ has from 100 on; previous values exist for every tensor, not for parameters only
 MESSAGES: Final[Messages] = {
     "Metadata": """1 device_name bytes; 2 cur_step int32; 3 backend bytes; 4 cur_node bytes; 5 training_done bool;
         6 graph_num int32; 7 ms_version bytes; 100 rank int32; 101 world_size int32; 102 client bytes;
-        103 features int32; 104 step int64; 105 host bytes; 106 pid int64; 107 session bytes""",
+        103 features int32; 104 step int64; 105 host bytes; 106 pid int64; 107 session bytes;
+        108 unrecorded Unrecorded*""",
+    "Unrecorded": "1 what bytes; 2 count int64; 3 example bytes; 4 step int64",
     "Chunk": "1 buffer bytes; 2 finished bool",
     "EventReply": """1 status int32; 2 exit bool; 3 run_cmd RunCMD; 4 set_cmd SetCMD; 5 view_cmd ViewCMD;
         6 version_matched bool""",
@@ -68,7 +70,8 @@ MESSAGES: Final[Messages] = {
     "TensorSummary": "1 tensor_base TensorBase; 2 statistics Statistics",
 }
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
-``session`` is random and the same as long as a training process lives, so that one that comes back is known again.
+``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
+is random and the same as long as a training process lives, so that one that comes back is known again.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; a field from 100
 on that is absent has no value (no finite element)."""
 

@@ -9,7 +9,7 @@ import torch
 from tui_debugger.analysis.record import Need
 from tui_debugger.live.client.agent import ClientHit, ClientValue, Identity
 from tui_debugger.live.client.judging import Judge, resolve, watched
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture
@@ -41,6 +41,10 @@ class TorchProbe:
     def detached(self) -> None:
         """It is gone."""
         self._detached()
+
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """See ``Probe``."""
+        return self._training.recording.unrecorded.all()
 
     def graphs(self) -> Sequence[bytes]:
         """One graph."""

@@ -10,6 +10,7 @@ import torch
 
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.internals import no_autocast
@@ -34,6 +35,7 @@ class Recording:
         measuring: everything is found out about every tensor, for the flight recorder.
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
+        unrecorded: what ran and could not be recorded.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
@@ -53,6 +55,7 @@ class Recording:
         self.measuring = False
         self.paused = False
         self.agent: Agent | None = None
+        self.unrecorded = Losses()
         self.escaped: Exception | None = None
         self._judge_at_once = judge_at_once
 

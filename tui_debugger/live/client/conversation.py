@@ -83,7 +83,8 @@ class Conversation:
         self.node = None
         failures = 0
         while True:
-            command = self.link.call("WaitCMD", messages.metadata(self._process, step, node), patient=True)
+            where = messages.metadata(self._process, step, node, unrecorded=self._probe.unrecorded())
+            command = self.link.call("WaitCMD", where, patient=True)
             if command.status != wire.OK:
                 failures += 1
                 self._after_failure(failures)
@@ -103,7 +104,8 @@ class Conversation:
         """Says that the training is over."""
         self.link.timeout = limit
         if not self.link.lost.is_set():
-            self.link.call("SendMetadata", messages.metadata(self._process, step, done=True))
+            left = self._probe.unrecorded()
+            self.link.call("SendMetadata", messages.metadata(self._process, step, done=True, unrecorded=left))
 
     def _run(self, command: Any) -> None:
         self._tell()

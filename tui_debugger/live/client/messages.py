@@ -10,7 +10,7 @@ from typing import Any, Final
 from tui_debugger.live import wire
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.version import __version__
 
@@ -40,7 +40,15 @@ class Process:
     pid: int
 
 
-def metadata(process: Process, step: int, node: str = "", *, graphs: int | None = None, done: bool = False) -> Any:
+def metadata(
+    process: Process,
+    step: int,
+    node: str = "",
+    *,
+    graphs: int | None = None,
+    done: bool = False,
+    unrecorded: Iterable[Unrecorded] = (),
+) -> Any:
     """Where a training stands.
 
     Args:
@@ -50,6 +58,7 @@ def metadata(process: Process, step: int, node: str = "", *, graphs: int | None 
         node: full name of the node it stands at.
         graphs: number of graphs, for ``SendMetadata``.
         done: the training is over.
+        unrecorded: what could not be recorded so far.
     """
     who = process.identity
     features = wire.FULL_STATISTICS | wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
@@ -72,6 +81,10 @@ def metadata(process: Process, step: int, node: str = "", *, graphs: int | None 
         message.graph_num, message.ms_version = graphs, SPOKEN
     if done:
         message.training_done = True
+    for each in unrecorded:
+        message.unrecorded.add(
+            what=each.what.encode(), count=each.count, example=each.example.encode("utf-8", "replace"), step=each.step
+        )
     return message
 
 

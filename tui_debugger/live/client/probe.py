@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats, WatchResult
 
 
@@ -83,6 +83,9 @@ class Probe(Protocol):
 
     def detached(self) -> None:
         """It is gone: remove every hook and let go of what was kept for it (watchpoints, previous values)."""
+
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """Everything that could not be recorded since the process began, each kind once."""
 
     def graphs(self) -> Sequence[bytes]:
         """The graphs as they are now, each a serialized ``GraphProto`` (see ``client.graph.GraphBuilder``)."""

@@ -16,7 +16,7 @@ from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, resolve, watched
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 
 PARAMETER_KINDS: Final = frozenset({"weight", "parameter"})
@@ -164,6 +164,10 @@ class Recordings:
         """See ``Probe``. Copies go at the end of the step."""
         self.keeping = False
         self.judge = Judge()
+
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """See ``Probe``."""
+        return ()
 
     def graphs(self) -> Sequence[bytes]:
         """One graph: operators in the order in which they were first recorded, parameters, and what updates them."""
