@@ -196,6 +196,14 @@ class Recordings:
         del recheck  # judging is cheap, and nothing of it is remembered
         return self.judged(self.judge, initial=initial)
 
+    def unfinished(self) -> bool:
+        """See ``Probe``. What was recorded since is not judged: a loop that ends steps by itself ends the last one."""
+        return False
+
+    def rest(self) -> Sequence[ClientHit]:
+        """See ``Probe``."""
+        return ()
+
     def judged(self, judge: Judge, *, initial: bool = False) -> list[ClientHit]:
         """The hits of one list of watchpoints, in the order of recording, parameters last."""
         names = sorted(self.held, key=lambda name: self.nodes[name].kind in PARAMETER_KINDS)
