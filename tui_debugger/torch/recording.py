@@ -79,7 +79,7 @@ class Recording:
             source: stack text, likewise.
             mutated: the outputs were changed in place.
         """
-        if len(self.step.captures) >= MOST:
+        if len(self.step) >= MOST:
             return
         structure = self.structure
         if name not in structure.nodes:
@@ -100,7 +100,7 @@ class Recording:
             gradient: the values.
             forward: the node whose output it is.
         """
-        if len(self.step.captures) >= MOST:
+        if len(self.step) >= MOST:
             return
         if name not in self.structure.nodes:
             self.structure.add(name, Node(kind, forward=forward))
@@ -127,7 +127,7 @@ class Recording:
 
     def given(self, name: str, tensor: torch.Tensor) -> None:
         """The model was called with a tensor."""
-        if len(self.step.captures) >= MOST or not readable(tensor):
+        if len(self.step) >= MOST or not readable(tensor):
             return
         if name not in self.structure.inputs:
             self.structure.inputs[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
