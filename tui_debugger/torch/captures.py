@@ -102,6 +102,43 @@ class Room:
         return True
 
 
+@dataclass(slots=True, eq=False)
+class TensorGroup:
+    """Weights, gradients or optimizer state that are watched alike, with one quick number each.
+
+    A step has hundreds of them and on a healthy run nobody looks at one: they become lines when somebody does.
+
+    Attributes:
+        names: of the nodes; the slot is 0.
+        tensors: their values, which live as long as the step.
+        versions: of the values, when they were seen.
+        plan: the watchpoints on all of them.
+        energy: place of the root of Σx² of the first one; those of the others follow.
+        order: as of ``Capture``.
+    """
+
+    names: list[str]
+    tensors: list[torch.Tensor]
+    versions: list[int]
+    plan: Plan
+    energy: int
+    order: int = field(default_factory=_ORDER.__next__)
+
+    def capture(self, number: int) -> Capture:
+        """One of them as a line of its own."""
+        tensor = local(self.tensors[number])
+        return Capture(
+            self.names[number],
+            0,
+            meta_of(tensor),
+            self.plan,
+            tensor,
+            self.versions[number],
+            energy=self.energy + number,
+            order=self.order,
+        )
+
+
 class Step:
     """The tensors of one step, or of one pass, in the order in which they were made."""
 
@@ -112,7 +149,7 @@ class Step:
             room: for values that are held; or how much there is.
             volatile: see there; shared with another one.
         """
-        self.captures: list[Capture] = []
+        self.entries: list[Capture | TensorGroup] = []
         self.waiting = Waiting()
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
@@ -124,20 +161,37 @@ class Step:
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Capture]] = {}
 
     def __iter__(self) -> Iterator[Capture]:
-        """In order."""
-        return iter(self.captures)
+        """All tensors in order, each as a line."""
+        if any(isinstance(each, TensorGroup) for each in self.entries):
+            self._take_apart()
+        return (each for each in self.entries if isinstance(each, Capture))
+
+    def __len__(self) -> int:
+        """How many lines and groups there are: what bounds a step."""
+        return len(self.entries)
+
+    def _take_apart(self) -> None:
+        entries, self.entries = self.entries, []
+        for each in entries:
+            if isinstance(each, Capture):
+                self.entries.append(each)
+            else:
+                for number in range(len(each.names)):
+                    self.add(each.capture(number))
 
     def get(self, key: Key) -> Capture | None:
         """What was seen last under a name."""
+        if key not in self._by_key:
+            self._take_apart()
         return self._by_key.get(key)
 
     def clear(self) -> None:
         """Forgets the step; what is volatile stays known."""
-        for capture in self.captures:
-            if capture.tensor is not None and not capture.intact:
+        for capture in self.entries:
+            if isinstance(capture, Capture) and capture.tensor is not None and not capture.intact:
                 self.volatile.add((capture.name, capture.slot))
         self.drop_values()
-        self.captures.clear()
+        self.entries.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -145,23 +199,24 @@ class Step:
 
     def drop_values(self) -> None:
         """Holds no values any more; what was found out about them stays."""
-        for capture in self.captures:
-            capture.tensor = None
+        for each in self.entries:
+            if isinstance(each, Capture):
+                each.tensor = None
         self._held.clear()
         self._room.left += self._taken
         self._taken = 0
 
     def add(self, capture: Capture) -> None:
         """A line of its own making."""
-        self.captures.append(capture)
+        self.entries.append(capture)
         self._by_key[capture.name, capture.slot] = capture
 
     def adopt(self, captures: Sequence[Capture]) -> None:
         """Takes lines of passes of their own in, at their place in time. What was known first under a name stays."""
         for capture in captures:
             self._by_key.setdefault((capture.name, capture.slot), capture)
-        self.captures += captures
-        self.captures.sort(key=lambda each: each.order)
+        self.entries += captures
+        self.entries.sort(key=lambda each: each.order)
 
     def see(
         self,

@@ -63,7 +63,7 @@ class Flying:
         if isinstance(error, Exception) and error is not self._known:
             self._known = error
             with self._training.recording.at_work():
-                if self._recorder.knows_graph and self._training.recording.step.captures:
+                if self._recorder.knows_graph and self._training.recording.step.entries:
                     self._keep(step)
                 self._tell(self._recorder.failed(error))
 

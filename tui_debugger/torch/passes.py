@@ -49,7 +49,7 @@ class Passes:
     def end(self, judge: Judge | None) -> None:
         """It is over. ``judge``: the watchpoints, None while nobody had an occasion to set any."""
         now, self.now = self.now, None
-        if now is None or not now.captures:
+        if now is None or not len(now):
             return
         if judge is None:
             self._remember(now)
@@ -105,7 +105,7 @@ class Passes:
 
         Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
         """
-        find_records(now, now.captures, Judge())
+        find_records(now, list(now), Judge())
         for capture in now:
             if capture.record is None:
                 continue

@@ -43,6 +43,7 @@ class Plan:
         many: quantities of any other.
         ranges: ranges whose elements are counted at every step.
         need: what a record has to hold.
+        one_number: the root of Σx² decides of any tensor whether it has to be looked at.
     """
 
     plans: tuple[JudgingPlan, ...]
@@ -50,6 +51,11 @@ class Plan:
     many: int
     ranges: tuple[Bounds, ...]
     need: Need
+
+    @property
+    def one_number(self) -> bool:
+        """See the class."""
+        return self.many == Quick.ENERGY and not self.ranges and not self.need.previous
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS

@@ -74,7 +74,7 @@ class TorchProbe:
     def unfinished(self) -> bool:
         """See ``Probe``."""
         recording = self._training.recording
-        return bool(recording.step.captures or recording.passes)
+        return bool(len(recording.step) or recording.passes)
 
     def rest(self) -> Sequence[ClientHit]:
         """Parameters are what they were; their gradients are there if a backward pass ran."""

@@ -176,7 +176,7 @@ class Recording:
     def _step(self, name: str, count: int, *, no_grad: bool = False) -> Step | None:
         """Where a tensor belongs; None when there are too many."""
         step = (self.passes.now or self.passes.begin()) if no_grad else self.step
-        if len(step.captures) < MOST:
+        if len(step) < MOST:
             return step
         self.lost(f"tensors beyond {MOST:,} in one {'pass' if no_grad else 'step'}", name, count)
         return None

@@ -100,9 +100,10 @@ class Training:
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
         plans = self.recording.plans
+        kept = self._kept() if plans else ()  # going through all of them takes a while
         compared = [
             (name, each)
-            for name, each in self._kept()
+            for name, each in kept
             if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
         ]
         self.previous.follow(self.recording.step)

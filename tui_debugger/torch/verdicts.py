@@ -11,7 +11,7 @@ from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.rough import rough_record
-from tui_debugger.torch.suspects import suspects
+from tui_debugger.torch.suspects import lines, suspects
 from tui_debugger.torch.transfer import Waiting
 
 
@@ -23,9 +23,10 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
         judge: the watchpoints.
         recheck: look at everything exactly, also what was judged before.
     """
-    watched = [each for each in step if judge.need(each.name) is not None and (recheck or not each.told)]
     if step.fetched is None:
         step.fetched = step.waiting.fetch()
+    seen = step if recheck else lines(step.entries, step.fetched)
+    watched = [each for each in seen if judge.need(each.name) is not None and (recheck or not each.told)]
     if recheck:
         chosen = watched
     else:

@@ -225,6 +225,8 @@ class Agent:
         if self._graph_changed:
             self._graph_changed = False
             talk.introduce(self.step)
+        elif not hits and talk.passes():
+            return
         talk.stop(self.step, hits=hits)
 
     def _guarded(self, act: Callable[[], None]) -> None:

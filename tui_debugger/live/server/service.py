@@ -93,7 +93,7 @@ class Service:
         message = call.only()
         if message.training_done:
             if training := self._registry.find(call.caller):
-                training.finish()
+                training.finish(_step_of(training, message))
             return _OK
         hello = hello_of(message)
         if hello.own and (refusal := self._gate.own_refusal(call.token)):
@@ -144,9 +144,8 @@ class Service:
             )
             return encode(RunStep())
         self._follow(call, training)
-        counts = training.hello.own and message.HasField("step")
-        step = int(message.step) if counts else None
-        reply = training.wait(Report(step, text(message.cur_node)), call.context.add_callback)
+        report = Report(_step_of(training, message), text(message.cur_node))
+        reply = training.wait(report, call.context.add_callback)
         if reply is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
         return reply
@@ -250,3 +249,8 @@ class Service:
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
         return _OK
+
+
+def _step_of(training: RemoteTraining, message: Any) -> int | None:
+    """The step of a ``Metadata``; None from clients that cannot be trusted to count."""
+    return int(message.step) if training.hello.own and message.HasField("step") else None

@@ -225,9 +225,9 @@ class RemoteTraining:
         self.hidden = True
         self._act(Conversation.cut)
 
-    def finish(self) -> None:
-        """It said that it is done."""
-        self._act(Conversation.finish)
+    def finish(self, step: int | None = None) -> None:
+        """It said that it is done, and which step ended last, if it counts them."""
+        self._act(lambda it: it.finish(step))
 
     def take_graphs(self, graphs: Sequence[bytes], size: int) -> None:
         """Graphs of one stream, for which ``size`` bytes of memory were taken."""
