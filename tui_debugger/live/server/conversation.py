@@ -122,7 +122,7 @@ class Conversation:
         if first or isinstance(last, RunStep | RunNode):
             return events + self._arrive(first, report)
         if self.phase is Phase.RECEIVING:  # it is to go on, but did not get to hear of it
-            self.stop = self.stop or Stop(1, START if report.step is None else report.step)
+            self.stop = self.stop or Stop(1, START if report.step is None else report.step, alone=True)
             self.phase = Phase.RUNNING
         if self.released and self.phase is Phase.STOPPED:  # let go while it was lost
             self.phase = Phase.RUNNING
@@ -347,7 +347,7 @@ class Conversation:
         )
 
     def _arrive(self, first: bool, report: Report) -> Events:
-        self.stop = Stop((self.stop.count if self.stop else 0) + 1, self._step(first, report), report.node)
+        self.stop = Stop((self.stop.count if self.stop else 0) + 1, self._step(first, report), report.node, first)
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
