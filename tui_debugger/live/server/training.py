@@ -186,6 +186,15 @@ class RemoteTraining:
         """Whether no command is on its way to it."""
         return self._conversation.settled
 
+    def silent_route(self) -> tuple[str, int] | None:
+        """Where it called from last and through which connection, when only that connection can tell that it is gone.
+
+        None while a call of it waits or when it is gone; our own client holds a call open all the time.
+        """
+        with self._changed:
+            there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
+            return (self.caller.peer, self.connection) if there and not self.hello.own else None
+
     def shake(self, info: TrainingInfo, hello: Hello, caller: Caller, *, resumes: bool) -> None:
         """It introduced itself again."""
         with self._changed:
