@@ -112,6 +112,7 @@ class Batch:
         """Listens from now on."""
         self._events: queue.SimpleQueue[LiveEvent] = queue.SimpleQueue()
         self._end = self.session.subscribe(self._events.put)
+        self.session.on_new_nodes(self._more_nodes)
         self._ranks: dict[int, Follow] = {}
         self._rules: frozenset[int] | None = None
         self._stop = False
@@ -182,8 +183,6 @@ class Batch:
                 self._stood(rank, each, event)
             else:
                 self._report(event)
-        elif kind is LiveKind.GRAPH and each.begun:
-            self._more_nodes(rank)
         elif kind is LiveKind.DONE:
             each.over = True
         elif kind is LiveKind.LOST:
@@ -221,10 +220,10 @@ class Batch:
         recommended: bool | None = self.arguments.recommended
         return not self.given if recommended is None else recommended
 
-    def _more_nodes(self, rank: int) -> None:
+    def _more_nodes(self, _: int) -> None:
         """A training named nodes that it did not have before: what is recommended for them is watched, too."""
-        if self._recommended and self.session.add_recommended():
-            self.session.update([rank])
+        if self._recommended:
+            self.session.add_recommended()
 
     def _begin(self, state: LiveState) -> None:
         each = self._ranks[state.rank]

@@ -224,6 +224,14 @@ class LiveSession(Session):
 
         return end
 
+    def on_new_nodes(self, do: Callable[[int], None]) -> None:
+        """Has ``do(rank)`` called when a training that follows a list named nodes that it did not have before.
+
+        That is the time to add to the list: the step that they came with is judged by the list as it is then. Called
+        from a thread of the session.
+        """
+        self._driver.on_new_nodes(do)
+
     def waiting_text(self) -> str:
         """How a training finds its way here: the environment variables to copy, a line each."""
         return waiting_text(self._trainings.address)

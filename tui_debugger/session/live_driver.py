@@ -45,6 +45,7 @@ class Driven:
         phase: what it is doing, as far as events were worked through.
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
+        stop_on_hit: whether it stops at hits, as it was told last.
         silent: steps that ran under a list without a result of their own, and what was looked at in each.
         last: the last step that is accounted for.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
@@ -57,6 +58,7 @@ class Driven:
     phase: Phase
     watched: Watched | None = None
     target: int | None = None
+    stop_on_hit: bool = True
     silent: dict[tuple[int, int], tuple[int, Coverage]] = field(default_factory=dict)
     last: int = START
     step: tuple[int, int] | None = None
@@ -99,6 +101,7 @@ class Driver:
         """
         self._source, self._trainings, self._book = source, trainings, book
         self._watched, self._tell, self._flow = watched, tell, flow
+        self._new_nodes: Callable[[int], None] = _ignore_rank
         self._closing = threading.Event()
         self._lock = threading.RLock()
         self._driven: dict[int, Driven] = {}
@@ -110,6 +113,10 @@ class Driver:
         """Listens no more."""
         self._closing.set()
         self._queue.close()
+
+    def on_new_nodes(self, do: Callable[[int], None]) -> None:
+        """See ``LiveSession.on_new_nodes``."""
+        self._new_nodes = do
 
     # -- what they are doing -----------------------------------------------------------------------
 
@@ -165,6 +172,7 @@ class Driver:
             stop = live.training.stop
             self._give_list(live, driven)
             driven.target = None if steps is None or stop is None else stop.step + steps
+            driven.stop_on_hit = stop_on_hit
             with _running(driven):
                 live.training.run(steps, stop_on_hit=stop_on_hit)
             return True
@@ -186,13 +194,18 @@ class Driver:
         watched = self._watched(live) if live.graph is not None else None
         if driven.unjudged != stop.count or watched is None or not watched.watchpoints:
             return False
-        result = self.recheck(live, progress)
+        result = self._judge_late(live, stop, progress)
         driven.unjudged = None
+        return result is not None and _finding(result)
+
+    def _judge_late(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> PairResult | None:
+        """Has a training judge the step that it holds; None, and counted, when it has nothing of it any more."""
+        result = self.recheck(live, progress)
         if _finding(result) or live.holds_outputs(progress):
-            return _finding(result)
+            return result
         self._book.forget((live.number, stop.step))
         self._source.unjudged(live.number, "steps of which it kept no values", 1, f"first step {stop.step}")
-        return False
+        return None
 
     def run_to_node(self, live: LiveRank, name: str) -> None:
         """Lets one run to a node."""
@@ -293,8 +306,9 @@ class Driver:
         """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
         if live.graph is None:
             return
-        with self._lock:
-            if driven.watched is not None and driven.watched.graph is not live.graph:
+        if driven.watched is not None and driven.watched.graph is not live.graph:
+            self._new_nodes(live.number)
+            with self._lock:
                 self._count_silent(live, driven, stop, ended=True)
                 self._book.drop_from(live.number, START)
                 self._give_list(live, driven)
@@ -303,17 +317,43 @@ class Driver:
 
     def _stopped(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
-        driven.target = None
+        target, driven.target = driven.target, None
         if stop.alone:
             self._came_alone(live, driven, stop)
         self._count_silent(live, driven, stop)
         with self._lock:
             watched, hits = driven.watched, driven.together(stop.step, hits)
-        found = self._file(live, stop, watched, hits) if watched is not None else None
-        if watched is not None and found is not None and found.hits.findings:
+        grown = stop.grown and watched is not None
+        if grown:
+            found = self._judge_grown(live, stop)
+            with self._lock:
+                hits = tuple(driven.said.values())
+        else:
+            found = self._file(live, stop, watched, hits) if watched is not None else None
+        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
+        if stays and watched is not None and found is not None and found.hits.findings:
             found = self._keep_evidence(live, stop, watched, found, hits)
+        if not stays and self._goes_on(live, stop, target, driven.stop_on_hit):
+            text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, result=found))
+            return
         text = _stop_text(live, stop, found)
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, found))
+
+    def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
+        """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
+        try:
+            return self._judge_late(live, stop, self._unless_closing)
+        except TdbgError as error:
+            self._source.unjudged(live.number, "steps with new nodes", 1, f"first step {stop.step}: {error.what}")
+            return None
+
+    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
+        """Lets one go on that stands only because its nodes are new; False when somebody else moved it."""
+        try:
+            return self._go(live, None if target is None else target - stop.step, stop_on_hit)
+        except TdbgError:
+            return False
 
     def _keep_evidence(
         self, live: LiveRank, stop: Stop, watched: Watched, found: PairResult, hits: tuple[ReceivedHit, ...]
@@ -472,6 +512,10 @@ def _running(driven: Driven) -> Iterator[None]:
     except BaseException:
         driven.phase = before
         raise
+
+
+def _ignore_rank(_: int) -> None:
+    """Nobody wants to know."""
 
 
 def _ignore(_: str) -> None:

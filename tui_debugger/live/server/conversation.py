@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
@@ -53,6 +54,7 @@ class Conversation:
         self._questions: deque[Question] = deque()
         self._open: Question | None = None
         self._arrived_hits = False
+        self._grown = False
 
     # What the client does ------------------------------------------------------------------------------------------
 
@@ -71,6 +73,7 @@ class Conversation:
         if events or not resumes:
             self._course = self._last = None
             self._arrived_hits = False
+        self._grown = resumes and self._course is not None and not self.released
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
         self._lose_questions()
@@ -347,13 +350,18 @@ class Conversation:
         )
 
     def _arrive(self, first: bool, report: Report) -> Events:
-        self.stop = Stop((self.stop.count if self.stop else 0) + 1, self._step(first, report), report.node, first)
+        count, step = (self.stop.count if self.stop else 0) + 1, self._step(first, report)
+        grown, self._grown = self._grown, False
+        self.stop = Stop(count, step, report.node, alone=first, grown=grown)
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
             self._course = Course(None, stop_on_hit=False)
             return []
-        if not first and self._continues(hits):
+        goes_on = not first and self._continues(hits)
+        if goes_on and grown:
+            self.stop = replace(self.stop, passing=True)
+        elif goes_on:
             return [Event.HITS] if hits else []
         self._course, self._pause = None, False
         self.phase = Phase.STOPPED
