@@ -20,6 +20,8 @@ from tui_debugger.session.live import LiveSession
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
+NODES = 5
+"""Of ``recorder_program``: three operators, a weight, and what changes it."""
 Listen = Callable[..., Answer]
 
 
@@ -76,9 +78,20 @@ def test_every_step_is_judged_once(listen: Listen, begin: dict[str, int], bad: s
         (step, node) for step in wrong for node in ("net/log", "net/sum")
     ]
     assert summary["steps"] == [{"rank": 0, "steps": 6}]
-    assert summary["coverage"]["checked"] == 6 * 4
+    assert summary["coverage"]["checked"] == 6 * NODES
     assert summary["verdict"] == ("finding" if bad else "clean")
     assert [origin["node"] for origin in summary["origins"]] == ["net/log"] * len(wrong)
+
+
+def test_the_step_that_brings_a_new_tensor_is_judged_with_it(listen: Listen) -> None:
+    """A list names nodes; of one that comes later nobody could name it before."""
+    for watch in (("--watch", "TO"), ("--recommended",)):
+        hits, summary = rows(listen(recorder(6, bad="3", grow=3, begin=1), *watch, "--json"))
+        assert [(hit["step"], hit["node"]) for hit in hits if hit["node"] != "fc.weight"] == [
+            (3, name) for name in ("net/log", "net/sum", "net/late")
+        ]
+        assert summary["steps"] == [{"rank": 0, "steps": 6}]
+        assert summary["coverage"]["unreadable"] == 0
 
 
 def test_every_step_is_judged_once_operator_by_operator(listen: Listen) -> None:
@@ -99,7 +112,9 @@ def test_every_step_is_judged_once_operator_by_operator(listen: Listen) -> None:
 def test_findings_are_summed_up_in_one_line_a_step(listen: Listen) -> None:
     answer = listen(recorder(6, bad="2,4", begin=1), "--watch", "TO")
     lines = [line for line in answer.err.splitlines() if re.match(r"tdbg: step \d", line)]
-    assert lines == [f"tdbg: step {step}  rank 0  4 tensors  2 findings  first: log (-Inf 6 of 6)" for step in (2, 4)]
+    assert lines == [
+        f"tdbg: step {step}  rank 0  {NODES} tensors  2 findings  first: log (-Inf 6 of 6)" for step in (2, 4)
+    ]
 
 
 def test_what_is_saved_are_values_and_names_the_true_origin(
@@ -108,6 +123,6 @@ def test_what_is_saved_are_values_and_names_the_true_origin(
     directory = tmp_path / "dump"
     answer = listen(recorder(6, bad="3", begin=1), "--watch", "TO", "--stop-on-hit", "--save", directory, "--json")
     _, summary = rows(answer)
-    assert summary["saved"].startswith("2 steps of 1 rank: 5 tensors, statistics of 0 more")
+    assert ": 4 tensors, statistics of 0 more" in summary["saved"]
     found = json.loads(run(capsys, "origin", directory, "--json").out)
     assert [origin["node"] for origin in found["origins"]] == ["net/log"]
