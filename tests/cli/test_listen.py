@@ -178,7 +178,8 @@ def test_hits_around_a_finding_are_saved_as_a_dump(capsys: Capture, address: str
     assert str(directory) in summary["saved"]
     session = open_dump(directory, remember=False)
     session.add_recommended()
-    assert [(hit.key.node, hit.key.step) for hit in session.check(session.pairs()).hits] == [(LOSS, 3)]
+    found = [hit for hit in session.check(session.pairs()).hits if hit.stats is not None and hit.stats.bad]
+    assert [(hit.key.node, hit.key.step, hit.origin) for hit in found] == [(LOSS, 3, True)]
     session.close()
 
 

@@ -25,6 +25,7 @@ from tui_debugger.live.types import (
     RemoteWatchpoint,
     Stop,
     TrainingInfo,
+    Unrecorded,
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
@@ -94,6 +95,7 @@ class ScriptedTraining:
         self.stop: Stop | None = None
         self.graphs: Sequence[bytes] = graphs
         self.hits: Sequence[ReceivedHit] = ()
+        self.unrecorded: Sequence[Unrecorded] = ()
         self.watchpoints: Sequence[RemoteWatchpoint] = ()
         self.asked: list[tuple[str, tuple[RemoteTensor, ...]]] = []
         self.said: list[str] = []

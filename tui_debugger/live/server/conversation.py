@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
@@ -56,6 +57,7 @@ class Conversation:
         self._questions: deque[Question] = deque()
         self._open: Question | None = None
         self._arrived_hits = False
+        self._grown = False
 
     # What the client does ------------------------------------------------------------------------------------------
 
@@ -74,6 +76,7 @@ class Conversation:
         if events or not resumes:
             self._course = self._last = None
             self._arrived_hits = False
+        self._grown = resumes and self._course is not None and not self.released
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
         self._lose_questions()
@@ -125,7 +128,7 @@ class Conversation:
         if first or isinstance(last, RunStep | RunNode):
             return events + self._arrive(first, report)
         if self.phase is Phase.RECEIVING:  # it is to go on, but did not get to hear of it
-            self.stop = self.stop or Stop(1, START if report.step is None else report.step)
+            self.stop = self.stop or Stop(1, START if report.step is None else report.step, alone=True)
             self.phase = Phase.RUNNING
         if self.released and self.phase is Phase.STOPPED:  # let go while it was lost
             self.phase = Phase.RUNNING
@@ -358,15 +361,19 @@ class Conversation:
         )
 
     def _arrive(self, first: bool, report: Report) -> Events:
-        before = self.stop
-        self.stop = Stop((before.count if before else 0) + 1, self._step(first, report), report.node)
-        ran = max(self.stop.step - before.step, 1) if before is not None else 1
+        before, step = self.stop, self._step(first, report)
+        grown, self._grown = self._grown, False
+        self.stop = Stop((before.count if before else 0) + 1, step, report.node, alone=first, grown=grown)
+        ran = max(step - before.step, 1) if before is not None else 1
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
             self._course = Course(None, stop_on_hit=False)
             return []
-        if not first and self._continues(hits, ran):
+        goes_on = not first and self._continues(hits, ran)
+        if goes_on and grown:
+            self.stop = replace(self.stop, passing=True)
+        elif goes_on:
             return [Event.HITS] if hits else []
         self._course, self._pause = None, False
         self.phase = Phase.STOPPED

@@ -23,6 +23,7 @@ from tui_debugger.live.server.limits import Limits, Memory
 from tui_debugger.live.server.patience import Patience
 from tui_debugger.live.server.registry import Registry
 from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.server.unrecorded import unrecorded_of
 from tui_debugger.live.server.versions import Admission
 from tui_debugger.live.types import ReceivedHit
 
@@ -93,6 +94,7 @@ class Service:
         message = call.only()
         if message.training_done:
             if training := self._registry.find(call.caller):
+                training.lacks(unrecorded_of(message))
                 training.finish(_step_of(training, message))
             return _OK
         hello = hello_of(message)
@@ -144,6 +146,7 @@ class Service:
             )
             return encode(RunStep())
         self._follow(call, training)
+        training.lacks(unrecorded_of(message))
         report = Report(_step_of(training, message), text(message.cur_node))
         reply = training.wait(report, call.context.add_callback)
         if reply is None:
