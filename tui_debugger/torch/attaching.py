@@ -15,7 +15,7 @@ from tui_debugger.live.client.address import Settings
 from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.types import START
+from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
@@ -52,6 +52,11 @@ class Handle:
     def attached(self) -> bool:
         """Whether a debugger is there now."""
         return False
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """What ran and could not be recorded so far: nobody can say whether it was clean."""
+        return ()
 
     def step_end(self) -> None:
         """A step has ended."""
@@ -114,6 +119,11 @@ class Attachment(Handle):
     def attached(self) -> bool:
         """Whether a debugger is there now."""
         return self._agent.attached
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """What ran and could not be recorded so far."""
+        return self._recording.unrecorded.all()
 
     def step_end(self) -> None:
         """A step has ended: judges it, and does what the debugger says.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import resource
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -161,7 +162,114 @@ def _one_of_two(rank: int, options: argparse.Namespace) -> None:
     torch.distributed.destroy_process_group()
 
 
-PROGRAMS = {each.__name__: each for each in (plain, checkpointed, autocast, with_steps, parallel)}
+def small() -> nn.Sequential:
+    """A net on numbers, so that a batch can be bad."""
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True), nn.Linear(WIDTH, 4))
+
+
+def numbers(options: argparse.Namespace, *place: object) -> torch.Tensor:
+    """A batch; bad at the place that ``--bad`` names: ``train.2``, ``eval.1.3``."""
+    x = torch.randn(8, WIDTH)
+    if place and ".".join(map(str, place)) == options.bad:
+        x[0, 0] = float("nan")
+    return x
+
+
+def learn(model: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, x: torch.Tensor) -> None:
+    """One step, which skips what is not finite: a NaN does not spread to the next one."""
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    if not loss.isfinite():
+        optimizer.zero_grad()
+    optimizer.step()
+
+
+def evaluate(model: nn.Module, options: argparse.Namespace, step: int) -> None:
+    """Three batches without gradients; ``step`` as in ``numbers``."""
+    model.eval()
+    with torch.inference_mode() if options.kind == "inference" else torch.no_grad():
+        for part in range(3):
+            model(numbers(options, "eval", step, part)).mean()
+    model.train()
+
+
+def evaluating(options: argparse.Namespace) -> None:
+    """Evaluates before the first step, after each, and once more after the loop."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    evaluate(model, options, -1)
+    for step in range(options.steps):
+        learn(model, optimizer, numbers(options, "train", step))
+        evaluate(model, options, step)
+    evaluate(model, options, options.steps)
+    say(f"unrecorded {handle.unrecorded}")
+
+
+def evaluating_late(options: argparse.Namespace) -> None:
+    """Evaluates for the first time when the graph is known; in blocks, or when the loop is over."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    tdbg.attach(model, None if options.kind == "blocks" else optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        with tdbg.step():
+            learn(model, optimizer, numbers(options, "train", step))
+            if options.kind == "blocks" and step == 1:
+                evaluate(model, options, step)
+    if options.kind != "blocks":
+        evaluate(model, options, options.steps)
+
+
+def reference(options: argparse.Namespace) -> None:
+    """A policy, and a frozen reference that is called 300 times a step without gradients."""
+    pair = nn.ModuleDict({"policy": small(), "reference": small()})
+    pair["reference"].requires_grad_(False)
+    optimizer = torch.optim.Adam(pair["policy"].parameters(), lr=1e-3)
+    tdbg.attach(pair, optimizer, options.address, level=options.level, memory=options.memory)
+    for step in range(options.steps):
+        x = numbers(options, "train", step)
+        for part in range(300):
+            with torch.no_grad():
+                target = pair["reference"](numbers(options, "eval", step, part))
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        learn(lambda x, target=target: pair["policy"](x) - target.nan_to_num(), optimizer, x)
+        say(f"step {step} held {held}")
+
+
+def unfinished(options: argparse.Namespace) -> None:
+    """A bad batch in a step that never ends."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        learn(model, optimizer, numbers(options))
+        say(f"step {step}")
+    optimizer.zero_grad()
+    model(numbers(options, "train", options.steps)).square().mean().backward()
+    if options.kind == "raise":
+        raise ValueError("the loss is not finite")
+    if options.kind == "exit":
+        sys.exit(3)
+    if options.kind == "detach":
+        handle.detach()
+    say("the end")
+
+
+PROGRAMS = {
+    each.__name__: each
+    for each in (
+        plain,
+        checkpointed,
+        autocast,
+        with_steps,
+        parallel,
+        evaluating,
+        evaluating_late,
+        reference,
+        unfinished,
+    )
+}
 
 
 def main() -> None:
@@ -178,6 +286,7 @@ def main() -> None:
     parser.add_argument("--flight", default="")
     parser.add_argument("--grow", type=int, default=-1)
     parser.add_argument("--kind", default="")
+    parser.add_argument("--bad", default="")
     parser.add_argument("--reuse", type=int, default=0)
     parser.add_argument("--file", default="")
     options = parser.parse_args()
