@@ -113,6 +113,8 @@ class Step:
             volatile: see there; shared with another one.
         """
         self.captures: list[Capture] = []
+        self.starts: list[int] = []
+        """Numbers of the captures with which calls of the model began."""
         self.waiting = Waiting()
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
@@ -138,6 +140,7 @@ class Step:
                 self.volatile.add((capture.name, capture.slot))
         self.drop_values()
         self.captures.clear()
+        self.starts.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -162,6 +165,16 @@ class Step:
             self._by_key.setdefault((capture.name, capture.slot), capture)
         self.captures += captures
         self.captures.sort(key=lambda each: each.order)
+
+    def forget(self, captures: Sequence[Capture]) -> None:
+        """Lets lines go as if they had never been there. What was seen later under their names stays."""
+        gone = {id(each) for each in captures}
+        self.captures = [each for each in self.captures if id(each) not in gone]
+        self.starts.clear()
+        for each in captures:
+            key = each.name, each.slot
+            if self._by_key.get(key) is each:
+                del self._by_key[key]
 
     def see(
         self,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import resource
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import tui_debugger.torch as tdbg
+from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.operators import kind_of
 
 WIDTH = 16
 WORDS = 50
@@ -256,6 +263,104 @@ def unfinished(options: argparse.Namespace) -> None:
     say("the end")
 
 
+def counting(options: argparse.Namespace) -> None:
+    """Says which operators the program itself runs in its last step; those of the optimizer left out."""
+    model = Transformer()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    if options.address:
+        tdbg.attach(model, optimizer, options.address, level="op")
+    counts = _Counts()
+    optimizer.register_step_pre_hook(lambda *_: counts.pause(True))
+    with contextlib.nullcontext() if options.address else counts:
+        for step in range(options.steps):
+            counts.found.clear()
+            ids = batch(step)
+            optimizer.zero_grad()
+            loss_of(model(ids), ids).backward()
+            with torch.no_grad():
+                model(ids[:1]).argmax()
+            optimizer.step()
+            counts.pause(False)
+    say(json.dumps(counts.found))
+
+
+class _Counts(TorchDispatchMode):
+    """A plain mode of PyTorch: operators that make tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+        self._paused = False
+
+    def pause(self, now: bool) -> None:
+        """Counts nothing for a while."""
+        self._paused = now
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not self._paused and leaves(out):
+            self.found[kind_of(func)] += 1
+        return out
+
+
+def scaled(options: argparse.Namespace) -> None:
+    """Half types with a GradScaler that begins much too high, and skips steps until it does not."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=3)
+    skipped = 0
+    for step in range(options.steps):
+        for part in range(2):
+            with torch.autocast("cpu", torch.float16):
+                loss = model(numbers(options, "train", step, part)).float().square().mean()
+            scaler.scale(loss).backward()
+        before = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        skipped += scaler.get_scale() < before
+        optimizer.zero_grad()
+    say(f"skipped {skipped} unrecorded {handle.unrecorded}")
+
+
+def closures(options: argparse.Namespace) -> None:
+    """The optimizer runs the forward and the backward pass."""
+    model = small()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-2, max_iter=2)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        x = numbers(options, "train", step)
+
+        def closure(x: torch.Tensor = x) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).nan_to_num().square().mean()
+            loss.backward()
+            for each in model.parameters():
+                each.grad.nan_to_num_()
+            return loss
+
+        optimizer.step(closure)
+    say(f"unrecorded {handle.unrecorded}")
+
+
+def hidden(options: argparse.Namespace) -> None:
+    """What cannot be seen: a compiled module, a module in another thread, a tensor that stands for others."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    if options.kind == "compile":
+        model[0] = torch.compile(model[0], backend="eager")
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        learn(model, optimizer, numbers(options, "train", step))
+        if options.kind == "thread":
+            thread = threading.Thread(target=lambda: model(numbers(options, "other", 0)))
+            thread.start()
+            thread.join()
+        if options.kind == "vmap":
+            torch.vmap(model[2])(torch.randn(3, 2, WIDTH))
+    say(f"unrecorded {handle.unrecorded}")
+
+
 PROGRAMS = {
     each.__name__: each
     for each in (
@@ -268,6 +373,10 @@ PROGRAMS = {
         evaluating_late,
         reference,
         unfinished,
+        counting,
+        scaled,
+        closures,
+        hidden,
     )
 }
 

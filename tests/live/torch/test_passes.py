@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.torch.driving import Driven
+from tests.live.torch.driving import ROOT, Driven
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import Phase
 
@@ -15,6 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 Train = Callable[..., Driven]
 OVERFLOW = ("tensor_overflow", {}, ".")
+NO_OPERATORS = {"Parameter", "ParameterGrad", "BiasAddGrad"}
 EVALUATION = {"NoGrad/inputs.input", "NoGrad/0/Linear", "NoGrad/1/ReLU", "NoGrad/2/Linear", "NoGrad/Sequential"}
 
 
@@ -101,3 +106,64 @@ def test_an_unfinished_step_without_hits_ends_silently(train: Train) -> None:
     run.watch(OVERFLOW)
     assert findings(run) == []
     assert run.stop.step == 1
+
+
+def test_nothing_that_the_debugger_does_is_recorded(train: Train) -> None:
+    command = [sys.executable, "-m", "tests.live.torch.programs", "counting", "--steps=3"]
+    alone = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    run = train("counting", steps=4)
+    run.watch(OVERFLOW, ("weight_change_too_large", {"abs_mean_update_ratio_gt": 1e9}, "weight$"))
+    run.run(2)
+    run.arrived()
+    of_the_program = json.loads(alone.stdout)
+    nodes = [
+        run.table.names[row]
+        for row in range(len(run.table))
+        if not run.table.names[row].startswith("Optimizer/") and run.table.op_type(row) not in NO_OPERATORS
+    ]
+    recorded = Counter(name.rpartition("/")[2].partition("#")[0] for name in nodes)
+    assert recorded == of_the_program
+    assert not [hit.node for hit in run.training.hits]
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+def test_what_a_gradient_scaler_skips_is_no_finding(train: Train, level: str) -> None:
+    run = train("scaled", steps=12, level=level)
+    run.watch(OVERFLOW)
+    assert findings(run) == []
+    _, out, _ = run.outcome()
+    skipped = int(out.split()[1])
+    assert skipped > 3
+    assert run.stop.step == 12 - skipped - 1
+    assert "unrecorded ()" in out
+
+
+def test_a_bad_batch_of_a_skipped_step_is_a_finding(train: Train) -> None:
+    run = train("scaled", steps=12, bad="train.10.0")
+    run.watch(OVERFLOW)
+    assert {"inputs.input", "0/Linear", "Sequential"} <= {name for _, name in findings(run)}
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+def test_what_runs_inside_an_optimizer_is_judged(train: Train, level: str) -> None:
+    run = train("closures", steps=3, bad="train.1", level=level)
+    run.watch(OVERFLOW)
+    found = findings(run)
+    assert {step for step, _ in found} == {1}
+    assert "inputs.input" in {name for _, name in found}
+    assert "unrecorded ()" in run.outcome()[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "what"),
+    [
+        ("compile", "module", "torch.compile"),
+        ("thread", "module", "other threads"),
+        ("thread", "op", "other threads"),
+        ("vmap", "module", "torch.func"),
+    ],
+)
+def test_what_cannot_be_recorded_is_counted(train: Train, kind: str, level: str, what: str) -> None:
+    run = train("hidden", steps=2, kind=kind, level=level)
+    _, out, _ = run.finish()
+    assert what in out
