@@ -150,6 +150,8 @@ class Step:
             volatile: see there; shared with another one.
         """
         self.entries: list[Capture | TensorGroup] = []
+        self.starts: list[int] = []
+        """When calls of the model began, as ``Capture.order``."""
         self.waiting = Waiting()
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
@@ -192,6 +194,7 @@ class Step:
                 self.volatile.add((capture.name, capture.slot))
         self.drop_values()
         self.entries.clear()
+        self.starts.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -206,6 +209,10 @@ class Step:
         self._room.left += self._taken
         self._taken = 0
 
+    def begin_call(self) -> None:
+        """The model is called."""
+        self.starts.append(next(_ORDER))
+
     def add(self, capture: Capture) -> None:
         """A line of its own making."""
         self.entries.append(capture)
@@ -217,6 +224,16 @@ class Step:
             self._by_key.setdefault((capture.name, capture.slot), capture)
         self.entries += captures
         self.entries.sort(key=lambda each: each.order)
+
+    def forget(self, captures: Sequence[Capture]) -> None:
+        """Lets lines go as if they had never been there. What was seen later under their names stays."""
+        gone = {id(each) for each in captures}
+        self.entries = [each for each in self.entries if id(each) not in gone]
+        self.starts.clear()
+        for each in captures:
+            key = each.name, each.slot
+            if self._by_key.get(key) is each:
+                del self._by_key[key]
 
     def see(
         self,

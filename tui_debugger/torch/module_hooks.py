@@ -88,6 +88,7 @@ class ModuleHooks:
         if self._calls.no_grad:
             self._times_bare.clear()
         elif of_the_root:
+            self._recording.begin_call()
             self._times.clear()
             self._again.clear()
 

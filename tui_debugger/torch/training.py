@@ -13,7 +13,7 @@ from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
 from tui_debugger.torch.internals import version_of
-from tui_debugger.torch.naming import Tree, gradient_of, tree_of
+from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.weights import Previous, see_all
@@ -158,7 +158,10 @@ class Training:
         The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
         """
         young, self._young = self._young, set()
-        return Plans(watched(watchpoints, self._names), self._names - young)
+        known = self._names - young
+        nodes = self.recording.structure.nodes
+        forward = [each for each in nodes if each in known and not each.startswith(GRADIENTS)]
+        return Plans(watched(watchpoints, self._names), known, forward)
 
     def identity(self) -> Identity:
         """Who trains."""

@@ -146,7 +146,7 @@ class Agent:
         if self._talk is None:
             link = keeper.first_attempt() if first else keeper.link
             if link is not None:
-                self._guarded(lambda: self._attach_after(link))
+                self._guarded(lambda: self._attach(link) if first else self._attach_after(link))
         else:
             self._guarded(self._stop)
 
@@ -159,7 +159,7 @@ class Agent:
 
         With short time-outs; idempotent; run at exit.
         """
-        if self._keeper is None:
+        if not self.on:
             return
         atexit.unregister(self._at_exit)
         with contextlib.suppress(TrainingTerminated):
