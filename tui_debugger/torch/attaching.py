@@ -12,18 +12,16 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.live.client.address import Settings
-from tui_debugger.live.client.agent import Agent, ClientHit
+from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.types import START
-from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.probe import TorchProbe
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.training import Training
-from tui_debugger.torch.verdicts import judge_one
 
 CHANGES: Final = 20
 """How often a graph that grows (a program that does not do the same in every step) is sent anew."""
@@ -92,11 +90,10 @@ class Attachment(Handle):
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
         self._budget = memory if memory is not None else room_of(model)
-        at_once = self._judge_at_once if level == "op" else None
-        self._recording = Recording(self._budget, values=keep == "values", judge_at_once=at_once)
+        self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
         self._training = Training(model, optimizers, self._recording)
-        self._probe = TorchProbe(self._training, self._install, self._remove)
+        self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
         hooks = Operators if level == "op" else ModuleHooks
@@ -106,7 +103,7 @@ class Attachment(Handle):
         compiled = self._training.tree.compiled
         if compiled and self._agent.on:
             self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
-        self._guard(self._prepare)
+        self._guard(lambda: self._prepare(ended=False))
 
     @property
     def on(self) -> bool:
@@ -129,7 +126,7 @@ class Attachment(Handle):
             return
         with self._recording.at_work():
             if self._hooks.installed:
-                self._guard(self._learn)
+                self._guard(self._end_of_recording)
                 if self._agent.step == START:
                     self._stop_at_start()
                 self._guard(self._fly)
@@ -144,6 +141,8 @@ class Attachment(Handle):
 
     def detach(self) -> None:
         """Removes everything, and tells the debugger that this training is done as far as it is concerned."""
+        with self._recording.at_work():
+            self._agent.close()
         self._remove()
         for handle in self._handles:
             handle.remove()
@@ -151,14 +150,17 @@ class Attachment(Handle):
         if self._flying is not None:
             self._flying.close()
             self._flying = None
-        self._agent.close()
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, ended: bool = True) -> None:
         """A step begins: hooks are there when a debugger is, or is about to be, and only then."""
+        with self._recording.at_work():
+            self._begin_step(ended)
+
+    def _begin_step(self, ended: bool) -> None:
         self._training.next_step()
-        self._hooks.new_step()
+        self._hooks.new_step(ended=ended)
         if not self._agent.expected and self._flying is None:
             self._remove()
             return
@@ -175,7 +177,7 @@ class Attachment(Handle):
         if self._hooks.installed:
             return
         self._training.look_again()
-        self._hooks.install()
+        self._hooks.install(self._training.tree)
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(self._optimizer_begins),
             register_optimizer_step_post_hook(self._optimizer_is_done),
@@ -189,6 +191,11 @@ class Attachment(Handle):
                 handle.remove()
             self._watching_optimizers.clear()
         self._training.let_go()
+
+    def _end_of_recording(self) -> None:
+        """Nothing is recorded of this step any more."""
+        self._recording.end_pass()
+        self._learn()
 
     def _learn(self) -> None:
         """The graph is known now, or has grown: the debugger gets it again, but not for ever."""
@@ -242,9 +249,6 @@ class Attachment(Handle):
         else:
             self._remove()  # but for this hook, which PyTorch is going through
 
-    def _judge_at_once(self, capture: Capture) -> Sequence[ClientHit]:
-        return judge_one(self._recording.step, capture, self._recording.plans.judge)
-
     def _guard(self, act: Callable[[], None]) -> None:
         """Runs something of ours inside the training: if it fails, tdbg is off from there on, and training goes on."""
         if self._failed:
@@ -259,6 +263,7 @@ class Attachment(Handle):
             self._say(f"switched off: recording failed ({what}); training goes on")
             with contextlib.suppress(Exception):
                 self._remove()
+            self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
                 self._agent.close()
 

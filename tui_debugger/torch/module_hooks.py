@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
-from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from tui_debugger.torch.calls import Calls, Guard, is_compiling
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.internals import in_backward, version_of
-from tui_debugger.torch.leaves import leaves, named_leaves
-from tui_debugger.torch.naming import Place, Tree, numbered
+from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import unique
-
-Guard = Callable[[Callable[[], None]], None]
 
 
 class ModuleHooks:
     """Hooks on every module of a tree, while they are installed.
 
-    A forward pass counts when gradients are wanted of it: an evaluation under ``no_grad`` does not. Inside a pass that
-    counts, modules below a checkpoint run without gradients at first, and a second time in the backward pass: that
-    second time is not recorded again, but may be the only one whose outputs have gradients.
+    Whether gradients are wanted when a pass begins decides what it is: a part of the training step, or a pass of its
+    own below ``NoGrad``. Inside a pass with gradients, modules below a checkpoint run without gradients at first, and
+    a second time in the backward pass: that second time is not recorded again, but may be the only one whose outputs
+    have gradients.
     """
 
     def __init__(self, recording: Recording, tree: Tree, guard: Guard) -> None:
@@ -35,27 +34,25 @@ class ModuleHooks:
         self._tree = tree
         self._guard = guard
         self._handles: list[RemovableHandle] = []
-        self._calls: Counter[str] = Counter()
+        self._times: Counter[str] = Counter()
         self._again: Counter[str] = Counter()
-        self._inside = False
-        self._counts = False
-        self._parameters = inspect.signature(tree.root.forward).parameters if tree.root is not None else {}
+        self._times_bare: Counter[str] = Counter()
+        self._calls = Calls(recording, tree, guard, self._began)
 
     @property
     def installed(self) -> bool:
         """Whether there are hooks."""
         return bool(self._handles)
 
-    def install(self) -> None:
+    def install(self, tree: Tree) -> None:
         """Adds the hooks."""
         if self._handles:
             return
-        root = self._tree.root
-        self._handles.append(root.register_forward_pre_hook(Hook(self._before), with_kwargs=True, prepend=True))
-        for place in self._tree.places:
-            hook = Hook(self._after, place)
-            self._handles.append(place.module.register_forward_hook(hook, with_kwargs=True))
-        self._handles.append(root.register_forward_hook(Hook(self._left), always_call=True))
+        self._tree = tree
+        for place in (*self._calls.place_of_root(tree), *tree.places):
+            module, hooks = place.module, self._handles
+            hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+            hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
 
     def remove(self) -> None:
         """Takes them all away. Gradients that are still to come are not recorded."""
@@ -64,57 +61,67 @@ class ModuleHooks:
         self._handles.clear()
         self.new_step()
 
-    def new_step(self) -> None:
+    def new_step(self, *, ended: bool = False) -> None:
         """A step is over."""
-        self._calls.clear()
+        self._times.clear()
         self._again.clear()
-        self._inside = False
+        self._calls.new_step(ended=ended)
 
     # -- hooks ---------------------------------------------------------------------------------------
 
-    def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The model is called: a forward pass begins."""
-        if _not_ours() or in_backward():
-            return
-        self._inside, self._counts = True, torch.is_grad_enabled()
-        if self._counts:
-            self._calls.clear()
-            self._again.clear()
-            self._guard(lambda: self._given(args, kwargs))
-
-    def _left(self, _: nn.Module, __: Any, ___: Any) -> None:
-        if not _not_ours() and not in_backward():
-            self._inside = False
-
     def _after(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """A module has run."""
-        if module is place.module and not _not_ours():
-            self._guard(lambda: self._ran(place, args, kwargs, out))
+        """A module has run, or failed: then nothing came out."""
+        if is_compiling():
+            return
+        calls = self._calls
+        if module is place.module and (calls.thread == get_ident() or in_backward()):
+            if place.kind:
+                self._guard(lambda: self._ran(place, args, kwargs, out))
+            if calls.end(module) and calls.no_grad:
+                self._guard(self._recording.end_pass)
+        elif calls.outer is not None:
+            calls.elsewhere(place)
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        names = [name for name, each in self._parameters.items() if each.kind not in _MANY]
-        named = [*zip([*names, *(f"arg{at}" for at in range(len(names), len(args)))], args, strict=False)]
-        with self._recording.at_work():
-            for key, value in (*named, *kwargs.items()):
-                for name, tensor in named_leaves(f"inputs.{key}", value):
-                    self._recording.given(name, tensor)
+    def _began(self, of_the_root: bool) -> None:
+        if self._calls.no_grad:
+            self._times_bare.clear()
+        elif of_the_root:
+            self._times.clear()
+            self._again.clear()
 
     def _ran(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        again = in_backward()
-        if not again and not (self._counts if self._inside else torch.is_grad_enabled()):
-            return
-        calls = self._again if again else self._calls
-        calls[place.name] += 1
         tensors = leaves(out)
-        if not again:
-            name = numbered(place.name, calls[place.name])
-            with self._recording.at_work():
-                self._recording.made(name, place.kind, tensors, lambda: self._sources(place, args, kwargs, tensors))
-        elif self._calls[place.name] > 1:  # which of its calls is recomputed cannot be told
+        if in_backward():
+            self._ran_again(place, tensors)
+        elif self._calls.outer is None or not tensors:
             return
-        self._await_gradients(place, calls[place.name], tensors)
+        elif self._calls.no_grad:
+            times = self._times_bare
+            times[place.name] += 1
+            name = without_gradients(numbered(place.name, times[place.name]))
+            with self._recording.at_work():
+                self._recording.made(
+                    name, place.kind, tensors, lambda: self._sources(place, args, kwargs, tensors), no_grad=True
+                )
+        else:
+            self._times[place.name] += 1
+            call = self._times[place.name]
+            with self._recording.at_work():
+                self._recording.made(
+                    numbered(place.name, call),
+                    place.kind,
+                    tensors,
+                    lambda: self._sources(place, args, kwargs, tensors),
+                )
+            self._await_gradients(place, call, tensors)
+
+    def _ran_again(self, place: Place, tensors: list[torch.Tensor]) -> None:
+        """For a checkpoint. Which of several calls is recomputed cannot be told."""
+        self._again[place.name] += 1
+        if self._times[place.name] <= 1:
+            self._await_gradients(place, self._again[place.name], tensors)
 
     def _await_gradients(self, place: Place, call: int, tensors: list[torch.Tensor]) -> None:
         scope, _, _ = place.name.rpartition("/")
@@ -132,7 +139,7 @@ class ModuleHooks:
         return False
 
     def _gradient(self, place: Place, call: int, name: str, slot: int, gradient: torch.Tensor) -> None:
-        if self.installed and not _not_ours():
+        if self.installed and not is_compiling():
             self._guard(lambda: self._came(place, call, name, slot, gradient))
 
     def _came(self, place: Place, call: int, name: str, slot: int, gradient: torch.Tensor) -> None:
@@ -155,10 +162,3 @@ class ModuleHooks:
 
 
 _MARK = "_tdbg_hooked"
-_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _not_ours() -> bool:
-    """Whether Python code runs without tensors: torch.compile traces it, or a CUDA graph is being captured."""
-    cuda: Any = torch.cuda
-    return bool(torch.compiler.is_compiling() or (cuda.is_initialized() and cuda.is_current_stream_capturing()))

@@ -12,6 +12,11 @@ _WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_mod
 """Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
 _PARALLEL: Final = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP"})
 
+GRADIENTS: Final = "Gradients/"
+"""Scope of gradients."""
+NO_GRAD: Final = "NoGrad"
+"""Scope of what a pass without gradients makes: an evaluation, a rollout, a reference model."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
@@ -87,7 +92,7 @@ def clean(name: str) -> str:
 
 def gradient_of(parameter: str) -> str:
     """The node of a parameter's gradient."""
-    return "Gradients/" + parameter.replace(".", "/")
+    return GRADIENTS + parameter.replace(".", "/")
 
 
 def update_of(parameter: str) -> str:
@@ -98,6 +103,11 @@ def update_of(parameter: str) -> str:
 def numbered(name: str, call: int) -> str:
     """The node of the second, third ... call of a module in one step."""
     return name if call == 1 else f"{name}#{call}"
+
+
+def without_gradients(name: str) -> str:
+    """The node that stands for another one in a pass without gradients."""
+    return f"{NO_GRAD}/{name}"
 
 
 def _bare(model: nn.Module) -> nn.Module:

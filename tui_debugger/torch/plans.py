@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,7 @@ from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.analysis.conditions import JudgingPlan, judging_plan
 from tui_debugger.analysis.record import Bounds, Need
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.torch.naming import NO_GRAD
 
 
 class Quick:
@@ -50,12 +52,28 @@ class Plan:
     need: Need
 
 
-class Plans:
-    """The plans of nodes by name; nodes with the same watchpoints share one."""
+_MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
+EVERYTHING: Final = Plan((), _MOST, _MOST, (), Need())
+"""For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
 
-    def __init__(self, judge: Judge) -> None:
-        """Looks names up when they are asked for."""
+
+class Plans:
+    """The plans of nodes by name; nodes with the same watchpoints share one.
+
+    A node that the debugger did not know when it set the watchpoints is watched like its nearest relative: a pass
+    without gradients like the one with them, a second call like the first, at last like any node of the same kind.
+    """
+
+    def __init__(self, judge: Judge, known: Collection[str] = ()) -> None:
+        """Looks names up when they are asked for.
+
+        Args:
+            judge: the watchpoints.
+            known: names of the nodes that the debugger knew.
+        """
         self.judge = judge
+        self._known = frozenset(known)
+        self._kinds = {each.rpartition("/")[2].partition("#")[0]: each for each in self._known}
         self._by_name: dict[str, Plan | None] = {}
         self._shared: dict[tuple[int, ...], Plan | None] = {}
 
@@ -71,7 +89,26 @@ class Plans:
             plan = self._by_name[name] = self._find(name)
             return plan
 
+    def knows(self, name: str) -> bool:
+        """Whether the debugger knew a node: hits of others are reported when the graph was sent again."""
+        return name in self._known or not self._known
+
+    def strange(self, name: str) -> bool:
+        """Whether nobody can say how a node is to be watched."""
+        return bool(self.judge) and name not in self._known and not self._relative(name)
+
+    def _relative(self, name: str) -> str:
+        alone = name.partition("#")[0]
+        trained = name.removeprefix(f"{NO_GRAD}/")
+        for each in (alone, trained, trained.partition("#")[0]):
+            if each in self._known:
+                return each
+        return self._kinds.get(alone.rpartition("/")[2], "")
+
     def _find(self, name: str) -> Plan | None:
+        if self._known and name not in self._known:
+            for each in self.judge.watchpoints(self._relative(name)):
+                self.judge.add(each, name)
         watchpoints = self.judge.watchpoints(name)
         key = tuple(each.id for each in watchpoints)
         if key not in self._shared:

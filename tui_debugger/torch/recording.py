@@ -11,17 +11,19 @@ import torch
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.losses import Losses
-from tui_debugger.torch.captures import Capture, Step
+from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.internals import no_autocast
-from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.passes import Passes
+from tui_debugger.torch.plans import Plan, Plans
 from tui_debugger.torch.structure import Flow, Node, Structure
+from tui_debugger.torch.transfer import Waiting
+from tui_debugger.torch.verdicts import judge_one
 
 MOST: Final = 50_000
-"""Tensors of one step that are looked at: a loop that never ends a step must not fill the memory."""
+"""Tensors of one step, or of one pass without gradients, that are looked at: memory is bounded."""
 
 Sources = Callable[[], list[str]]
-Verdicts = Callable[[Capture], Sequence[ClientHit]]
 
 
 class Recording:
@@ -29,6 +31,7 @@ class Recording:
 
     Attributes:
         step: what was seen.
+        passes: what was seen of the passes without gradients.
         structure, flow: the graph, and who made what.
         plans: what is watched.
         learning: the graph is not known yet.
@@ -39,15 +42,17 @@ class Recording:
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
-    def __init__(self, budget: int, *, values: bool, judge_at_once: Verdicts | None = None) -> None:
+    def __init__(self, budget: int, *, values: bool, at_once: bool = False) -> None:
         """Nothing is recorded yet.
 
         Args:
             budget: bytes of outputs that are held at most.
             values: see the class.
-            judge_at_once: what watchpoints say about a tensor when it is made (in op level, not at the end).
+            at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
         """
-        self.step = Step(budget if values else 0)
+        room = Room(budget if values else 0)
+        self.step = Step(room)
+        self.passes = Passes(self.step, room)
         self.structure = Structure()
         self.flow = Flow()
         self.plans = Plans(Judge())
@@ -57,7 +62,32 @@ class Recording:
         self.agent: Agent | None = None
         self.unrecorded = Losses()
         self.escaped: Exception | None = None
-        self._judge_at_once = judge_at_once
+        self._at_once = at_once
+        self._follows_pass = False
+        self._pass = ""
+        self._followed: set[str] = set()
+        self._again = False
+        self._once_more = False
+
+    def following(self, *, no_grad: bool = False) -> bool:
+        """Whether it is found out who makes what: at first, and once more after nodes came that were not known."""
+        return self._follows_pass if no_grad else self.learning or self._once_more
+
+    def begin_pass(self, what: str) -> None:
+        """A pass without gradients begins. ``what``: the same for passes that run the same modules."""
+        self.end_pass()
+        self.passes.begin()
+        self._pass, self._follows_pass = what, what not in self._followed
+
+    def end_pass(self) -> None:
+        """The pass that runs, if any, is over: it is judged, unless nobody had an occasion to watch anything yet."""
+        if self.passes.now is None:
+            return
+        if self._follows_pass:
+            self._followed.add(self._pass)
+        self._follows_pass = False
+        with self.at_work():
+            self.passes.end(self.plans.judge if self.plans or not self.learning else None)
 
     def made(
         self,
@@ -68,6 +98,7 @@ class Recording:
         source: Callable[[], str] = str,
         *,
         mutated: bool = False,
+        no_grad: bool = False,
     ) -> None:
         """A node has run.
 
@@ -78,16 +109,21 @@ class Recording:
             sources: what fed it; only asked when the graph is not known.
             source: stack text, likewise.
             mutated: the outputs were changed in place.
+            no_grad: in the pass without gradients that runs.
         """
-        if len(self.step.captures) >= MOST:
+        step = self._step(name, len(tensors), no_grad=no_grad)
+        if step is None:
             return
         structure = self.structure
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()))
             structure.nodes[name].inputs = [each for each in sources() if each != name]
+            self._came_late(no_grad=no_grad)
+        elif self._follows_pass if no_grad else self._once_more:
+            structure.feed(name, (each for each in sources() if each != name))
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
-            hits += self._see(name, slot, tensor, mutated)
+            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad)
         self._stop(name, hits)
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
@@ -100,21 +136,108 @@ class Recording:
             gradient: the values.
             forward: the node whose output it is.
         """
-        if len(self.step.captures) >= MOST:
+        step = self._step(name, 1)
+        if step is None:
             return
         if name not in self.structure.nodes:
             self.structure.add(name, Node(kind, forward=forward))
-        self._stop(name, self._see(name, slot, gradient, False))
+        self._stop(name, self._see(step, name, slot, gradient))
 
-    def _see(self, name: str, slot: int, tensor: torch.Tensor, mutated: bool) -> Sequence[ClientHit]:
-        if self.learning:
+    def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
+        """The model was called with a tensor."""
+        step = self._step(name, 1, no_grad=no_grad)
+        if step is None or not self._readable(name, tensor):
+            return
+        if name not in self.structure.inputs:
+            self.structure.inputs[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+            self.structure.changed = True
+            self._came_late(no_grad=no_grad)
+        self._look(step, name, 0, tensor, self._plan(name))
+        if self.following(no_grad=no_grad):
+            self.flow.made(tensor, name)
+
+    def lost(self, what: str, example: str, count: int = 1) -> None:
+        """Something ran and could not be recorded."""
+        self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
+
+    def next_step(self) -> None:
+        """Another step begins. If nodes came late in the last one it is found out in this one what feeds them."""
+        self._once_more, self._again = self._again, False
+
+    def clear(self) -> None:
+        """The step is over, and nobody looks at it any more."""
+        self._follows_pass = False
+        self.passes.clear()
+        self.step.clear()
+        self.flow.clear()
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _step(self, name: str, count: int, *, no_grad: bool = False) -> Step | None:
+        """Where a tensor belongs; None when there are too many."""
+        step = (self.passes.now or self.passes.begin()) if no_grad else self.step
+        if len(step.captures) < MOST:
+            return step
+        self.lost(f"tensors beyond {MOST:,} in one {'pass' if no_grad else 'step'}", name, count)
+        return None
+
+    def _came_late(self, *, no_grad: bool) -> None:
+        """A node or input was not known: what was made before it in this step or pass was not followed."""
+        if no_grad:
+            if not self._follows_pass:
+                self._followed.discard(self._pass)
+        elif not self.learning and not self._once_more:
+            self._again = True
+
+    def _readable(self, name: str, tensor: torch.Tensor) -> bool:
+        if readable(tensor):
+            return True
+        self.lost("tensors without plain values (quantized, nested, on no device, inside torch.func)", name)
+        return False
+
+    def _see(
+        self,
+        step: Step,
+        name: str,
+        slot: int,
+        tensor: torch.Tensor,
+        *,
+        mutated: bool = False,
+        no_grad: bool = False,
+    ) -> Sequence[ClientHit]:
+        if self.following(no_grad=no_grad):
             (self.flow.replaced if mutated else self.flow.made)(tensor, name)
-        if not readable(tensor):
+        if not self._readable(name, tensor):
             return ()
         self.structure.add_slot(name, slot, tensor)
+        plan = self._plan(name)
+        if not self._at_once or plan is None or not self.plans.knows(name):
+            self._look(step, name, slot, tensor, plan, mutated=mutated)
+            return ()
+        waiting = Waiting()
+        capture = self._look(step, name, slot, tensor, plan, mutated=mutated, alone=waiting)
+        hits = judge_one(capture, waiting, self.plans.judge)
+        return self.passes.caught(step, hits) if no_grad and hits else hits
+
+    def _plan(self, name: str) -> Plan | None:
         plan = self.plans.of(name)
-        capture = self.step.see(name, slot, tensor, plan, look=self.learning or self.measuring, mutated=mutated)
-        return self._judge_at_once(capture) if self._judge_at_once is not None and plan is not None else ()
+        if plan is None and self.plans.strange(name):
+            self.lost("tensors of nodes that came after the watchpoints", name)
+        return plan
+
+    def _look(
+        self,
+        step: Step,
+        name: str,
+        slot: int,
+        tensor: torch.Tensor,
+        plan: Plan | None,
+        *,
+        mutated: bool = False,
+        alone: Waiting | None = None,
+    ) -> Capture:
+        look = self.learning or self.measuring
+        return step.see(name, slot, tensor, plan, look=look, screen=self.learning, mutated=mutated, alone=alone)
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent
@@ -124,22 +247,6 @@ class Recording:
             except Exception as error:
                 self.escaped = error
                 raise
-
-    def given(self, name: str, tensor: torch.Tensor) -> None:
-        """The model was called with a tensor."""
-        if len(self.step.captures) >= MOST or not readable(tensor):
-            return
-        if name not in self.structure.inputs:
-            self.structure.inputs[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
-            self.structure.changed = True
-        self.step.see(name, 0, tensor, self.plans.of(name), look=self.learning or self.measuring)
-        if self.learning:
-            self.flow.made(tensor, name)
-
-    def clear(self) -> None:
-        """The step is over, and nobody looks at it any more."""
-        self.step.clear()
-        self.flow.clear()
 
     def at_work(self) -> AtWork:
         """Something of ours is computed: nothing of that is recorded, or cast by autocast."""

@@ -62,6 +62,13 @@ class Structure:
         self.nodes[name] = node
         self.changed = True
 
+    def feed(self, name: str, inputs: Iterable[str]) -> None:
+        """More of what feeds a known node."""
+        known = self.nodes[name].inputs
+        if new := [each for each in inputs if each not in known]:
+            known += new
+            self.changed = True
+
     def add_slot(self, name: str, slot: int, tensor: torch.Tensor) -> None:
         """An output of a known node."""
         if slot not in self.nodes[name].outputs:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import Judge, watched
+from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
 from tui_debugger.torch.internals import version_of
@@ -40,6 +41,7 @@ class Training:
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
         self._names: set[str] = set()
+        self._young: set[str] = set()
         self._seen: set[str] = set()
         self._weights_seen = False
 
@@ -66,6 +68,7 @@ class Training:
             for name, before in self._buffers.items()
             if name in tree.buffers and (id(tree.buffers[name]), version_of(tree.buffers[name])) != before
         ]
+        self.recording.passes.settle()
         self.recording.learning = False
 
     @property
@@ -105,6 +108,7 @@ class Training:
         self.previous.follow(self.recording.step)
         self.previous.keep(compared)
         self.forget_step()
+        self.recording.next_step()
 
     def forget_step(self) -> None:
         """Lets go of the step."""
@@ -138,12 +142,22 @@ class Training:
         data = draw(
             self.tree, self.recording.structure, self.optimizers, self._moving, learned=not self.recording.learning
         )
-        self._names = set(self._all_names())
+        names = set(self._all_names())
+        self._young = names - self._names if self._names else set()
+        self._names = names
         return data
 
     def names(self) -> set[str]:
         """Nodes and parameters of the graph that was made last."""
         return self._names
+
+    def plans(self, watchpoints: Sequence[RemoteWatchpoint]) -> Plans:
+        """What a list of watchpoints asks for.
+
+        The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
+        """
+        young, self._young = self._young, set()
+        return Plans(watched(watchpoints, self._names), self._names - young)
 
     def identity(self) -> Identity:
         """Who trains."""

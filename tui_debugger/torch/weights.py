@@ -97,7 +97,7 @@ def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plan
             capture.previous = previous.get(name)
         if plan is None or not numeric(tensor) or (values.is_complex() and plan.need.previous):
             continue  # a complex weight that is compared is looked at exactly: |cur| − |prev| tells too little
-        measure(capture, values, step.waiting, many=True)
+        measure(capture, values, step.waiting, plan, many=True)
         x = quick.plain(dense(values))
         for order, kind in ((1, Quick.MAGNITUDE), (2, Quick.ENERGY)):
             if plan.many & kind:

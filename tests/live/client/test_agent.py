@@ -42,6 +42,14 @@ class Scripted:
     def attached(self) -> None:
         self.told.append("attached")
 
+    def unfinished(self) -> bool:
+        """Nothing."""
+        return False
+
+    def rest(self) -> Sequence[ClientHit]:
+        """Nothing."""
+        return ()
+
     def unrecorded(self) -> Sequence[Unrecorded]:
         return ()
 

@@ -67,13 +67,20 @@ class Conversation:
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
 
-    def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = ()) -> None:
+    def rest(self) -> Sequence[ClientHit]:
+        """What the watchpoints say about what ran after the last step ended."""
+        self._tell()
+        self._reported = dict(self._watchpoints)
+        return self._probe.rest() if self._watchpoints else ()
+
+    def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
         """Reports hits and does what it is told, until it is told to run.
 
         Args:
             step: the step that ended, or that ``node`` belongs to.
             node: where it stands in the step; empty at its end.
             hits: of this stop.
+            limit: seconds after which it goes on when it is told nothing; None: never.
 
         Raises:
             LinkLostError: the debugger is gone.
@@ -84,7 +91,9 @@ class Conversation:
         failures = 0
         while True:
             where = messages.metadata(self._process, step, node, unrecorded=self._probe.unrecorded())
-            command = self.link.call("WaitCMD", where, patient=True)
+            command = self.link.call("WaitCMD", where, patient=True, limit=limit)
+            if command is None:
+                return
             if command.status != wire.OK:
                 failures += 1
                 self._after_failure(failures)

@@ -282,6 +282,14 @@ class Recordings:
         del recheck  # judging is cheap, and nothing of it is remembered
         return self._without_initial() if self.unstarted else self.judged(self.judge, initial=initial)
 
+    def unfinished(self) -> bool:
+        """See ``Probe``. What was recorded since is not judged: a loop that ends steps by itself ends the last one."""
+        return False
+
+    def rest(self) -> Sequence[ClientHit]:
+        """See ``Probe``."""
+        return ()
+
     def judged(self, judge: Judge, *, initial: bool = False) -> list[ClientHit]:
         """The hits of one list of watchpoints, in the order of recording, parameters last."""
         found = list(self._hits if judge is self.judge else self._flight_hits)
