@@ -146,19 +146,9 @@ class Agent:
         if self._talk is None:
             link = keeper.first_attempt() if first else keeper.link
             if link is not None:
-                self._guarded(lambda: self._attach_after(link))
+                self._guarded(lambda: self._attach(link) if first else self._attach_after(link))
         else:
             self._guarded(self._stop)
-
-    def break_off(self) -> None:
-        """A step has begun and will not end: judges what there is of it, and stops in it when there are hits.
-
-        Raises:
-            TrainingTerminated: the debugger ended the training.
-        """
-        talk = self._talk
-        if talk is not None:
-            self._guarded(lambda: self._stop_inside(talk))
 
     def graph_changed(self) -> None:
         """The graphs that were sent are no longer right: they are sent again at the end of this step."""
@@ -169,7 +159,7 @@ class Agent:
 
         With short time-outs; idempotent; run at exit.
         """
-        if self._keeper is None:
+        if not self.on:
             return
         atexit.unregister(self._at_exit)
         with contextlib.suppress(TrainingTerminated):
@@ -236,15 +226,6 @@ class Agent:
             self._graph_changed = False
             talk.introduce(self.step)
         talk.stop(self.step, hits=hits)
-
-    def _stop_inside(self, talk: Conversation) -> None:
-        """In the step that does not end."""
-        hits = talk.judge(self.step + 1)
-        if self._graph_changed:
-            self._graph_changed = False
-            talk.introduce(self.step)
-        if hits:
-            talk.stop(self.step + 1, hits[-1].node, hits)
 
     def _guarded(self, act: Callable[[], None]) -> None:
         """Runs a part of the conversation: whatever goes wrong in it ends it, and nothing else."""

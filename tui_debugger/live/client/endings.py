@@ -187,8 +187,9 @@ def _remove(ending: Ending) -> None:
             ours = dict(_handlers)
             _handlers.clear()
             for number, each in ours.items():
+                before = each.before
                 if signal.getsignal(number) is each:
-                    signal.signal(number, each.before)
+                    signal.signal(number, before)
 
 
 def _tell(error: BaseException | None, ends: bool, thread: int | None = None) -> None:

@@ -149,6 +149,11 @@ class FlightRecorder:
         Raises:
             BadWatchpointError: a watch text is wrong.
         """
+        # Imported before they are needed: an import while the interpreter ends changes the exit status after Ctrl+C.
+        import tui_debugger.graph.proto
+        import tui_debugger.live.client.flight_dump
+        import tui_debugger.live.client.selecting  # noqa: F401
+
         self.flight = flight
         self.judge = Judge()
         self._identity = identity

@@ -283,12 +283,13 @@ class Recordings:
         return self._without_initial() if self.unstarted else self.judged(self.judge, initial=initial)
 
     def unfinished(self) -> bool:
-        """See ``Probe``. What was recorded since is not judged: a loop that ends steps by itself ends the last one."""
-        return False
+        """See ``Probe``."""
+        return bool(self.held)
 
     def rest(self) -> Sequence[ClientHit]:
         """See ``Probe``."""
-        return ()
+        self.unstarted = False
+        return self.judged(self.judge)
 
     def judged(self, judge: Judge, *, initial: bool = False) -> list[ClientHit]:
         """The hits of one list of watchpoints, in the order of recording, parameters last."""

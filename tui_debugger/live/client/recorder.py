@@ -183,15 +183,17 @@ class Recorder:
         """
         if self._closed:
             return
-        self._closed = True
         try:
             self._settle()
-            self._break_off()
         finally:
+            self._closed = True
+            self._announce()
+            self._fly_rest()
             self._land(None, ends=True)
             if self._ending is not None:
                 self._ending.close()
             self._flight = None
+            self._recordings.unstarted = self._agent.step == START
             self._agent.close()
 
     def __del__(self) -> None:
@@ -260,20 +262,6 @@ class Recorder:
         finally:
             self._recordings.unstarted = False
 
-    def _break_off(self) -> None:
-        """What was recorded of a step that will not end is judged."""
-        if not self._fresh:
-            self._fresh = True
-            self._announce()
-            try:
-                if self._recordings.keeping and self._agent.step == START:
-                    self._stop_at_start()
-                self._agent.break_off()
-            finally:
-                with self._at_work():
-                    self._fly(self._agent.step + 1, self._recordings.judge if self._agent.attached else None, True)
-                    self._recordings.next_step()
-
     def _announce(self) -> None:
         """There are new names: the debugger gets the graph again."""
         new = len(self._recordings.nodes) - self._told
@@ -294,7 +282,7 @@ class Recorder:
     def _at_work(self) -> contextlib.AbstractContextManager[None]:
         return self._ending.at_work() if self._ending is not None else contextlib.nullcontext()
 
-    def _fly(self, step: int, seen: Judge | None, partial: bool = False) -> None:
+    def _fly(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
         """Hands a step over, without what a debugger sees: the nodes that ``seen`` watches."""
         flight, recordings = self._flight, self._recordings
         if flight is None:
@@ -312,6 +300,11 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a broken array, no memory: nothing of it ends the training
             self._flight = None
             self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
+
+    def _fly_rest(self) -> None:
+        """Hands over what was recorded since the last step ended."""
+        if not self._fresh and self._recordings.held:
+            self._fly(self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True)
 
     def _fly_on(self) -> None:
         """The debugger went away at the end of this step, maybe before it was told anything."""
@@ -331,9 +324,8 @@ class Recorder:
 
     def _ended(self, error: BaseException | None, ends: bool) -> None:
         """The process is about to end, or a signal came."""
-        recordings = self._recordings
-        if ends and not self._fresh and recordings.held:
-            self._fly(self._agent.step + 1, recordings.judge if self._agent.attached else None, True)
+        if ends:
+            self._fly_rest()
         self._land(error, ends=ends)
 
     def _tell(self, text: str) -> None:
@@ -349,8 +341,7 @@ class Recorder:
     def _failed(self, error: BaseException, *, ends: bool = False) -> None:
         """An exception leaves the loop, or one step."""
         if self._flight is not None:
-            if not self._fresh:  # the step in which it happened, as far as it came
-                self._fly(self._agent.step + 1, self._recordings.judge if self._agent.attached else None, True)
+            self._fly_rest()  # the step in which it happened, as far as it came
             self._land(error, ends=ends)
 
 
