@@ -144,27 +144,30 @@ class Attachment(Handle):
                 if self._agent.step == START:
                     self._stop_at_start()
                 self._guard(self._fly)
+            attached = self._agent.attached
             self._agent.step_end()
+            if attached and not self._agent.attached:
+                self._guard(self._fly_on)
         self._scaling.step_ended()
         self._guard(self._prepare)
 
     def failed(self, error: BaseException) -> None:
-        """An exception ends the training: the flight recorder writes what it has, unless a debugger is there."""
+        """An exception ends the step, maybe the training: the flight recorder writes what no debugger sees."""
         flying = self._flying
-        if flying is not None and not self._agent.attached:
-            self._guard(lambda: flying.failed(error, self._agent.step + 1))
+        if flying is not None:
+            self._guard(lambda: flying.failed(error))
 
     def detach(self) -> None:
         """Removes everything, and tells the debugger that this training is done as far as it is concerned."""
+        if self._flying is not None:
+            self._guard(self._flying.close)
+            self._flying = None
         with self._recording.at_work():
             self._agent.close()
         self._remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        if self._flying is not None:
-            self._flying.close()
-            self._flying = None
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -181,7 +184,7 @@ class Attachment(Handle):
             return
         self._install()
         if self._flying is not None:
-            self._flying.begins(self._agent.step + 1)
+            self._flying.begins(self._agent.step + 1, attached=self._agent.attached)
             if not self._agent.attached:
                 self._recording.plans = self._flying.plans()
         if self._recording.learning:
@@ -259,6 +262,10 @@ class Attachment(Handle):
     def _fly(self) -> None:
         if self._flying is not None:
             self._flying.take(self._agent.step + 1, attached=self._agent.attached)
+
+    def _fly_on(self) -> None:
+        if self._flying is not None:
+            self._flying.lost(self._agent.step)
 
     def _stop_at_start(self) -> None:
         """The stop before the first step: weights are those that were kept when it began."""

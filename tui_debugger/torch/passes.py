@@ -85,6 +85,10 @@ class Passes:
                 return each, capture
         return None
 
+    def kept(self) -> Iterator[Step]:
+        """The passes whose tensors are still known: the one that hit first, and the one that ended last."""
+        yield from (each for each in (self._first, self._last) if each is not None)
+
     def clear(self) -> None:
         """The step is over: forgets everything."""
         for each in (self.now, self._first, self._last):

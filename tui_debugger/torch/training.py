@@ -97,6 +97,11 @@ class Training:
         self.see_gradients()
         see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
 
+    def goes_on(self) -> None:
+        """Weights and gradients were looked at before the step was over: at its end they are seen again."""
+        self._seen.clear()
+        self._weights_seen = False
+
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
         plans = self.recording.plans
