@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import pytest
 
 from tests.cli.running import Answer, run
 from tui_debugger.cli import listen_common
+from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
 from tui_debugger.session.live import LiveSession
+from tui_debugger.sources.open import open_source
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0
@@ -49,6 +52,34 @@ def listen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
     for process in started:
         process.kill()
         process.wait(PATIENCE)
+
+
+def test_what_a_recorded_training_of_mindspore_saves_names_the_two_true_origins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    open_live = listen_common.open_live
+    with ExitStack() as stack:
+
+        def opened(arguments: argparse.Namespace) -> LiveSession:
+            session = open_live(arguments)
+            source = open_source(demo_dump())
+            stack.callback(source.close)
+            training = RecordedTraining(Recording(source), session.address, pace=0, missing=lambda _: None)
+            stack.callback(training.close)
+            training.start()
+            return session
+
+        monkeypatch.setattr(listen_common, "open_live", opened)
+        directory = tmp_path / "dump"
+        options = ("--recommended", "--stop-on-hit", "--save", directory)
+        answer = run(capsys, "listen", "--no-screen", "--port", 0, "--timeout", 30, *options)
+    assert answer.code == 1
+    assert [line.rpartition("/")[2] for line in answer.lines if "◆" in line] == ["Log-op415:out:0", "Div-op419:out:0"]
+    assert answer.lines[0].startswith("step 3  rank 0  TO  ◆ -Inf 1 of 4  ")
+    assert "tdbg: step 3  rank 0  349 tensors  314 findings  first: Log-op415 (-Inf 1 of 4)" in answer.err
+    found = json.loads(run(capsys, "origin", directory, "--json").out)
+    assert sorted(origin["node"].rpartition("/")[2] for origin in found["origins"]) == ["Div-op419", "Log-op415"]
+    assert found["not_judged"] == []
 
 
 def recorder(steps: int, **options: object) -> list[object]:

@@ -221,7 +221,7 @@ class Log:
     def _document(
         self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
     ) -> dict[str, Any]:
-        from tui_debugger.session.tables import coverage_row, key_row, watch_row
+        from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
 
         coverage = coverage_row(result.coverage)
         del coverage["pairs"]
@@ -241,6 +241,7 @@ class Log:
                 for tally in judgement.tallies
             ],
             "coverage": coverage,
+            "unrecorded": part_rows(part for part in result.coverage.parts if part.unrecorded),
             "steps": [{"rank": rank, "steps": count} for rank, count in steps.items()],
             "findings": self._findings,
             "failing": len(judgement.failing),

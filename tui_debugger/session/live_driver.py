@@ -106,6 +106,7 @@ class Driver:
         self._lock = threading.RLock()
         self._driven: dict[int, Driven] = {}
         self._hits: dict[tuple[int, int], int] = {}
+        self._strange: set[tuple[int, int]] = set()
         self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed)
         self._resync()
 
@@ -429,6 +430,10 @@ class Driver:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
         live.told(stop.step, received)
+        if pair not in self._strange and any(watched.graph.find(hit.node) < 0 for hit in received):
+            self._strange.add(pair)
+            what = "steps with hits on nodes that are not in the graph"
+            self._source.unjudged(live.number, what, 1, f"first step {stop.step}")
         result = judgement_of(live.number, stop, watched, received, self._source.notice)
         if watched.graph is not live.graph:  # its rows are not those of now
             return result

@@ -133,6 +133,14 @@ class ScriptedTraining:
         self.phase = Phase.STOPPED
         self.emit(Event.BACK)
 
+    def come_back(self, step: int) -> None:
+        """Introduces itself again after it ran alone, or for the first time after that step."""
+        self.phase = Phase.RECEIVING
+        self.emit(Event.BACK)
+        self.stop = Stop((self.stop.count if self.stop else 0) + 1, step, alone=True)
+        self.hits, self.phase = (), Phase.STOPPED
+        self.emit(Event.STOPPED)
+
     def finish(self) -> None:
         """Is done."""
         self.phase = Phase.DONE
