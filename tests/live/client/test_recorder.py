@@ -71,10 +71,11 @@ def test_order_of_calls_is_that_of_mindspores_client(debugger: Debugger) -> None
     loop = _network(debugger, 2)
     debugger.stop(watch(1, OVERFLOW, ["loss"]), run())
     debugger.stop(run())
+    debugger.stop(run())
     debugger.done()
     assert loop.end() is None
     names = [name for name, _ in debugger.calls]
-    assert names == ["SendMetadata", "SendGraph", "WaitCMD", "WaitCMD", "WaitCMD", "SendMetadata"]
+    assert names == ["SendMetadata", "SendGraph", *4 * ["WaitCMD"], "SendMetadata"]
     assert debugger.heart[0].message == b"Debugger is alive"
     assert debugger.heart[0].period == 30
 
@@ -83,6 +84,7 @@ def test_it_says_who_it_is(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TDBG_TOKEN", "secret")
     loop = _network(debugger, 1, rank=3, world_size=8, program="Some 1.0", device="5", backend="GPU")
     stop = debugger.stop(run())
+    debugger.stop(run())
     assert loop.end() is None
     first = debugger.calls[0][1]
     assert (first.ms_version, first.graph_num, first.device_name, first.backend) == (b"2.3.0", 1, b"5:0", b"GPU")
@@ -96,13 +98,14 @@ def test_it_says_who_it_is(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) 
 
 def test_steps_are_counted_and_the_end_is_said(debugger: Debugger) -> None:
     loop = _network(debugger, 3)
-    assert [debugger.stop(run()).step for _ in range(3)] == [0, 1, 2]
+    assert [debugger.stop(run()).step for _ in range(4)] == [-1, 0, 1, 2]
     assert debugger.done().training_done
     assert loop.end() is None
 
 
 def test_graph_is_made_of_the_names(debugger: Debugger) -> None:
     loop = _network(debugger, 1)
+    debugger.stop(run())
     debugger.stop(run())
     assert loop.end() is None
     (nodes,) = _graphs(debugger)
@@ -127,6 +130,7 @@ def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debug
         recorder.close()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, OVERFLOW, ["late"]), run())
     stop = debugger.stop(watch(1, OVERFLOW, ["late"]), run())
     (hit,) = debugger.answer("SendWatchpointHits")
@@ -140,6 +144,7 @@ def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debug
 
 def test_hits_come_with_parameters_type_and_full_statistics(debugger: Debugger) -> None:
     loop = _network(debugger, 2)
+    debugger.stop(run())
     debugger.stop(watch(7, TOO_LARGE, ["loss", "fc1/relu"], abs_mean_gt=0.0, max_gt=1e9), run())
     stop = debugger.stop(run())
     first, second = debugger.answer("SendWatchpointHits")
@@ -162,6 +167,7 @@ def test_nan_that_prevents_a_comparison_is_reported_as_an_error(debugger: Debugg
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, TOO_LARGE, ["x"], max_gt=0.0), run(wire.LEVEL_RECHECK), run())
     (hit,) = debugger.answer("SendWatchpointHits")
     assert hit.error_code == ErrorBits.NAN | ErrorBits.INF
@@ -179,6 +185,7 @@ def test_changes_are_judged_from_the_first_step_after_the_watchpoint(debugger: D
             weight *= 2  # in place: what was recorded must not change with it
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, CHANGED, ["w"], abs_mean_update_ratio_gt=0.5), run(wire.LEVEL_RECHECK), run())
     debugger.stop(run())
     (hit,) = debugger.answer("SendWatchpointHits")  # none of the recheck: there was nothing to compare with
@@ -198,6 +205,9 @@ def test_values_types_and_statistics_are_those_of_the_arrays(debugger: Debugger)
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(view(wire.VALUE, "x"), view(wire.STATISTICS, "x"), run())
+    assert not debugger.answer("SendTensors")[0].tensor_content  # no step has run yet
+    assert debugger.answer("SendTensorStats")[0].statistics.count == 0
     debugger.stop(
         view(wire.VALUE, "x", "empty", "nowhere"),
         view(wire.BASE, "x", "nowhere"),
@@ -228,6 +238,7 @@ def test_big_values_come_in_chunks_of_three_mebibytes(debugger: Debugger) -> Non
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(view(wire.VALUE, "big"), run())
     chunks = debugger.answer("SendTensors")
     assert [len(chunk.tensor_content) for chunk in chunks] == [3 << 20, 3 << 20, (1 << 20) + 5]
@@ -247,6 +258,7 @@ def test_previous_values_of_parameters_can_be_looked_at(debugger: Debugger) -> N
 
     loop = Loop(train)
     debugger.stop(run())
+    debugger.stop(run())
     debugger.stop(view(wire.VALUE, "w", "x", previous=True), view(wire.STATISTICS, "w", previous=True), run())
     weight, other = debugger.answer("SendTensors")
     assert (weight.iter, np.frombuffer(weight.tensor_content).tolist()) == (b"prev", [0.0, 0.0])
@@ -257,6 +269,7 @@ def test_previous_values_of_parameters_can_be_looked_at(debugger: Debugger) -> N
 
 def test_names_are_found_behind_a_graphs_name_and_by_their_last_part(debugger: Debugger) -> None:
     loop = _network(debugger, 2)
+    debugger.stop(run())
     debugger.stop(watch(1, TOO_LARGE, ["kernel_graph_0/loss", "somewhere/fc1.weight"], max_gt=-1e9), run())
     debugger.stop(run())
     names = [hit.tensor.node_name for hit in debugger.answer("SendWatchpointHits")]
@@ -291,7 +304,7 @@ def test_steps_may_be_blocks(debugger: Debugger) -> None:
         recorder.close()
 
     loop = Loop(train)
-    assert [debugger.stop(run()).step for _ in range(3)] == [0, 1, 2]
+    assert [debugger.stop(run()).step for _ in range(4)] == [-1, 0, 1, 2]
     assert loop.end() is None
 
 
@@ -307,6 +320,7 @@ def test_steps_without_a_recording_count_in_the_other_form_too() -> None:
 
 def test_exit_raises_in_the_training(debugger: Debugger) -> None:
     loop = _network(debugger, 5)
+    debugger.stop(run())
     debugger.stop(run())
     command = run()
     command.Clear()
@@ -334,6 +348,7 @@ def test_room_for_copies_is_bounded(debugger: Debugger) -> None:
             recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, OVERFLOW, ["b"]), run())
     debugger.stop(view(wire.VALUE, "a", "b"), view(wire.STATISTICS, "b"), run())
     (hit,) = debugger.answer("SendWatchpointHits")  # judged although it was not kept
@@ -371,6 +386,7 @@ def test_types_that_numpy_does_not_know(debugger: Debugger) -> None:
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(
         watch(1, OVERFLOW, ["half", "eighth", "words"]),
         run(wire.LEVEL_RECHECK),
