@@ -375,7 +375,7 @@ def _reasons(directory: Path) -> list[str]:
 
 
 def test_softer_hits_wait_and_are_written_at_the_end_and_never_take_the_place_of_a_nan(tmp_path: Path) -> None:
-    recorder = Recorder("", flight=Flight(str(tmp_path), steps=4, dumps=2, watch=["WNC", "TZ @ name=z"]))
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=4, dumps=2, watch=["WNC", "TZ @ node=z"]))
     for step in range(8):
         recorder.record("w", np.ones(3), kind="weight")
         recorder.record("z", np.zeros(3) if step == 2 else np.ones(3))
@@ -389,7 +389,7 @@ def test_softer_hits_wait_and_are_written_at_the_end_and_never_take_the_place_of
 
 
 def test_what_waits_is_written_when_the_training_ends(tmp_path: Path) -> None:
-    with Recorder("", flight=Flight(str(tmp_path), steps=10, watch=["WNC", "TZ @ name=z"])) as recorder:
+    with Recorder("", flight=Flight(str(tmp_path), steps=10, watch=["WNC", "TZ @ node=z"])) as recorder:
         for step in range(4):
             recorder.record("w", np.ones(3), kind="weight")
             recorder.record("z", np.zeros(3) if step == 3 else np.ones(3))
@@ -431,9 +431,17 @@ def test_a_nan_in_the_earlier_of_two_records_of_a_name_is_found(tmp_path: Path) 
         assert np.isnan(session.read(TensorKey(0, "kernel_graph_0", "x", Side.OUTPUT, 0, 1))).all()
 
 
+class OnDevice:
+    """An array that does not convert."""
+
+    def __array__(self, *_: object, **__: object) -> object:
+        msg = "it is on a device"
+        raise TypeError(msg)
+
+
 def test_what_could_not_be_recorded_or_kept_is_said_in_the_dump(tmp_path: Path) -> None:
     recorder = Recorder("", flight=Flight(str(tmp_path)))
-    recorder.record("thing", object())
+    recorder.record("thing", OnDevice())
     recorder.record("x", np.full(3 << 20, np.nan))
     recorder.step()
     (dump,) = tmp_path.iterdir()

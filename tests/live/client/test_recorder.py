@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -398,3 +401,148 @@ def test_types_that_numpy_does_not_know(debugger: Debugger) -> None:
     assert (half.tensor_base.data_type, half.statistics.maximum) == (46, 2.0)
     assert (eighth.tensor_base.data_type, eighth.statistics.maximum) == (wire.OWN_TYPES["float8_e4m3fn"], 4.0)
     assert loop.end() is None
+
+
+# -- nothing is lost ---------------------------------------------------------------------------------------
+
+
+def _nan_in(steps: int, bad: int, recorder: Recorder) -> None:
+    """One more tensor after the last step: its number is ``steps``."""
+    for step in range(steps + 1):
+        recorder.record("x", np.full(4, np.nan if step == bad else 1.0), kind="activation")
+        if step < steps:
+            recorder.step()
+    recorder.close()
+
+
+@pytest.mark.parametrize("bad", [0, 3, 5, 6, 7])
+def test_every_step_is_judged_and_what_follows_the_last_one(tmp_path: Path, bad: int) -> None:
+    address = f"unix:{tmp_path}/listen"
+    command = [sys.executable, "-m", "tui_debugger", "listen", "--no-screen", "--host", address, "--watch", "TO"]
+    listening = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert listening.stderr is not None
+    assert "waiting for a training" in listening.stderr.readline()
+    _nan_in(6, bad, Recorder(address))
+    out, err = listening.communicate(timeout=PATIENCE)
+    assert listening.returncode == (0 if bad == 7 else 1), err
+    assert [line for line in out.splitlines() if line.startswith("step")] == (
+        [] if bad == 7 else [f"step {bad}  rank 0  TO  ◆ NaN 4 of 4  x:out:0"]
+    )
+    assert "6 steps" in err or bad == 6
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_the_earlier_of_two_tensors_of_one_name_is_judged(debugger: Debugger, bad: int) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(2):
+            for part in range(4):
+                recorder.record("x", np.full(2, np.nan if (step, part) == (bad, 1) else float(part)))
+                recorder.record(f"y{part}", np.full(2, np.nan if step == bad else 1.0))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, OVERFLOW, ["x", "y0", "y3"]), run())
+    if bad:
+        debugger.stop(run())
+    stop = debugger.stop(view(wire.VALUE, "x"), run())
+    hits = debugger.answer("SendWatchpointHits")
+    assert (stop.step, [hit.tensor.node_name for hit in hits]) == (bad, [b"y0", b"x", b"y3"])
+    assert hits[1].statistics.nan_count == 2
+    assert np.frombuffer(debugger.answer("SendTensors")[0].tensor_content).tolist() == [3.0, 3.0]  # the later one
+    if not bad:
+        debugger.stop(run())
+    assert loop.end() is None
+
+
+def test_a_weight_that_is_recorded_before_and_after_its_update_has_changed(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        weight = np.ones(4)
+        for _ in range(3):
+            recorder.record("w", weight, kind="weight")
+            weight = weight * 2
+            recorder.record("w", weight, kind="weight")
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, 19, ["w"], rtol=1e-5, atol=1e-8), run())
+    for _ in range(3):
+        debugger.stop(run())
+    assert loop.end() is None
+    assert "SendWatchpointHits" not in [name for name, _ in debugger.calls]
+
+
+def test_what_cannot_be_recorded_or_judged_is_counted(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_debugger.live.client.recorded.NODES", 3)
+
+    class OnDevice:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            msg = "it is on a device"
+            raise TypeError(msg)
+
+    def train() -> None:
+        recorder = Recorder(debugger.address, keep_bytes=100)
+        for step in range(3):
+            recorder.record("gone", OnDevice())
+            recorder.record("w", np.full(10, 2.0**step), kind="weight")
+            recorder.record("large", np.full(10, 2.0**step), kind="weight")
+            for number in range(2):
+                recorder.record(f"n{number}", np.ones(1))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    change = {"abs_mean_update_ratio_gt": 10.0}
+    first = debugger.stop(watch(1, CHANGED, ["w", "large"], **change), run())
+    for _ in range(3):
+        last = debugger.stop(run())
+    assert loop.end() is None
+    assert [(each.what, each.count) for each in first.unrecorded] == [
+        (b"tensors that could not be converted to NumPy, or copied", 1),
+        (b"tensors under names beyond the first 100,000", 1),
+    ]
+    counts = {each.what.split(b" ", 1)[1]: (each.count, each.example, each.step) for each in last.unrecorded}
+    assert counts == {
+        b"that could not be converted to NumPy, or copied": (3, b"gone", 0),
+        b"under names beyond the first 100,000": (3, b"n1", 0),
+        b"that found no room to be kept until watchpoints on them came (keep_bytes)": (1, b"large", 0),
+        b"whose values of the step before found no room (keep_bytes)": (3, b"large", 1),
+    }
+    assert list(debugger.done().unrecorded) == list(last.unrecorded)
+
+
+def test_initial_values_that_were_not_recorded_are_not_called_clean(debugger: Debugger) -> None:
+    loop = _network(debugger, 1)
+    debugger.stop(watch(1, 14, ["fc1.weight"], zero_percentage_ge=100.0), run(wire.LEVEL_RECHECK), run())
+    (hit,) = debugger.answer("SendWatchpointHits")
+    assert hit.error_code == ErrorBits.NO_PREVIOUS
+    debugger.stop(run())
+    assert loop.end() is None
+
+
+def test_a_debugger_that_comes_late_judges_from_the_next_step_on(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/late"
+    recorder = Recorder(address, timeout=1.0)
+    for step in range(2):
+        recorder.record("x", np.full(2, np.nan if step == 0 else 1.0))
+        recorder.step()
+    with Debugger(address) as debugger:
+
+        def train() -> None:
+            while not recorder.attached:
+                recorder.record("x", np.full(2, np.nan))
+                recorder.step()
+            recorder.record("x", np.full(2, np.nan))
+            recorder.step()
+            recorder.close()
+
+        loop = Loop(train)
+        first = debugger.stop(watch(1, OVERFLOW, ["x"]), run())
+        debugger.give(run(), run())  # one more where the step at which it came was recorded whole
+        assert loop.end() is None
+        assert [name for name, _ in debugger.calls].count("SendWatchpointHits") in (1, 2)
+        assert debugger.done().step == first.step + 1
+        assert not list(debugger.calls[-1][1].unrecorded)  # what was before is nobody's question
