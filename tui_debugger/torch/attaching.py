@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -15,12 +16,14 @@ from tui_debugger.live.client.address import Settings
 from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.types import START
+from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
+from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.probe import TorchProbe
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.scaling import Scaling
 from tui_debugger.torch.training import Training
 
 CHANGES: Final = 20
@@ -52,6 +55,11 @@ class Handle:
     def attached(self) -> bool:
         """Whether a debugger is there now."""
         return False
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """What ran and could not be recorded so far: nobody can say whether it was clean."""
+        return ()
 
     def step_end(self) -> None:
         """A step has ended."""
@@ -86,14 +94,17 @@ class Attachment(Handle):
         self._say = Notice()
         self._failed = False
         self._changes = 0
+        self._unsent = 0
         self._iterated = False
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
+        weakref.finalize(self, _without, self._watching_optimizers)
         self._budget = memory if memory is not None else room_of(model)
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
         self._training = Training(model, optimizers, self._recording)
-        self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
+        self._scaling = Scaling(self._recording, self._say)
+        self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_training)
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
         hooks = Operators if level == "op" else ModuleHooks
@@ -115,6 +126,11 @@ class Attachment(Handle):
         """Whether a debugger is there now."""
         return self._agent.attached
 
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """What ran and could not be recorded so far."""
+        return self._recording.unrecorded.all()
+
     def step_end(self) -> None:
         """A step has ended: judges it, and does what the debugger says.
 
@@ -134,6 +150,7 @@ class Attachment(Handle):
             self._agent.step_end()
             if attached and not self._agent.attached:
                 self._guard(self._fly_on)
+        self._scaling.step_ended()
         self._guard(self._prepare)
 
     def failed(self, error: BaseException) -> None:
@@ -182,8 +199,8 @@ class Attachment(Handle):
         self._training.look_again()
         self._hooks.install(self._training.tree)
         self._watching_optimizers += [
-            register_optimizer_step_pre_hook(self._optimizer_begins),
-            register_optimizer_step_post_hook(self._optimizer_is_done),
+            register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
+            register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
         ]
 
     def _remove(self) -> None:
@@ -198,7 +215,26 @@ class Attachment(Handle):
     def _end_of_recording(self) -> None:
         """Nothing is recorded of this step any more."""
         self._recording.end_pass()
+        self._count_unseen()
         self._learn()
+
+    def _end_of_training(self) -> None:
+        """The same of a step that never ends."""
+        self._scaling.training_ends()
+        self._end_of_recording()
+
+    def _count_unseen(self) -> None:
+        """Modules that ran, or should have, and could not be looked at."""
+        recording, compiled = self._recording, self._training.tree.compiled
+        for scope in compiled:
+            recording.lost("passes of modules inside torch.compile", scope)
+        ran = (
+            recording.step.starts
+            or recording.passes
+            or any(not each.name.startswith(GRADIENTS) for each in recording.step)
+        )
+        if not compiled and not ran:
+            recording.lost("steps in which no module was seen to run", "")
 
     def _learn(self) -> None:
         """The graph is known now, or has grown: the debugger gets it again, but not for ever."""
@@ -213,7 +249,17 @@ class Attachment(Handle):
         if self._agent.attached and self._changes < CHANGES:
             self._changes += 1
             self._agent.graph_changed()
+        elif self._agent.attached:
+            self._count_unsent()
         self._recording.structure.changed = self._flying is not None
+
+    def _count_unsent(self) -> None:
+        """The debugger will not get to know some nodes."""
+        new = [each for each in self._recording.structure.nodes if each not in self._training.names()]
+        if len(new) > self._unsent:
+            what = f"nodes that came after the graph had been sent {CHANGES} times"
+            self._recording.lost(what, new[self._unsent], len(new) - self._unsent)
+            self._unsent = len(new)
 
     def _fly(self) -> None:
         if self._flying is not None:
@@ -231,10 +277,16 @@ class Attachment(Handle):
         finally:
             self._probe.initial = False
 
-    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Gradients are complete: summed over microbatches and processes, unscaled, clipped."""
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
+
+        With a closure they are made while the optimizer runs: then they are looked at when the step ends.
+        """
+        closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
         if isinstance(self._hooks, Operators):
-            self._hooks.optimizing(True)
+            self._hooks.optimizing(True, closure=closure)
+        if closure:
+            return
         self._iterated = True  # PyTorch is going through these hooks: none can be removed now
         try:
             self._guard(lambda: self._see_gradients(optimizer))
@@ -243,7 +295,8 @@ class Attachment(Handle):
 
     def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         with self._recording.at_work():
-            self._training.see_gradients(optimizer)
+            if not self._scaling.optimizer_begins(optimizer):
+                self._training.see_gradients(optimizer)
 
     def _optimizer_is_done(self, *_: Any) -> None:
         if isinstance(self._hooks, Operators):
@@ -273,6 +326,23 @@ class Attachment(Handle):
             self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
                 self._agent.close()
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """A method as a hook that all optimizers share: it must not keep a training that is over, and its model, alive."""
+    found = weakref.WeakMethod(method)
+
+    def hook(*arguments: Any) -> None:
+        call = found()
+        if call is not None:
+            call(*arguments)
+
+    return hook
+
+
+def _without(handles: list[RemovableHandle]) -> None:
+    for handle in handles:
+        handle.remove()
 
 
 def room_of(model: torch.nn.Module) -> int:

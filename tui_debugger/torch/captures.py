@@ -113,6 +113,8 @@ class Step:
             volatile: see there; shared with another one.
         """
         self.captures: list[Capture] = []
+        self.starts: list[int] = []
+        """Numbers of the captures with which calls of the model began."""
         self.waiting = Waiting()
         self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
@@ -138,6 +140,7 @@ class Step:
                 self.volatile.add((capture.name, capture.slot))
         self.drop_values()
         self.captures.clear()
+        self.starts.clear()
         self._by_key.clear()
         self._known.clear()
         self.waiting = Waiting()
@@ -163,6 +166,16 @@ class Step:
         self.captures += captures
         self.captures.sort(key=lambda each: each.order)
 
+    def forget(self, captures: Sequence[Capture]) -> None:
+        """Lets lines go as if they had never been there. What was seen later under their names stays."""
+        gone = {id(each) for each in captures}
+        self.captures = [each for each in self.captures if id(each) not in gone]
+        self.starts.clear()
+        for each in captures:
+            key = each.name, each.slot
+            if self._by_key.get(key) is each:
+                del self._by_key[key]
+
     def see(
         self,
         name: str,
@@ -171,6 +184,7 @@ class Step:
         plan: Plan | None,
         *,
         look: bool = False,
+        exactly: bool = False,
         screen: bool = False,
         mutated: bool = False,
         alone: Waiting | None = None,
@@ -185,6 +199,7 @@ class Step:
             slot: of the output.
             tensor: the values.
             plan: its watchpoints.
+            exactly: find everything out now, whatever becomes of the values.
             look: find everything out also where nothing is watched (yet), if the values are not held.
             screen: begin quick numbers also where nothing is watched yet: the values may be changed before that.
             mutated: it was changed in place just now, which its version does not say yet.
@@ -203,9 +218,9 @@ class Step:
             return capture
         if same is not None and same.plan is plan and (held or same.look is not None):
             copy_numbers(same, capture)
-        elif held and (plan is not None or screen):
+        elif held and not exactly and (plan is not None or screen):
             measure(capture, values, waiting, plan or EVERYTHING)
-        elif not held and (plan is not None or look):
+        elif exactly or (not held and (plan is not None or look)):
             capture.look = exact.begin(values, plan.need if plan is not None else Need(), waiting)
         return capture
 

@@ -5,8 +5,10 @@ What is missing in another version makes attaching fail, which is said in one li
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -15,7 +17,10 @@ from torch.utils import _python_dispatch as dispatch
 
 def version_of(tensor: torch.Tensor) -> int:
     """How often the values were changed in place; 0 for those that do not count that."""
-    return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - see above
+    try:
+        return tensor._version  # noqa: SLF001 - see above
+    except RuntimeError:  # made in inference mode
+        return 0
 
 
 def in_backward() -> bool:
@@ -41,9 +46,8 @@ def no_autocast() -> AbstractContextManager[None]:
     return guard
 
 
-def transformed(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for others inside ``torch.func`` (vmap, grad ...)."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))  # noqa: SLF001 - see above
+transformed: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above
+"""Whether a tensor stands for others inside ``torch.func`` (vmap, grad ...)."""
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int, dtype: torch.dtype | None) -> Sequence[torch.Tensor]:
@@ -72,6 +76,31 @@ def name_of(operator: Any) -> str:
 def changes_its_arguments(operator: Any) -> bool:
     """Whether an operator works in place."""
     return bool(operator._schema.is_mutable)  # noqa: SLF001 - see above
+
+
+def calling_scaler() -> Any:
+    """The GradScaler that calls the optimizer whose hook runs now; None when the program calls it."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way, and part of Python's documentation
+    for _ in range(_NEAR):
+        if frame is None:
+            return None
+        if frame.f_code in _SCALER:
+            return frame.f_locals.get("self")
+        frame = frame.f_back
+    return None
+
+
+def updates_of(scaler: Any) -> int:
+    """How often a GradScaler was updated."""
+    scale = scaler._scale  # noqa: SLF001 - see above
+    return 0 if scale is None else int(scale._version)  # noqa: SLF001 - see above
+
+
+_NEAR = 16
+"""Calls between a hook of an optimizer and the scaler."""
+_SCALER = frozenset(
+    {torch.amp.GradScaler._maybe_opt_step.__code__, torch.amp.GradScaler.step.__code__}  # noqa: SLF001 - see above
+)
 
 
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type

@@ -27,6 +27,8 @@ from tui_debugger.torch.structure import unique
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
+_SCALER: Final = frozenset({"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"})
+"""What a GradScaler does to find its scale."""
 _LOOSE: Final = "\0loose"
 """Stands for passes in which no module was called."""
 
@@ -52,6 +54,7 @@ class Operators:
         self._left: list[internals.EveryOperator] = []
         self._thread = 0
         self._optimizing = False
+        self._closure = False
         self._calls = Calls(recording, tree, guard, self._began)
 
     @property
@@ -66,9 +69,10 @@ class Operators:
         self._tree = tree
         for place in (*self._calls.place_of_root(tree), *tree.places):
             module, hooks = place.module, self._handles
-            hooks.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
-            hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
-            hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
+            with self._calls.hooking(place):
+                hooks.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
+                hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+                hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
         self._thread = get_ident()
         self._mode = internals.EveryOperator(self._seen)
         self._mode.enter()
@@ -93,9 +97,9 @@ class Operators:
         self._calls.new_step(ended=ended)
         self._optimizing = False
 
-    def optimizing(self, now: bool) -> None:
-        """An optimizer begins or ends its step."""
-        self._optimizing = now
+    def optimizing(self, now: bool, *, closure: bool = False) -> None:
+        """An optimizer begins or ends its step. ``closure``: the program's forward and backward pass run in it."""
+        self._optimizing, self._closure = now, closure
 
     # -- hooks ---------------------------------------------------------------------------------------
 
@@ -114,8 +118,11 @@ class Operators:
         self._calls.end(module)
 
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if self.installed and not self._optimizing and not self._recording.paused:
-            self._guard(lambda: self._ran(func, args, kwargs, out))
+        if self._recording.paused or not self.installed:
+            return
+        if self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward())):
+            return
+        self._guard(lambda: self._ran(func, args, kwargs, out))
 
     def _leave(self) -> None:
         """Takes away what is there for nothing any more. What cannot be left now does nothing until it can."""
@@ -130,19 +137,19 @@ class Operators:
         else:
             self._recording.end_pass()
             if of_the_root:
+                self._recording.begin_call()
                 self._times.clear()
 
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         if backward and (grads or self._scopes):
             return  # a recomputation for a checkpoint, which ran before under the same names
-        if not (tensors := leaves(out)):
+        if not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
             return
         no_grad = not backward and (not grads if self._calls.outer is None else self._calls.no_grad)
         if no_grad and self._recording.passes.now is None:
             self._recording.begin_pass(_LOOSE)
             self._times_bare.clear()
-        kind = kind_of(func)
         scope, stack = self._scope(backward)
         name = f"{scope}/{kind}" if scope else kind
         times = self._times_bare if no_grad else self._times

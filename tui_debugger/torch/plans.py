@@ -10,6 +10,7 @@ from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.analysis.conditions import JudgingPlan, judging_plan
 from tui_debugger.analysis.record import Bounds, Need
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.model import Watchpoint
 from tui_debugger.torch.naming import NO_GRAD
 
 
@@ -61,18 +62,22 @@ class Plans:
     """The plans of nodes by name; nodes with the same watchpoints share one.
 
     A node that the debugger did not know when it set the watchpoints is watched like its nearest relative: a pass
-    without gradients like the one with them, a second call like the first, at last like any node of the same kind.
+    without gradients like the one with them, a second call like the first, another one like any of the same kind. One
+    that has no relatives is watched by what watches all nodes of the forward pass.
     """
 
-    def __init__(self, judge: Judge, known: Collection[str] = ()) -> None:
+    def __init__(self, judge: Judge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:
         """Looks names up when they are asked for.
 
         Args:
             judge: the watchpoints.
-            known: names of the nodes that the debugger knew.
+            known: names of everything that the debugger knew.
+            forward: those of nodes of the forward pass.
         """
         self.judge = judge
         self._known = frozenset(known)
+        self._forward = forward
+        self._general: list[Watchpoint] | None = None
         self._kinds = {each.rpartition("/")[2].partition("#")[0]: each for each in self._known}
         self._by_name: dict[str, Plan | None] = {}
         self._shared: dict[tuple[int, ...], Plan | None] = {}
@@ -94,8 +99,10 @@ class Plans:
         return name in self._known or not self._known
 
     def strange(self, name: str) -> bool:
-        """Whether nobody can say how a node is to be watched."""
-        return bool(self.judge) and name not in self._known and not self._relative(name)
+        """Whether nobody can say how a node is to be watched: some of the others are, in different ways."""
+        if not self.judge or self.knows(name) or self._relative(name) or self._common():
+            return False
+        return any(self.judge.watchpoints(each) for each in self._forward)
 
     def _relative(self, name: str) -> str:
         alone = name.partition("#")[0]
@@ -105,9 +112,17 @@ class Plans:
                 return each
         return self._kinds.get(alone.rpartition("/")[2], "")
 
+    def _common(self) -> list[Watchpoint]:
+        """What watches all nodes of the forward pass."""
+        if self._general is None:
+            every = [self.judge.watchpoints(each) for each in self._forward]
+            self._general = [each for each in every[0] if all(each in some for some in every)] if every else []
+        return self._general
+
     def _find(self, name: str) -> Plan | None:
-        if self._known and name not in self._known:
-            for each in self.judge.watchpoints(self._relative(name)):
+        if not self.knows(name):
+            relative = self._relative(name)
+            for each in self.judge.watchpoints(relative) if relative else self._common():
                 self.judge.add(each, name)
         watchpoints = self.judge.watchpoints(name)
         key = tuple(each.id for each in watchpoints)

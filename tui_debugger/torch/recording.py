@@ -14,6 +14,7 @@ from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.internals import no_autocast
+from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.passes import Passes
 from tui_debugger.torch.plans import Plan, Plans
 from tui_debugger.torch.structure import Flow, Node, Structure
@@ -36,6 +37,7 @@ class Recording:
         plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
+        scaled: a GradScaler is in use: which gradients count shows when the optimizer is called.
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
@@ -58,6 +60,7 @@ class Recording:
         self.plans = Plans(Judge())
         self.learning = True
         self.measuring = False
+        self.scaled = False
         self.paused = False
         self.agent: Agent | None = None
         self.unrecorded = Losses()
@@ -72,6 +75,10 @@ class Recording:
     def following(self, *, no_grad: bool = False) -> bool:
         """Whether it is found out who makes what: at first, and once more after nodes came that were not known."""
         return self._follows_pass if no_grad else self.learning or self._once_more
+
+    def begin_call(self) -> None:
+        """The model is called with gradients."""
+        self.step.starts.append(len(self.step.captures))
 
     def begin_pass(self, what: str) -> None:
         """A pass without gradients begins. ``what``: the same for passes that run the same modules."""
@@ -211,7 +218,8 @@ class Recording:
             return ()
         self.structure.add_slot(name, slot, tensor)
         plan = self._plan(name)
-        if not self._at_once or plan is None or not self.plans.knows(name):
+        later = not self._at_once or (self.scaled and name.startswith(GRADIENTS))
+        if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated)
             return ()
         waiting = Waiting()
@@ -236,8 +244,8 @@ class Recording:
         mutated: bool = False,
         alone: Waiting | None = None,
     ) -> Capture:
-        look = self.learning or self.measuring
-        return step.see(name, slot, tensor, plan, look=look, screen=self.learning, mutated=mutated, alone=alone)
+        known = {"look": self.learning, "exactly": self.measuring, "screen": self.learning}
+        return step.see(name, slot, tensor, plan, mutated=mutated, alone=alone, **known)
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent

@@ -13,7 +13,7 @@ from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
 from tui_debugger.torch.internals import version_of
-from tui_debugger.torch.naming import Tree, gradient_of, tree_of
+from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.weights import Previous, see_all
@@ -43,6 +43,8 @@ class Training:
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
+        self._weights: list[tuple[str, torch.Tensor]] = []
+        """What was seen last of what outlives a step."""
         self._weights_seen = False
 
     def look_again(self) -> None:
@@ -95,7 +97,8 @@ class Training:
             return
         self._weights_seen = True
         self.see_gradients()
-        see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
+        self._weights = list(self._kept())
+        see_all(self.recording.step, self._weights, self.recording.plans, self.previous)
 
     def goes_on(self) -> None:
         """Weights and gradients were looked at before the step was over: at its end they are seen again."""
@@ -107,7 +110,7 @@ class Training:
         plans = self.recording.plans
         compared = [
             (name, each)
-            for name, each in self._kept()
+            for name, each in self._weights or self._kept()
             if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
         ]
         self.previous.follow(self.recording.step)
@@ -119,6 +122,7 @@ class Training:
         """Lets go of the step."""
         self.recording.clear()
         self._seen.clear()
+        self._weights.clear()
         self._weights_seen = False
 
     def let_go(self) -> None:
@@ -162,7 +166,10 @@ class Training:
         The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
         """
         young, self._young = self._young, set()
-        return Plans(watched(watchpoints, self._names), self._names - young)
+        known = self._names - young
+        nodes = self.recording.structure.nodes
+        forward = [each for each in nodes if each in known and not each.startswith(GRADIENTS)]
+        return Plans(watched(watchpoints, self._names), known, forward)
 
     def identity(self) -> Identity:
         """Who trains."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 
 import torch
 from torch import nn
@@ -13,7 +12,7 @@ from torch import nn
 import tui_debugger.torch as tdbg
 
 BAD = 3
-STATUS = {"break": 0, "with": 0, "exit": 3, "raise": 1, "SIGTERM": -signal.SIGTERM, "own handler": 7, "thread": 0}
+STATUS = {"with": 0, "exit": 3, "raise": 1, "SIGTERM": -signal.SIGTERM}
 """Exit status by how it ends: that of a program without a flight recorder."""
 
 
@@ -48,18 +47,12 @@ def main() -> None:
     how, directory = sys.argv[1:]
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    if how == "own handler":
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
     net = Net()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
     handle = tdbg.attach(net, optimizer, "", flight=tdbg.Flight(directory, steps=3))
-    if how == "thread":
-        thread = threading.Thread(target=train, args=(net, optimizer, "raise"))
-        thread.start()
-        thread.join()
-    elif how == "with":
+    if how == "with":
         with handle:
-            train(net, optimizer, "break")
+            train(net, optimizer, how)
     else:
         train(net, optimizer, how)
 
@@ -70,7 +63,7 @@ def train(net: Net, optimizer: torch.optim.Optimizer, how: str) -> None:
         net.bad = step == BAD
         loss = net(torch.randn(4, 8)).square().mean()
         if loss.isnan():
-            if how == "break":
+            if how == "with":
                 break
             if how == "exit":
                 sys.exit(3)

@@ -80,7 +80,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ends:
         how: subprocess.Popen([*command, how, str(place)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
         for how, place in places.items()
     }
-    errors = {how: process.communicate(timeout=PATIENCE)[1] for how, process in processes.items()}
+    errors = {how: process.communicate(timeout=3 * PATIENCE)[1] for how, process in processes.items()}
     return {how: (processes[how].returncode, errors[how], dumps_in(places[how])) for how in STATUS}
 
 
@@ -92,7 +92,7 @@ def test_a_nan_in_the_step_in_which_the_program_ends_is_in_the_dump(ended: Ends,
     lines = (dump / REASON).read_text().splitlines()
     assert lines[0] == f"TO hit on log/Log and 2 more at step {BAD}"
     assert lines[1].startswith(f"step {BAD} did not come to its end")
-    assert ("FloatingPointError: the loss is no number" in lines[-1]) == (how in ("raise", "thread"))
+    assert ("FloatingPointError: the loss is no number" in lines[-1]) == (how == "raise")
     assert DumpAnalyzer(str(dump)).get_iterations() == [BAD - 2, BAD - 1, BAD]
 
 
@@ -116,6 +116,7 @@ def tdbg_command(*arguments: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(("bad", "steps"), [(0, 1), (2, 1), (2, 2)])
 def test_the_weights_of_the_step_before_are_evidence(tmp_path: Path, bad: int, steps: int) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    torch.nn.init.ones_(model[0].weight)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     with tdbg.attach(model, optimizer, "", flight=tdbg.Flight(str(tmp_path), steps=steps)):
         for step in range(bad + 3):
@@ -140,9 +141,9 @@ def test_a_soft_hit_at_the_beginning_delays_no_nan(tmp_path: Path) -> None:
             net(torch.randn(4, 8)).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-            assert len(dumps_in(tmp_path)) == (0, 1, 1, 2)[step]
+            assert len(dumps_in(tmp_path)) == (1, 1, 1, 2)[step]
     nan = next(each for each in dumps_in(tmp_path) if f"step{BAD}" in each.name)
-    assert (nan / REASON).read_text().startswith(f"TO hit on log/Log and ")
+    assert (nan / REASON).read_text().startswith("TO hit on log/Log and ")
     names = {each.name.split(".")[1] for each in nan.glob(f"rank_0/*/0/{BAD}/*.npy")}
     assert {"log--Log", "last--Linear", "first"} <= names
 
