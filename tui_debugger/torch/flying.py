@@ -101,7 +101,7 @@ class Flying:
         with self._training.recording.at_work(), self._ending.at_work():
             if ends:
                 self._rest()
-            self._tell(self._recorder.flush())
+            self._tell(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
         """What was recorded since the last step ended."""

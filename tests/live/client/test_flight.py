@@ -397,6 +397,15 @@ def test_what_waits_is_written_when_the_training_ends(tmp_path: Path) -> None:
     assert _reasons(tmp_path) == ["TZ hit on z at step 3", "WNC hit on w at step 1"]
 
 
+def test_the_only_dump_is_for_a_nan_until_the_end(tmp_path: Path) -> None:
+    with Recorder("", flight=Flight(str(tmp_path), dumps=1, watch=["WNC"])) as recorder:
+        for _ in range(3):
+            recorder.record("w", np.ones(3), kind="weight")
+            recorder.step()
+            assert not list(tmp_path.iterdir())
+    assert _reasons(tmp_path) == ["WNC hit on w at step 1"]
+
+
 def test_one_event_is_one_dump_and_another_one_is_another(tmp_path: Path) -> None:
     recorder = Recorder("", flight=Flight(str(tmp_path), steps=3))
     weight = np.ones(3)

@@ -253,9 +253,9 @@ class FlightRecorder:
             return self._write_event(step, bad, origins[0], values)
         return self._write_pending() if self._pending and step >= self._quiet_until else ""
 
-    def flush(self) -> str:
-        """The training ends: what waits to be written is written now."""
-        return self._write_pending() if self._pending else ""
+    def flush(self, *, ends: bool = True) -> str:
+        """Writes now what waits to be written. ``ends``: the training is over, and nothing else will come."""
+        return self._write_pending(whole=ends) if self._pending else ""
 
     def failed(self, error: BaseException, *, ends: bool = True) -> str:
         """An exception came: writes what is kept.
@@ -357,8 +357,8 @@ class FlightRecorder:
         waiting, self._pending = self._pending, ""
         return self._write("\n".join(filter(None, (reason, waiting))))
 
-    def _write_pending(self) -> str:
-        if not self._may_write(whole=False):
+    def _write_pending(self, *, whole: bool = False) -> str:
+        if not self._may_write(whole=whole):
             return ""
         reason, self._pending = self._pending, ""
         self._quiet_until = self._ring[-1].step + self.flight.steps

@@ -319,7 +319,7 @@ class Recorder:
         flight = self._flight
         if flight is not None:
             with self._at_work():
-                self._tell(flight.flush())
+                self._tell(flight.flush(ends=ends))
                 if isinstance(error, Exception) and error is not self._error and not self._agent.attached:
                     self._error = error
                     self._tell(flight.failed(error, ends=ends))
