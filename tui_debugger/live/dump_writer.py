@@ -47,19 +47,21 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TensorName:
-    """Which output of which node.
+    """Which output or input of which node.
 
     Attributes:
         type: operator type, ``Parameter`` for parameters.
         node: full name; bare name of a parameter.
-        slot: output slot.
+        slot: of the output or input.
         root_graph: number of the root graph that the node is in.
+        side: ``output`` or ``input``.
     """
 
     type: str
     node: str
     slot: int = 0
     root_graph: int = 0
+    side: str = "output"
 
 
 class DumpWriter:
@@ -191,7 +193,7 @@ class DumpWriter:
         shape = f"({','.join(map(str, meta.shape))})" if meta is not None else f"({stats.count})"
         norm = math.sqrt(stats.sum_squares) if stats.sum_squares >= 0 else math.nan
         return [
-            *(_type_text(name), _node_text(name), "0", "0", str(self._tick()), "output", str(name.slot)),
+            *(_type_text(name), _node_text(name), "0", "0", str(self._tick()), name.side, str(name.slot)),
             *(str(meta.nbytes if meta is not None else 0), meta.dtype if meta is not None else "", shape),
             *(_real(stats.maximum), _real(stats.minimum), _real(stats.mean), _real(norm)),
             *map(str, (stats.count, stats.negative, stats.positive, stats.nan, stats.neg_inf, stats.pos_inf)),
@@ -200,7 +202,7 @@ class DumpWriter:
 
     def _tensor_path(self, step: int, name: TensorName, dtype: str) -> Path:
         directory = self.step(step, name.root_graph)
-        ending = f".0.0.{self._tick()}.output.{name.slot}.DefaultFormat.{canonical_name(dtype) or dtype}.npy"
+        ending = f".0.0.{self._tick()}.{name.side}.{name.slot}.DefaultFormat.{canonical_name(dtype) or dtype}.npy"
         spelled = f"{_type_text(name)}.{_node_text(name)}{ending}"
         if len(spelled.encode("utf-8", "surrogateescape")) <= _LONGEST:
             return directory / spelled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -97,6 +98,7 @@ class Attachment(Handle):
         self._iterated = False
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
+        weakref.finalize(self, _without, self._watching_optimizers)
         self._budget = memory if memory is not None else room_of(model)
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
@@ -197,8 +199,8 @@ class Attachment(Handle):
         self._training.look_again()
         self._hooks.install(self._training.tree)
         self._watching_optimizers += [
-            register_optimizer_step_pre_hook(self._optimizer_begins),
-            register_optimizer_step_post_hook(self._optimizer_is_done),
+            register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
+            register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
         ]
 
     def _remove(self) -> None:
@@ -324,6 +326,23 @@ class Attachment(Handle):
             self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
                 self._agent.close()
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """A method as a hook that all optimizers share: it must not keep a training that is over, and its model, alive."""
+    found = weakref.WeakMethod(method)
+
+    def hook(*arguments: Any) -> None:
+        call = found()
+        if call is not None:
+            call(*arguments)
+
+    return hook
+
+
+def _without(handles: list[RemovableHandle]) -> None:
+    for handle in handles:
+        handle.remove()
 
 
 def room_of(model: torch.nn.Module) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
 
@@ -43,6 +44,8 @@ class Calls:
         self._guard = guard
         self._began = began
         self._times: Counter[str] = Counter()
+        self._of_others: set[str] = set()
+        """Arguments of modules that are called by themselves which another module made."""
         self._names: dict[nn.Module, Mapping[str, inspect.Parameter]] = {}
         self._captures = torch.cuda.is_available()
 
@@ -55,6 +58,14 @@ class Calls:
     def hook(self, place: Place) -> Hook:
         """What is to be called before a module runs (``with_kwargs``)."""
         return _Enter(self, place)
+
+    @contextmanager
+    def hooking(self, place: Place) -> Iterator[None]:
+        """Around hooking a module: those of TorchScript take no hooks."""
+        try:
+            yield
+        except RuntimeError:
+            self._recording.lost("modules that take no hooks", place.name)
 
     def new_step(self, *, ended: bool) -> None:
         """A step is over. ``ended``: in this thread, which therefore is the one that trains."""
@@ -116,8 +127,9 @@ class Calls:
             for key, value in (*self._named(place.module, args), *kwargs.items()):
                 for name, tensor in named_leaves(f"{scope}.{key}", value):
                     full = without_gradients(name) if no_grad else numbered(name, times)
-                    known = whole or full in recording.structure.inputs
-                    if known or not (following and recording.flow.sources(tensor)):
+                    if following and full not in self._of_others and recording.flow.sources(tensor):
+                        self._of_others.add(full)
+                    if whole or full in recording.structure.inputs or (following and full not in self._of_others):
                         recording.given(full, tensor, no_grad=no_grad)
 
     def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:

@@ -243,6 +243,7 @@ class Step:
         plan: Plan | None,
         *,
         look: bool = False,
+        exactly: bool = False,
         screen: bool = False,
         mutated: bool = False,
         alone: Waiting | None = None,
@@ -257,6 +258,7 @@ class Step:
             slot: of the output.
             tensor: the values.
             plan: its watchpoints.
+            exactly: find everything out now, whatever becomes of the values.
             look: find everything out also where nothing is watched (yet), if the values are not held.
             screen: begin quick numbers also where nothing is watched yet: the values may be changed before that.
             mutated: it was changed in place just now, which its version does not say yet.
@@ -275,9 +277,9 @@ class Step:
             return capture
         if same is not None and same.plan is plan and (held or same.look is not None):
             copy_numbers(same, capture)
-        elif held and (plan is not None or screen):
+        elif held and not exactly and (plan is not None or screen):
             measure(capture, values, waiting, plan or EVERYTHING)
-        elif not held and (plan is not None or look):
+        elif exactly or (not held and (plan is not None or look)):
             capture.look = exact.begin(values, plan.need if plan is not None else Need(), waiting)
         return capture
 

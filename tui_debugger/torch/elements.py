@@ -24,9 +24,7 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
 
 def readable(tensor: torch.Tensor) -> bool:
     """Whether a tensor has plain values in memory: not quantized, not on no device, not inside a transformation."""
-    if tensor.is_meta or tensor.is_quantized or tensor.is_nested:
-        return False
-    return not transformed(tensor)
+    return not (tensor.is_meta or tensor.is_quantized or tensor.is_nested or transformed(tensor))
 
 
 def is_simple(tensor: torch.Tensor) -> bool:
@@ -47,7 +45,17 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 def meta_of(tensor: torch.Tensor) -> TensorMeta:
     """Element type, shape, and bytes of the values."""
-    return TensorMeta(type_name(tensor.dtype), tuple(tensor.shape), tensor.numel() * tensor.element_size())
+    key = tensor.dtype, tensor.shape
+    found = _METAS.get(key)
+    if found is None:
+        found = TensorMeta(type_name(tensor.dtype), tuple(tensor.shape), tensor.numel() * tensor.element_size())
+        if len(_METAS) < _MOST_METAS:
+            _METAS[key] = found
+    return found
+
+
+_METAS: Final[dict[tuple[torch.dtype, torch.Size], TensorMeta]] = {}
+_MOST_METAS: Final = 10_000
 
 
 def type_name(dtype: torch.dtype) -> str:

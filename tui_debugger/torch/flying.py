@@ -11,12 +11,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from tui_debugger.analysis.blocks import Array
+from tui_debugger.analysis.record import Need
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.torch.captures import Capture, Key, Step
-from tui_debugger.torch.elements import as_array
+from tui_debugger.torch.elements import as_array, meta_of, numeric
+from tui_debugger.torch.exact import records
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.training import Training
 from tui_debugger.torch.verdicts import find_records, judge_step
@@ -99,7 +101,7 @@ class Flying:
         with self._training.recording.at_work(), self._ending.at_work():
             if ends:
                 self._rest()
-            self._tell(self._recorder.flush())
+            self._tell(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
         """What was recorded since the last step ended."""
@@ -113,6 +115,8 @@ class Flying:
         """Takes a step into the ring and says what came of it."""
         training, recorder = self._training, self._recorder
         recording = training.recording
+        if not recorder.knows_graph:
+            recorder.begin(_initial(training))
         self._know(partial)
         training.see_weights()
         captures = self._captures()
@@ -158,6 +162,13 @@ class Flying:
     def _tell(self, text: str) -> None:
         if text:
             self._say(text)
+
+
+def _initial(training: Training) -> list[Row]:
+    """The weights before the first step, as far as they were kept."""
+    weights = [(name, values) for name, values in training.initial() if numeric(values)]
+    found = records([(values, Need(), None) for _, values in weights])
+    return [Row(name, meta_of(values), record.stats) for (name, values), record in zip(weights, found, strict=True)]
 
 
 def _bad(capture: Capture) -> bool:

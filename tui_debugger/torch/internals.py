@@ -17,7 +17,10 @@ from torch.utils import _python_dispatch as dispatch
 
 def version_of(tensor: torch.Tensor) -> int:
     """How often the values were changed in place; 0 for those that do not count that."""
-    return 0 if tensor.is_inference() else int(tensor._version)  # noqa: SLF001 - see above
+    try:
+        return tensor._version  # noqa: SLF001 - see above
+    except RuntimeError:  # made in inference mode
+        return 0
 
 
 def in_backward() -> bool:
@@ -43,9 +46,8 @@ def no_autocast() -> AbstractContextManager[None]:
     return guard
 
 
-def transformed(tensor: torch.Tensor) -> bool:
-    """Whether a tensor stands for others inside ``torch.func`` (vmap, grad ...)."""
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))  # noqa: SLF001 - see above
+transformed: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above
+"""Whether a tensor stands for others inside ``torch.func`` (vmap, grad ...)."""
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int, dtype: torch.dtype | None) -> Sequence[torch.Tensor]:

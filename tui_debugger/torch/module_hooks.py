@@ -51,8 +51,9 @@ class ModuleHooks:
         self._tree = tree
         for place in (*self._calls.place_of_root(tree), *tree.places):
             module, hooks = place.module, self._handles
-            hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
-            hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
+            with self._calls.hooking(place):
+                hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+                hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
 
     def remove(self) -> None:
         """Takes them all away. Gradients that are still to come are not recorded."""

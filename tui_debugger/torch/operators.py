@@ -69,9 +69,10 @@ class Operators:
         self._tree = tree
         for place in (*self._calls.place_of_root(tree), *tree.places):
             module, hooks = place.module, self._handles
-            hooks.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
-            hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
-            hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
+            with self._calls.hooking(place):
+                hooks.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
+                hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+                hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
         self._thread = get_ident()
         self._mode = internals.EveryOperator(self._seen)
         self._mode.enter()

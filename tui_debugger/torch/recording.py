@@ -244,8 +244,8 @@ class Recording:
         mutated: bool = False,
         alone: Waiting | None = None,
     ) -> Capture:
-        look = self.learning or self.measuring
-        return step.see(name, slot, tensor, plan, look=look, screen=self.learning, mutated=mutated, alone=alone)
+        known = {"look": self.learning, "exactly": self.measuring, "screen": self.learning}
+        return step.see(name, slot, tensor, plan, mutated=mutated, alone=alone, **known)
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent

@@ -43,6 +43,8 @@ class Training:
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
+        self._weights: list[tuple[str, torch.Tensor]] = []
+        """What was seen last of what outlives a step."""
         self._weights_seen = False
 
     def look_again(self) -> None:
@@ -95,7 +97,8 @@ class Training:
             return
         self._weights_seen = True
         self.see_gradients()
-        see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
+        self._weights = list(self._kept())
+        see_all(self.recording.step, self._weights, self.recording.plans, self.previous)
 
     def goes_on(self) -> None:
         """Weights and gradients were looked at before the step was over: at its end they are seen again."""
@@ -105,7 +108,7 @@ class Training:
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
         plans = self.recording.plans
-        kept = self._kept() if plans else ()  # going through all of them takes a while
+        kept = (self._weights or self._kept()) if plans else ()  # going through all of them takes a while
         compared = [
             (name, each)
             for name, each in kept
@@ -120,6 +123,7 @@ class Training:
         """Lets go of the step."""
         self.recording.clear()
         self._seen.clear()
+        self._weights.clear()
         self._weights_seen = False
 
     def let_go(self) -> None:

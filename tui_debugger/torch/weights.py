@@ -18,6 +18,7 @@ SUMMED: Final = 1e-3
 """What a sum that is made in float32 may be off by, as a part of it."""
 LOOSE: Final = 1.05
 """How far apart the bounds of Σ|x| may be until it is measured again."""
+_MEASURED: Final = Quick.EXTREMES | Quick.TOTAL | Quick.ZEROS
 CHUNK: Final = 1 << 24
 """Elements of weights that are compared with the step before at a time: what bounds the memory for differences."""
 
@@ -105,7 +106,8 @@ def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plan
             capture.previous = previous.get(name)
         if plan is None or not numeric(tensor) or (values.is_complex() and plan.need.previous):
             continue  # a complex weight that is compared is looked at exactly: |cur| − |prev| tells too little
-        measure(capture, values, step.waiting, plan, many=True)
+        if plan.many & _MEASURED or plan.ranges:
+            measure(capture, values, step.waiting, plan, many=True)
         x = quick.plain(dense(values))
         for order, kind in ((1, Quick.MAGNITUDE), (2, Quick.ENERGY)):
             if plan.many & kind:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
@@ -10,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.live.client.debugger import Debugger, run, watch
+from tests.live.client.debugger import PATIENCE, Debugger, run, watch
+from tests.live.client.ending import BAD, STATUS
 from tests.live.client.training import Network
 from tui_debugger.analysis.record import Need
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.live.client import Flight, Recorder
 from tui_debugger.live.client.flight import ROW_BYTES, FlightRecorder, Row
-from tui_debugger.live.client.flight_dump import LINE, REASON
+from tui_debugger.live.client.flight_dump import LINE, REASON, _begin, _finish
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import Identity
@@ -317,3 +320,150 @@ def test_wrong_settings_are_refused_at_once(tmp_path: Path) -> None:
         Recorder("", flight=Flight(str(tmp_path), watch=["nonsense"]))
     with pytest.raises(TdbgError, match="cannot keep"):
         Flight(str(tmp_path), steps=0)
+
+
+# -- what waits is written when the program ends, however it does ------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, list[Path]]]:
+    """Exit status, standard error and dumps of real processes, by how they ended."""
+    places = {how: tmp_path_factory.mktemp("ended") for how in STATUS}
+    processes = {
+        how: subprocess.Popen(
+            [sys.executable, "-m", "tests.live.client.ending", how, str(place)], stderr=subprocess.PIPE, text=True
+        )
+        for how, place in places.items()
+    }
+    errors = {how: process.communicate(timeout=PATIENCE)[1] for how, process in processes.items()}
+    return {how: (processes[how].returncode, errors[how], sorted(places[how].iterdir())) for how in STATUS}
+
+
+@pytest.mark.parametrize("how", STATUS)
+def test_the_step_in_which_a_program_ends_is_in_the_dump_and_it_ends_as_it_would_have(
+    ended: dict[str, tuple[int, str, list[Path]]], how: str
+) -> None:
+    status, errors, dumps = ended[how]
+    assert status == STATUS[how], errors
+    (dump,) = dumps
+    assert str(dump) in errors
+    lines = (dump / REASON).read_text().splitlines()
+    assert lines[0] == f"TO hit on h at step {BAD}"  # nothing about the weight, which was not updated yet
+    assert ("did not come to its end" in "".join(lines)) == (
+        how not in ("caught", "handler that goes on", "ignored", "fork")
+    )
+    assert ("ValueError: the loss is no number" in lines[-1]) == (how in ("raise", "in a thread"))
+    with closing(open_dump(dump, remember=False)) as session:
+        session.open()
+        assert list(session.steps(0)) == [BAD - 2, BAD - 1, BAD]
+        for name, value in (("h", np.full(4, np.nan)), ("x", np.ones(4) * BAD)):
+            key = TensorKey(0, "kernel_graph_0", name, Side.OUTPUT, 0, BAD)
+            np.testing.assert_array_equal(session.read(key), value)
+
+
+def test_the_origin_of_a_dump_is_found(ended: dict[str, tuple[int, str, list[Path]]]) -> None:
+    for how in ("exit", "fork"):
+        command = [sys.executable, "-m", "tui_debugger", "origin", str(ended[how][2][0])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert f"origin: rank 0, step {BAD}  (Log)" in done.stdout
+        assert "its inputs are clean" in done.stdout
+
+
+def _reasons(directory: Path) -> list[str]:
+    return sorted((path / REASON).read_text().splitlines()[0] for path in directory.iterdir())
+
+
+def test_softer_hits_wait_and_are_written_at_the_end_and_never_take_the_place_of_a_nan(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=4, dumps=2, watch=["WNC", "TZ @ node=z"]))
+    for step in range(8):
+        recorder.record("w", np.ones(3), kind="weight")
+        recorder.record("z", np.zeros(3) if step == 2 else np.ones(3))
+        recorder.record("x", np.full(3, np.nan if step == 7 else 1.0))
+        recorder.step()
+        written = [] if step < 1 else ["WNC hit on w at step 1"]
+        assert _reasons(tmp_path) == (written if step < 7 else ["TO hit on x at step 7", *written])
+    recorder.close()
+    last = max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert "TZ hit on z at step 2" in (last / REASON).read_text()
+
+
+def test_what_waits_is_written_when_the_training_ends(tmp_path: Path) -> None:
+    with Recorder("", flight=Flight(str(tmp_path), steps=10, watch=["WNC", "TZ @ node=z"])) as recorder:
+        for step in range(4):
+            recorder.record("w", np.ones(3), kind="weight")
+            recorder.record("z", np.zeros(3) if step == 3 else np.ones(3))
+            recorder.step()
+    assert _reasons(tmp_path) == ["TZ hit on z at step 3", "WNC hit on w at step 1"]
+
+
+def test_the_only_dump_is_for_a_nan_until_the_end(tmp_path: Path) -> None:
+    with Recorder("", flight=Flight(str(tmp_path), dumps=1, watch=["WNC"])) as recorder:
+        for _ in range(3):
+            recorder.record("w", np.ones(3), kind="weight")
+            recorder.step()
+            assert not list(tmp_path.iterdir())
+    assert _reasons(tmp_path) == ["WNC hit on w at step 1"]
+
+
+def test_one_event_is_one_dump_and_another_one_is_another(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3))
+    weight = np.ones(3)
+    for step in range(12):
+        recorder.record("mask", np.array([0, -np.inf]))  # by intent, from the first step on
+        recorder.record("x", np.ones(3))
+        recorder.record("h", weight * (np.nan if step == 4 else 1.0), inputs=("x", "w"))
+        recorder.record("out", np.ones(3) if step < 9 else np.full(3, np.inf), inputs=("x",))
+        recorder.record("w", np.full(3, np.nan) if step >= 4 else weight, kind="gradient")
+        weight = weight + (np.nan if step >= 4 else 1.0)
+        recorder.record("w", weight, kind="weight")
+        recorder.step()
+    assert _reasons(tmp_path) == [
+        "TO hit on h and 3 more at step 4",
+        "TO hit on mask at step 0",
+        "TO hit on out and 4 more at step 9",
+    ]
+
+
+def test_a_nan_in_the_earlier_of_two_records_of_a_name_is_found(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path)))
+    for step in range(3):
+        for part in range(3):
+            recorder.record("x", np.full(3, np.nan if (step, part) == (1, 0) else part))
+        recorder.step()
+    (dump,) = tmp_path.iterdir()
+    assert (dump / REASON).read_text().startswith("TO hit on x at step 1")
+    with closing(open_dump(dump, remember=False)) as session:
+        session.open()
+        session.add_recommended()
+        assert {hit.key.step for hit in session.check(session.pairs()).hits} == {1}
+        assert np.isnan(session.read(TensorKey(0, "kernel_graph_0", "x", Side.OUTPUT, 0, 1))).all()
+
+
+class OnDevice:
+    """An array that does not convert."""
+
+    def __array__(self, *_: object, **__: object) -> object:
+        msg = "it is on a device"
+        raise TypeError(msg)
+
+
+def test_what_could_not_be_recorded_or_kept_is_said_in_the_dump(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path)))
+    recorder.record("thing", OnDevice())
+    recorder.record("x", np.full(3 << 20, np.nan))
+    recorder.step()
+    (dump,) = tmp_path.iterdir()
+    _, values, lost = (dump / REASON).read_text().splitlines()
+    assert values.startswith("statistics only, the values were changed in place, not held any more or too large: x")
+    assert lost.startswith("not recorded: 1 tensors that could not be converted to NumPy")
+
+
+def test_two_processes_that_write_at_the_same_place_do_not_meet(tmp_path: Path) -> None:
+    first, second = (_begin(tmp_path, "flight-rank0-step0-1") for _ in range(2))
+    assert first != second
+    third = _begin(tmp_path, "flight-rank0-step0-1")
+    (third.with_name("flight-rank0-step0-1") / "of another process").mkdir(parents=True)
+    for part in (first, second, third):
+        (part / REASON).write_text("")
+    assert len({_finish(part) for part in (first, second, third)}) == 3

@@ -48,12 +48,12 @@ def test_a_debugger_that_accepts_connections_and_says_nothing() -> None:
 def test_while_it_waits_for_a_command(blow: signal.Signals) -> None:
     server, address = debugger()
     with server, training(address) as process:
-        assert server.line() == "stop 0"
+        assert server.line() == "stop -1"
         server.signal(blow)
         lines = _trained(process)
     assert [line.split(":")[0] for line in lines] == ["tdbg", "tdbg"]
     assert "attached to the debugger at" in lines[0]
-    assert "training goes on after step 0" in lines[1]
+    assert "training goes on with its first step" in lines[1]
     assert ("gives no sign of life" if blow is signal.SIGSTOP else "is gone") in lines[1]
 
 
@@ -73,6 +73,8 @@ def test_in_the_middle_of_the_introduction(call: str, blow: signal.Signals) -> N
 def test_between_two_steps(blow: signal.Signals) -> None:
     server, address = debugger()
     with server, training(address, "--wait-for", "1") as process:
+        assert server.line() == "stop -1"
+        server.say("run")
         assert server.line() == "stop 0"
         server.say("run")
         process.until("step 0")
@@ -87,6 +89,7 @@ def test_while_it_sends_values(blow: signal.Signals) -> None:
     """They do not fit into what the system keeps for a connection."""
     server, address = debugger(hold="SendTensors")
     with server, training(address, *WIDE) as process:
+        server.say("run")
         server.say("view fc1/relu")
         server.until("held")
         server.signal(blow)
@@ -103,12 +106,13 @@ def test_while_it_sends_hits(blow: signal.Signals) -> None:
         server.until("held")
         server.signal(blow)
         lines = _trained(process)
-    assert "training goes on after step 1" in lines[-1]
+    assert "training goes on after step 0" in lines[-1]
 
 
 def test_values_that_nobody_takes() -> None:
     """The debugger lives, but hangs in the call that should take the values."""
     with Debugger(hold="SendTensors") as server, training(server.address, *WIDE) as process:
+        server.stop(run())
         server.stop(view(wire.VALUE, "fc1/relu"))
         lines = _trained(process)
     assert "does not take what it asked for" in lines[-1]
@@ -127,6 +131,8 @@ def test_a_person_may_think_as_long_as_it_takes() -> None:
     """Several time-outs pass while the debugger lives and nobody says run: the training waits."""
     with Debugger() as server, training(server.address, "--steps", "2", timeout=0.3) as process:
         server.stop()
+        server.give(run())
+        server.stop()
         for _ in range(20):  # a time-out has at most five of them
             assert server.beats.acquire(timeout=PATIENCE)
         server.give(run(), run())
@@ -138,7 +144,7 @@ def test_a_debugger_that_comes_back_is_found_in_the_background() -> None:
     server, address = debugger()
     with training(address, "--steps", "1000000", "--pause", "0.01") as process:
         with server:
-            assert server.line() == "stop 0"
+            assert server.line() == "stop -1"
             server.signal(signal.SIGKILL)
         process.until("step 3")
         again, _ = debugger(address)
@@ -154,7 +160,7 @@ def test_a_debugger_that_comes_back_is_found_in_the_background() -> None:
 def test_a_frozen_debugger_that_thaws_is_found_again() -> None:
     server, address = debugger()
     with server, training(address, "--steps", "1000000", "--pause", "0.01") as process:
-        assert server.line() == "stop 0"
+        assert server.line() == "stop -1"
         server.signal(signal.SIGSTOP)
         process.until("step 3")
         server.signal(signal.SIGCONT)
@@ -166,9 +172,9 @@ def test_a_frozen_debugger_that_thaws_is_found_again() -> None:
 def test_over_a_unix_socket(tmp_path: Path) -> None:
     server, address = debugger(f"unix:{tmp_path}/debugger")
     with server, training(address, "--steps", "2") as process:
-        assert server.line() == "stop 0"
+        assert server.line() == "stop -1"
         server.say("run")
-        assert server.line() == "stop 1"
+        assert server.line() == "stop 0"
         server.signal(signal.SIGKILL)
         _trained(process)
 
@@ -176,6 +182,8 @@ def test_over_a_unix_socket(tmp_path: Path) -> None:
 def test_the_end_of_the_process_does_not_wait_for_a_frozen_debugger() -> None:
     server, address = debugger()
     with server, training(address, "--steps", "1", "--wait-for", "1", timeout=2.0) as process:
+        assert server.line() == "stop -1"
+        server.say("run")
         assert server.line() == "stop 0"
         server.say("run")
         process.until("step 0")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,10 +74,11 @@ def test_order_of_calls_is_that_of_mindspores_client(debugger: Debugger) -> None
     loop = _network(debugger, 2)
     debugger.stop(watch(1, OVERFLOW, ["loss"]), run())
     debugger.stop(run())
+    debugger.stop(run())
     debugger.done()
     assert loop.end() is None
     names = [name for name, _ in debugger.calls]
-    assert names == ["SendMetadata", "SendGraph", "WaitCMD", "WaitCMD", "WaitCMD", "SendMetadata"]
+    assert names == ["SendMetadata", "SendGraph", *4 * ["WaitCMD"], "SendMetadata"]
     assert debugger.heart[0].message == b"Debugger is alive"
     assert debugger.heart[0].period == 30
 
@@ -83,6 +87,7 @@ def test_it_says_who_it_is(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("TDBG_TOKEN", "secret")
     loop = _network(debugger, 1, rank=3, world_size=8, program="Some 1.0", device="5", backend="GPU")
     stop = debugger.stop(run())
+    debugger.stop(run())
     assert loop.end() is None
     first = debugger.calls[0][1]
     assert (first.ms_version, first.graph_num, first.device_name, first.backend) == (b"2.3.0", 1, b"5:0", b"GPU")
@@ -96,13 +101,14 @@ def test_it_says_who_it_is(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) 
 
 def test_steps_are_counted_and_the_end_is_said(debugger: Debugger) -> None:
     loop = _network(debugger, 3)
-    assert [debugger.stop(run()).step for _ in range(3)] == [0, 1, 2]
+    assert [debugger.stop(run()).step for _ in range(4)] == [-1, 0, 1, 2]
     assert debugger.done().training_done
     assert loop.end() is None
 
 
 def test_graph_is_made_of_the_names(debugger: Debugger) -> None:
     loop = _network(debugger, 1)
+    debugger.stop(run())
     debugger.stop(run())
     assert loop.end() is None
     (nodes,) = _graphs(debugger)
@@ -127,6 +133,7 @@ def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debug
         recorder.close()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, OVERFLOW, ["late"]), run())
     stop = debugger.stop(watch(1, OVERFLOW, ["late"]), run())
     (hit,) = debugger.answer("SendWatchpointHits")
@@ -140,6 +147,7 @@ def test_names_that_come_later_are_told_at_the_end_of_their_step(debugger: Debug
 
 def test_hits_come_with_parameters_type_and_full_statistics(debugger: Debugger) -> None:
     loop = _network(debugger, 2)
+    debugger.stop(run())
     debugger.stop(watch(7, TOO_LARGE, ["loss", "fc1/relu"], abs_mean_gt=0.0, max_gt=1e9), run())
     stop = debugger.stop(run())
     first, second = debugger.answer("SendWatchpointHits")
@@ -162,6 +170,7 @@ def test_nan_that_prevents_a_comparison_is_reported_as_an_error(debugger: Debugg
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, TOO_LARGE, ["x"], max_gt=0.0), run(wire.LEVEL_RECHECK), run())
     (hit,) = debugger.answer("SendWatchpointHits")
     assert hit.error_code == ErrorBits.NAN | ErrorBits.INF
@@ -179,6 +188,7 @@ def test_changes_are_judged_from_the_first_step_after_the_watchpoint(debugger: D
             weight *= 2  # in place: what was recorded must not change with it
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, CHANGED, ["w"], abs_mean_update_ratio_gt=0.5), run(wire.LEVEL_RECHECK), run())
     debugger.stop(run())
     (hit,) = debugger.answer("SendWatchpointHits")  # none of the recheck: there was nothing to compare with
@@ -198,6 +208,9 @@ def test_values_types_and_statistics_are_those_of_the_arrays(debugger: Debugger)
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(view(wire.VALUE, "x"), view(wire.STATISTICS, "x"), run())
+    assert not debugger.answer("SendTensors")[0].tensor_content  # no step has run yet
+    assert debugger.answer("SendTensorStats")[0].statistics.count == 0
     debugger.stop(
         view(wire.VALUE, "x", "empty", "nowhere"),
         view(wire.BASE, "x", "nowhere"),
@@ -228,6 +241,7 @@ def test_big_values_come_in_chunks_of_three_mebibytes(debugger: Debugger) -> Non
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(view(wire.VALUE, "big"), run())
     chunks = debugger.answer("SendTensors")
     assert [len(chunk.tensor_content) for chunk in chunks] == [3 << 20, 3 << 20, (1 << 20) + 5]
@@ -247,6 +261,7 @@ def test_previous_values_of_parameters_can_be_looked_at(debugger: Debugger) -> N
 
     loop = Loop(train)
     debugger.stop(run())
+    debugger.stop(run())
     debugger.stop(view(wire.VALUE, "w", "x", previous=True), view(wire.STATISTICS, "w", previous=True), run())
     weight, other = debugger.answer("SendTensors")
     assert (weight.iter, np.frombuffer(weight.tensor_content).tolist()) == (b"prev", [0.0, 0.0])
@@ -257,6 +272,7 @@ def test_previous_values_of_parameters_can_be_looked_at(debugger: Debugger) -> N
 
 def test_names_are_found_behind_a_graphs_name_and_by_their_last_part(debugger: Debugger) -> None:
     loop = _network(debugger, 2)
+    debugger.stop(run())
     debugger.stop(watch(1, TOO_LARGE, ["kernel_graph_0/loss", "somewhere/fc1.weight"], max_gt=-1e9), run())
     debugger.stop(run())
     names = [hit.tensor.node_name for hit in debugger.answer("SendWatchpointHits")]
@@ -291,7 +307,7 @@ def test_steps_may_be_blocks(debugger: Debugger) -> None:
         recorder.close()
 
     loop = Loop(train)
-    assert [debugger.stop(run()).step for _ in range(3)] == [0, 1, 2]
+    assert [debugger.stop(run()).step for _ in range(4)] == [-1, 0, 1, 2]
     assert loop.end() is None
 
 
@@ -307,6 +323,7 @@ def test_steps_without_a_recording_count_in_the_other_form_too() -> None:
 
 def test_exit_raises_in_the_training(debugger: Debugger) -> None:
     loop = _network(debugger, 5)
+    debugger.stop(run())
     debugger.stop(run())
     command = run()
     command.Clear()
@@ -334,6 +351,7 @@ def test_room_for_copies_is_bounded(debugger: Debugger) -> None:
             recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(watch(1, OVERFLOW, ["b"]), run())
     debugger.stop(view(wire.VALUE, "a", "b"), view(wire.STATISTICS, "b"), run())
     (hit,) = debugger.answer("SendWatchpointHits")  # judged although it was not kept
@@ -371,6 +389,7 @@ def test_types_that_numpy_does_not_know(debugger: Debugger) -> None:
         recorder.step()
 
     loop = Loop(train)
+    debugger.stop(run())
     debugger.stop(
         watch(1, OVERFLOW, ["half", "eighth", "words"]),
         run(wire.LEVEL_RECHECK),
@@ -382,3 +401,148 @@ def test_types_that_numpy_does_not_know(debugger: Debugger) -> None:
     assert (half.tensor_base.data_type, half.statistics.maximum) == (46, 2.0)
     assert (eighth.tensor_base.data_type, eighth.statistics.maximum) == (wire.OWN_TYPES["float8_e4m3fn"], 4.0)
     assert loop.end() is None
+
+
+# -- nothing is lost ---------------------------------------------------------------------------------------
+
+
+def _nan_in(steps: int, bad: int, recorder: Recorder) -> None:
+    """One more tensor after the last step: its number is ``steps``."""
+    for step in range(steps + 1):
+        recorder.record("x", np.full(4, np.nan if step == bad else 1.0), kind="activation")
+        if step < steps:
+            recorder.step()
+    recorder.close()
+
+
+@pytest.mark.parametrize("bad", [0, 3, 5, 6, 7])
+def test_every_step_is_judged_and_what_follows_the_last_one(tmp_path: Path, bad: int) -> None:
+    address = f"unix:{tmp_path}/listen"
+    command = [sys.executable, "-m", "tui_debugger", "listen", "--no-screen", "--host", address, "--watch", "TO"]
+    listening = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert listening.stderr is not None
+    assert "waiting for a training" in listening.stderr.readline()
+    _nan_in(6, bad, Recorder(address))
+    out, err = listening.communicate(timeout=PATIENCE)
+    assert listening.returncode == (0 if bad == 7 else 1), err
+    assert [line for line in out.splitlines() if line.startswith("step")] == (
+        [] if bad == 7 else [f"step {bad}  rank 0  TO  ◆ NaN 4 of 4  x:out:0"]
+    )
+    assert "6 steps" in err or bad == 6
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+def test_the_earlier_of_two_tensors_of_one_name_is_judged(debugger: Debugger, bad: int) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        for step in range(2):
+            for part in range(4):
+                recorder.record("x", np.full(2, np.nan if (step, part) == (bad, 1) else float(part)))
+                recorder.record(f"y{part}", np.full(2, np.nan if step == bad else 1.0))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, OVERFLOW, ["x", "y0", "y3"]), run())
+    if bad:
+        debugger.stop(run())
+    stop = debugger.stop(view(wire.VALUE, "x"), run())
+    hits = debugger.answer("SendWatchpointHits")
+    assert (stop.step, [hit.tensor.node_name for hit in hits]) == (bad, [b"y0", b"x", b"y3"])
+    assert hits[1].statistics.nan_count == 2
+    assert np.frombuffer(debugger.answer("SendTensors")[0].tensor_content).tolist() == [3.0, 3.0]  # the later one
+    if not bad:
+        debugger.stop(run())
+    assert loop.end() is None
+
+
+def test_a_weight_that_is_recorded_before_and_after_its_update_has_changed(debugger: Debugger) -> None:
+    def train() -> None:
+        recorder = Recorder(debugger.address)
+        weight = np.ones(4)
+        for _ in range(3):
+            recorder.record("w", weight, kind="weight")
+            weight = weight * 2
+            recorder.record("w", weight, kind="weight")
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    debugger.stop(watch(1, 19, ["w"], rtol=1e-5, atol=1e-8), run())
+    for _ in range(3):
+        debugger.stop(run())
+    assert loop.end() is None
+    assert "SendWatchpointHits" not in [name for name, _ in debugger.calls]
+
+
+def test_what_cannot_be_recorded_or_judged_is_counted(debugger: Debugger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui_debugger.live.client.recorded.NODES", 3)
+
+    class OnDevice:
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            msg = "it is on a device"
+            raise TypeError(msg)
+
+    def train() -> None:
+        recorder = Recorder(debugger.address, keep_bytes=100)
+        for step in range(3):
+            recorder.record("gone", OnDevice())
+            recorder.record("w", np.full(10, 2.0**step), kind="weight")
+            recorder.record("large", np.full(10, 2.0**step), kind="weight")
+            for number in range(2):
+                recorder.record(f"n{number}", np.ones(1))
+            recorder.step()
+        recorder.close()
+
+    loop = Loop(train)
+    change = {"abs_mean_update_ratio_gt": 10.0}
+    first = debugger.stop(watch(1, CHANGED, ["w", "large"], **change), run())
+    for _ in range(3):
+        last = debugger.stop(run())
+    assert loop.end() is None
+    assert [(each.what, each.count) for each in first.unrecorded] == [
+        (b"tensors that could not be converted to NumPy, or copied", 1),
+        (b"tensors under names beyond the first 100,000", 1),
+    ]
+    counts = {each.what.split(b" ", 1)[1]: (each.count, each.example, each.step) for each in last.unrecorded}
+    assert counts == {
+        b"that could not be converted to NumPy, or copied": (3, b"gone", 0),
+        b"under names beyond the first 100,000": (3, b"n1", 0),
+        b"that found no room to be kept until watchpoints on them came (keep_bytes)": (1, b"large", 0),
+        b"whose values of the step before found no room (keep_bytes)": (3, b"large", 1),
+    }
+    assert list(debugger.done().unrecorded) == list(last.unrecorded)
+
+
+def test_initial_values_that_were_not_recorded_are_not_called_clean(debugger: Debugger) -> None:
+    loop = _network(debugger, 1)
+    debugger.stop(watch(1, 14, ["fc1.weight"], zero_percentage_ge=100.0), run(wire.LEVEL_RECHECK), run())
+    (hit,) = debugger.answer("SendWatchpointHits")
+    assert hit.error_code == ErrorBits.NO_PREVIOUS
+    debugger.stop(run())
+    assert loop.end() is None
+
+
+def test_a_debugger_that_comes_late_judges_from_the_next_step_on(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/late"
+    recorder = Recorder(address, timeout=1.0)
+    for step in range(2):
+        recorder.record("x", np.full(2, np.nan if step == 0 else 1.0))
+        recorder.step()
+    with Debugger(address) as debugger:
+
+        def train() -> None:
+            while not recorder.attached:
+                recorder.record("x", np.full(2, np.nan))
+                recorder.step()
+            recorder.record("x", np.full(2, np.nan))
+            recorder.step()
+            recorder.close()
+
+        loop = Loop(train)
+        first = debugger.stop(watch(1, OVERFLOW, ["x"]), run())
+        debugger.give(run(), run())  # one more where the step at which it came was recorded whole
+        assert loop.end() is None
+        assert [name for name, _ in debugger.calls].count("SendWatchpointHits") in (1, 2)
+        assert debugger.done().step == first.step + 1
+        assert not list(debugger.calls[-1][1].unrecorded)  # what was before is nobody's question

@@ -71,7 +71,7 @@ def test_a_training_that_goes_wrong(server: Server, happened: Happened, expected
         found = happened.training(Event.STOPPED)
         assert found.info.program.startswith("NumPy (tdbg")
         assert found.info.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD
-        assert found.stop == Stop(1, 0)
+        assert found.stop == Stop(1, START)
         _watch_everything(found)
 
         found.run(None)

@@ -244,6 +244,32 @@ def reference(options: argparse.Namespace) -> None:
         say(f"step {step} held {held}")
 
 
+class Frozen(nn.Module):
+    """A backbone that runs without gradients inside a pass with gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU())
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            features = self.backbone(x)
+        return self.head(features)
+
+
+def frozen(options: argparse.Namespace) -> None:
+    """Trains a head on a frozen backbone, which it also calls by itself."""
+    model = Frozen()
+    optimizer = torch.optim.Adam(model.head.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        with torch.no_grad():
+            model.backbone(numbers(options, "eval", step))
+        learn(model, optimizer, numbers(options, "train", step))
+    say(f"unrecorded {handle.unrecorded}")
+
+
 def unfinished(options: argparse.Namespace) -> None:
     """A bad batch in a step that never ends."""
     model = small()
@@ -349,6 +375,8 @@ def hidden(options: argparse.Namespace) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     if options.kind == "compile":
         model[0] = torch.compile(model[0], backend="eager")
+    if options.kind == "script":
+        model[0] = torch.jit.script(model[0])
     handle = tdbg.attach(model, optimizer, options.address, level=options.level)
     for step in range(options.steps):
         learn(model, optimizer, numbers(options, "train", step))
@@ -372,6 +400,7 @@ PROGRAMS = {
         evaluating,
         evaluating_late,
         reference,
+        frozen,
         unfinished,
         counting,
         scaled,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +15,13 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
 from tests.live.torch import programs  # noqa: E402
-from tests.live.torch.driving import ROOT  # noqa: E402
+from tests.live.torch.driving import PATIENCE, ROOT  # noqa: E402
+from tests.live.torch.flights import BAD, STATUS, Net  # noqa: E402
 from tests.live.torch.test_harmless import hooks_of, hooks_of_optimizers, one_step  # noqa: E402
+from tests.live.torch.watching import recommended_watchpoints  # noqa: E402
 from tui_debugger.api import DumpAnalyzer  # noqa: E402
+from tui_debugger.live.client.flight_dump import REASON  # noqa: E402
+from tui_debugger.live.control import Event  # noqa: E402
 
 
 def dumps_in(directory: Path) -> list[Path]:
@@ -59,3 +66,153 @@ def test_an_exception_that_ends_the_program_leaves_a_dump_without_a_line_about_i
     (dump,) = dumps_in(tmp_path)
     assert str(dump) in done.stderr
     assert DumpAnalyzer(str(dump)).get_iterations() == [0, 1]
+
+
+Ends = dict[str, tuple[int, str, list[Path]]]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Ends:
+    """Exit status, standard error and dumps of real trainings, by how they ended."""
+    places = {how: tmp_path_factory.mktemp("ended") for how in STATUS}
+    command = [sys.executable, "-m", "tests.live.torch.flights"]
+    processes = {
+        how: subprocess.Popen([*command, how, str(place)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for how, place in places.items()
+    }
+    errors = {how: process.communicate(timeout=3 * PATIENCE)[1] for how, process in processes.items()}
+    return {how: (processes[how].returncode, errors[how], dumps_in(places[how])) for how in STATUS}
+
+
+@pytest.mark.parametrize("how", STATUS)
+def test_a_nan_in_the_step_in_which_the_program_ends_is_in_the_dump(ended: Ends, how: str) -> None:
+    status, errors, dumps = ended[how]
+    assert status == STATUS[how], errors
+    (dump,) = dumps
+    lines = (dump / REASON).read_text().splitlines()
+    assert lines[0] == f"TO hit on log/Log and 2 more at step {BAD}"
+    assert lines[1].startswith(f"step {BAD} did not come to its end")
+    assert ("FloatingPointError: the loss is no number" in lines[-1]) == (how == "raise")
+    assert DumpAnalyzer(str(dump)).get_iterations() == [BAD - 2, BAD - 1, BAD]
+
+
+def test_the_true_origin_is_named_with_its_values(ended: Ends) -> None:
+    (dump,) = ended["exit"][2]
+    done = tdbg_command("origin", dump)
+    assert done.returncode == 1
+    assert f"origin: rank 0, step {BAD}  (Log)\n  log/Log\n" in done.stdout
+    assert "also independent" not in done.stdout
+    (values,) = dump.glob(f"rank_0/*/0/{BAD}/Log.log--Log.*.npy")
+    import numpy as np
+
+    assert np.isnan(np.load(values)).all()
+
+
+def tdbg_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tui_debugger", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("bad", "steps"), [(0, 1), (2, 1), (2, 2)])
+def test_the_weights_of_the_step_before_are_evidence(tmp_path: Path, bad: int, steps: int) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    torch.nn.init.ones_(model[0].weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    with tdbg.attach(model, optimizer, "", flight=tdbg.Flight(str(tmp_path), steps=steps)):
+        for step in range(bad + 3):
+            x = torch.full((2, 8), 3e38 if step == bad else 1.0)
+            model(x).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    (dump,) = dumps_in(tmp_path)  # what follows from it, in this step and the next ones, is the same event
+    done = tdbg_command("origin", dump)
+    assert f"origin: rank 0, step {bad}  (Linear)\n  0/Linear\n" in done.stdout
+    assert "its inputs are clean" in done.stdout
+
+
+def test_a_soft_hit_at_the_beginning_delays_no_nan(tmp_path: Path) -> None:
+    net = Net()
+    net.first.requires_grad_(False)
+    optimizer = torch.optim.SGD([*net.parameters()], lr=1e-2)
+    watch = ["WNC @ node=first.weight"]
+    with tdbg.attach(net, optimizer, "", flight=tdbg.Flight(str(tmp_path), steps=8, tensor_steps=1, watch=watch)):
+        for step in range(4):
+            net.bad = step == BAD
+            net(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            assert len(dumps_in(tmp_path)) == (1, 1, 1, 2)[step]
+    nan = next(each for each in dumps_in(tmp_path) if f"step{BAD}" in each.name)
+    assert (nan / REASON).read_text().startswith("TO hit on log/Log and ")
+    names = {each.name.split(".")[1] for each in nan.glob(f"rank_0/*/0/{BAD}/*.npy")}
+    assert {"log--Log", "last--Linear", "first"} <= names
+
+
+def test_a_pass_without_gradients_is_in_the_flight(tmp_path: Path) -> None:
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with tdbg.attach(net, optimizer, "", flight=tdbg.Flight(str(tmp_path))):
+        for step in range(4):
+            for number in range(3):
+                with torch.no_grad():
+                    net.bad = (step, number) == (2, 0)
+                    net(torch.randn(4, 8))
+            net.bad = False
+            net(torch.randn(4, 8)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    (dump,) = dumps_in(tmp_path)
+    assert (dump / REASON).read_text().startswith("TO hit on NoGrad/log/Log and 2 more at step 2")
+    assert "origin: rank 0, step 2  (Log)\n  NoGrad/log/Log\n" in tdbg_command("origin", dump).stdout
+
+
+def test_a_debugger_sees_to_what_it_watches_and_the_flight_recorder_takes_over_when_it_goes(
+    serving: Any, tmp_path: Path
+) -> None:
+    server = serving()
+
+    def heard(training: Any, event: Event) -> None:
+        if event is Event.STOPPED:
+            training.set_watchpoints(recommended_watchpoints(training))
+            training.run(None, stop_on_hit=False)
+
+    server.listen(heard)
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+    with tdbg.attach(net, optimizer, server.address, flight=tdbg.Flight(str(tmp_path))) as handle:
+        _steps(net, optimizer, 3, bad=1)
+        assert handle.attached
+        assert not dumps_in(tmp_path)
+        server.close()
+        while handle.attached:
+            _steps(net, optimizer, 1)
+        assert not dumps_in(tmp_path)
+        _steps(net, optimizer, 2, bad=1)
+    (dump,) = dumps_in(tmp_path)
+    assert (dump / REASON).read_text().startswith("TO hit on log/Log")
+
+
+def _steps(net: Net, optimizer: torch.optim.Optimizer, count: int, bad: int = -1) -> None:
+    """The weights stay what they are."""
+    for step in range(count):
+        net.bad = step == bad
+        net(torch.randn(4, 8)).square().mean().backward()
+        optimizer.zero_grad()
+        optimizer.step()
+
+
+def test_a_training_that_is_over_is_not_kept_alive(tmp_path: Path) -> None:
+    def train() -> list[weakref.ref[Any]]:
+        net = Net()
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-2)
+        tdbg.attach(net, optimizer, "", flight=tdbg.Flight(str(tmp_path)))
+        _steps(net, optimizer, 2)
+        net.bad = True
+        net(torch.randn(4, 8))
+        return [weakref.ref(net), weakref.ref(optimizer)]
+
+    kept = train()
+    gc.collect()
+    assert [each() for each in kept] == [None, None]
+    (dump,) = dumps_in(tmp_path)  # what waited was written
+    assert (dump / REASON).read_text().startswith("TO hit on log/Log and 2 more at step 2")

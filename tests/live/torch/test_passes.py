@@ -77,13 +77,27 @@ def test_a_long_rollout_is_judged_call_by_call(train: Train, level: str) -> None
     run = train("reference", steps=3, bad="eval.1.150", level=level)
     run.watch(OVERFLOW)
     found = findings(run)
-    first = "NoGrad/inputs.reference.input"
+    first = "NoGrad/inputs.reference.input" if level == "module" else "NoGrad/reference/0/Addmm"
     assert {each for each, _ in found} == {1}
     assert first in {name for _, name in found}
     assert all(name.startswith("NoGrad/") and "#" not in name for _, name in found)
     _, out, _ = run.outcome()
     held = [int(line.split()[-1]) for line in out.splitlines()]
     assert held[-1] - held[0] < 30  # MiB; nothing of a pass that was judged stays
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+def test_a_frozen_part_of_a_pass_with_gradients_belongs_to_it(train: Train, level: str) -> None:
+    run = train("frozen", steps=3, bad="train.1", level=level)
+    names = set(run.table.names)
+    inside = "backbone/1/ReLU" if level == "module" else "backbone/1/Relu"
+    assert {inside, f"NoGrad/{inside}"} <= names
+    assert "inputs.backbone.input" not in names
+    run.watch(OVERFLOW)
+    found = findings(run)
+    assert {step for step, _ in found} == {1}
+    assert not any(name.startswith("NoGrad") for _, name in found)
+    assert "unrecorded ()" in run.outcome()[1]
 
 
 @pytest.mark.parametrize("kind", ["", "raise", "exit", "detach"])
@@ -161,6 +175,7 @@ def test_what_runs_inside_an_optimizer_is_judged(train: Train, level: str) -> No
         ("thread", "module", "other threads"),
         ("thread", "op", "other threads"),
         ("vmap", "module", "torch.func"),
+        ("script", "module", "no hooks"),
     ],
 )
 def test_what_cannot_be_recorded_is_counted(train: Train, kind: str, level: str, what: str) -> None:

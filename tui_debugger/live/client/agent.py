@@ -237,7 +237,7 @@ class Agent:
         try:
             act()
         except TrainingTerminated:
-            self._say(f"the debugger ended this training (after step {self.step})")
+            self._say(f"the debugger ended this training ({self._where})")
             self._let_go()
             self._shut()
             raise
@@ -266,13 +266,17 @@ class Agent:
         if talk is None:
             return
         if isinstance(reason, LinkLostError):
-            self._say(f"detached: the debugger {reason}; training goes on after step {self.step}")
+            self._say(f"detached: the debugger {reason}; training goes on {self._where}")
         elif reason is not None:
             what = f"{type(reason).__name__}: {reason}".splitlines()[0]
             self._say(f"detached for good: the debugger's client failed ({what}); training goes on")
         talk.link.fail(LinkLostError("was let go"))
         with contextlib.suppress(Exception):
             self._probe.detached()
+
+    @property
+    def _where(self) -> str:
+        return f"after step {self.step}" if self.step > START else "with its first step"
 
     def _shut(self) -> None:
         """Off for good."""

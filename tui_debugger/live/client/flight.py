@@ -11,6 +11,7 @@ Other hits wait: after a dump none is written for them until as many steps have 
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +23,11 @@ from tui_debugger.analysis.conditions import by_abbr, not_finite_words
 from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.client.graph import GRADIENTS
+from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.probe import ClientHit, Identity
-from tui_debugger.live.types import Unrecorded
-from tui_debugger.model import PARAMETERS, TensorMeta, TensorStats, Verdict
+from tui_debugger.live.types import START, Unrecorded
+from tui_debugger.model import PARAMETERS, TRAINABLE, TensorMeta, TensorStats, Verdict
 
 ROW_BYTES: Final = 600
 """What one tensor's statistics take in memory, about."""
@@ -150,10 +151,12 @@ class FlightRecorder:
             BadWatchpointError: a watch text is wrong.
         """
         # Imported before they are needed: an import while the interpreter ends changes the exit status after Ctrl+C.
-        import tui_debugger.graph.proto
         import tui_debugger.live.client.flight_dump
         import tui_debugger.live.client.selecting  # noqa: F401
+        from tui_debugger.graph.proto import message_class
 
+        message_class("GraphProto")
+        GraphBuilder()
         self.flight = flight
         self.judge = Judge()
         self._identity = identity
@@ -167,6 +170,8 @@ class FlightRecorder:
             self._watch.insert(0, parse_watch("TO"))
         self._ring: deque[KeptStep] = deque()
         self._nbytes = 0
+        self._left: KeptStep | None = None
+        """The step before the oldest one in the ring: the first nodes read its weights."""
         self._events = _Events(self._inputs, self._outlives)
         self._seen: set[tuple[int, str, int]] = set()
         self._quiet_until = -1
@@ -175,6 +180,8 @@ class FlightRecorder:
         self._dumps = 0
         self._disk = 0
         self._off = False
+        self._process = os.getpid()
+        """A process that was forked from this one has the same ring, and writes nothing."""
         self._newest: tuple[Path, int] | None = None
         """The dump that was written last, and its last step."""
 
@@ -201,6 +208,10 @@ class FlightRecorder:
 
     # -- a step --------------------------------------------------------------------------------------
 
+    def begin(self, weights: Sequence[Row]) -> None:
+        """Before the first step: what the weights are."""
+        self._left = KeptStep(START, list(weights), 0)
+
     def keep(self, step: int, rows: Sequence[Row], *, partial: bool = False) -> None:
         """Takes a step into the ring, in place of what was kept of it before.
 
@@ -218,7 +229,9 @@ class FlightRecorder:
         self._ring.append(kept)
         self._nbytes += kept.nbytes
         while len(self._ring) > self.flight.steps or (self._nbytes > self.flight.memory and len(self._ring) > 1):
-            self._nbytes -= self._ring.popleft().nbytes
+            self._left = self._ring.popleft()
+            self._nbytes -= self._left.nbytes
+            _strip(self._left)
         if self._nbytes > self.flight.memory:  # the newest step alone is too much
             self._nbytes = _squeeze(kept, self.flight.memory)
 
@@ -240,9 +253,9 @@ class FlightRecorder:
             return self._write_event(step, bad, origins[0], values)
         return self._write_pending() if self._pending and step >= self._quiet_until else ""
 
-    def flush(self) -> str:
-        """The training ends: what waits to be written is written now."""
-        return self._write_pending() if self._pending else ""
+    def flush(self, *, ends: bool = True) -> str:
+        """Writes now what waits to be written. ``ends``: the training is over, and nothing else will come."""
+        return self._write_pending(whole=ends) if self._pending else ""
 
     def failed(self, error: BaseException, *, ends: bool = True) -> str:
         """An exception came: writes what is kept.
@@ -278,6 +291,16 @@ class FlightRecorder:
         if table is None or row < 0:
             return ()
         return [(table.names[node], slot) for node, slot in table.inputs(row) if node >= 0]
+
+    def _weights_read(self) -> Iterator[tuple[str, int, str]]:
+        """(node, input, weight) of every node that reads a weight."""
+        table = self._table
+        if table is None:
+            return
+        for row in range(len(table)):
+            for number, (node, _) in enumerate(table.inputs(row)):
+                if node >= 0 and table.category_of(node) in TRAINABLE:
+                    yield table.names[row], number, table.names[node]
 
     def _outlives(self, name: str) -> bool:
         row = self._table.find(name) if self._table is not None else -1
@@ -320,12 +343,13 @@ class FlightRecorder:
     def _may_write(self, *, whole: bool) -> bool:
         """Whether there may be another dump; not ``whole``: one that leaves one for the first NaN or Inf."""
         most = self.flight.dumps if whole or self._overflowed else self.flight.dumps - 1
-        return self._dumps < most and bool(self._ring) and not self._off
+        return self._dumps < most and bool(self._ring) and not self._off and os.getpid() == self._process
 
     def _write_event(self, step: int, bad: Sequence[ClientHit], first: ClientHit, found: Values | None) -> str:
         reason = _reason([first, *(hit for hit in bad if hit is not first)], step)
         if not self._may_write(whole=True):
-            return "" if self._off else f"{reason}: not written, because {self._dumps} dumps were written already"
+            enough = self._dumps >= self.flight.dumps
+            return "" if not enough else f"{reason}: not written, because {self._dumps} dumps were written already"
         self._overflowed = True
         kept = self._ring[-1]
         if found is not None and kept.step == step:
@@ -333,8 +357,8 @@ class FlightRecorder:
         waiting, self._pending = self._pending, ""
         return self._write("\n".join(filter(None, (reason, waiting))))
 
-    def _write_pending(self) -> str:
-        if not self._may_write(whole=False):
+    def _write_pending(self, *, whole: bool = False) -> str:
+        if not self._may_write(whole=whole):
             return ""
         reason, self._pending = self._pending, ""
         self._quiet_until = self._ring[-1].step + self.flight.steps
@@ -352,8 +376,20 @@ class FlightRecorder:
         self._dumps += 1
         directory, last = Path(self.flight.directory), self._ring[-1].step
         lines = "\n".join((reason, *self._remarks()))
+        steps = list(self._ring)
+        if self._left is not None and self._left.step == steps[0].step - 1:
+            steps.insert(0, self._left)
         try:
-            path, nbytes = write_flight(directory, self._identity, self._graphs, self._ring, room=room, reason=lines)
+            path, nbytes = write_flight(
+                directory,
+                self._identity,
+                self._graphs,
+                steps,
+                most=len(self._ring),
+                weights_read=self._weights_read,
+                room=room,
+                reason=lines,
+            )
         except OSError as error:
             self._off = True
             return f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0]

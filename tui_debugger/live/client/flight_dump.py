@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.graph.reader import parse_graph
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
+from tui_debugger.model import TensorMeta, TensorStats
 
 if TYPE_CHECKING:
     from tui_debugger.live.client.flight import KeptStep, Row
@@ -21,12 +22,21 @@ if TYPE_CHECKING:
 LINE: Final = 250
 """Bytes of a line of statistic.csv, about."""
 _PART: Final = ".part"
+Line = tuple[TensorName, TensorMeta | None, TensorStats]
 REASON: Final = "why.txt"
 """A file at the top of the dump: what made it be written."""
 
 
 def write_flight(
-    directory: Path, identity: Identity, graphs: Sequence[bytes], steps: Iterable[KeptStep], *, room: int, reason: str
+    directory: Path,
+    identity: Identity,
+    graphs: Sequence[bytes],
+    steps: Sequence[KeptStep],
+    *,
+    most: int,
+    weights_read: Callable[[], Iterable[tuple[str, int, str]]],
+    room: int,
+    reason: str,
 ) -> tuple[Path, int]:
     """Writes one dump. It has its name only when all of it is there.
 
@@ -35,6 +45,9 @@ def write_flight(
         identity: who trains.
         graphs: serialized ``GraphProto`` messages.
         steps: ascending.
+        most: steps that are written, the newest ones. Of the one before them there are the weights, as inputs of the
+            nodes that read them: without them nobody could tell whether these nodes were fed with something bad.
+        weights_read: (node, input, weight) of the graph.
         room: bytes that may be written, newest steps first: statistics, then values where there is room left.
         reason: for people.
 
@@ -44,7 +57,8 @@ def write_flight(
     Raises:
         OSError: it cannot be written; nothing is left behind.
     """
-    kept, room = _fitting(list(steps), room)
+    kept, room = _fitting(steps[-most:], room)
+    before = steps[-len(kept) - 1] if len(steps) > len(kept) else None
     part = _begin(directory, f"flight-rank{identity.rank}-step{kept[-1].step}-{os.getpid()}")
     try:
         writer = DumpWriter(part, rank=identity.rank, net="flight", program=identity.program, device=identity.backend)
@@ -53,7 +67,8 @@ def write_flight(
         writer.history(each.step for each in kept)
         types = _types(graphs)
         for each in reversed(kept):
-            room -= _write_step(writer, each, types, room)
+            read = _read(each, before, weights_read(), types) if each is kept[0] and before is not None else ()
+            room -= _write_step(writer, each, types, room, read)
         (part / REASON).write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
         nbytes = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
         return _finish(part), nbytes
@@ -69,6 +84,19 @@ def _fitting(kept: Sequence[KeptStep], room: int) -> tuple[Sequence[KeptStep], i
         start -= 1
         room -= LINE * len(kept[start].rows)
     return kept[start:], room
+
+
+def _read(
+    kept: KeptStep, before: KeptStep, weights_read: Iterable[tuple[str, int, str]], types: dict[str, str]
+) -> list[Line]:
+    """The weights of the step before, as inputs of the nodes that ran."""
+    ran = {row.name for row in kept.rows}
+    weights = {row.name: row for row in before.rows}
+    return [
+        (TensorName(types.get(node, "Tensor"), node, number, side="input"), row.meta, row.stats)
+        for node, number, name in weights_read
+        if node in ran and (row := weights.get(name)) is not None and row.stats is not None
+    ]
 
 
 def _begin(directory: Path, name: str) -> Path:
@@ -99,8 +127,8 @@ def _finish(part: Path) -> Path:
     raise AssertionError
 
 
-def _write_step(writer: DumpWriter, kept: KeptStep, types: dict[str, str], room: int) -> int:
-    """Writes one step; returns the bytes of its values."""
+def _write_step(writer: DumpWriter, kept: KeptStep, types: dict[str, str], room: int, read: Sequence[Line] = ()) -> int:
+    """Writes one step; returns the bytes of its values. ``read``: inputs whose producers are not there."""
     names = [TensorName(types.get(row.name, "Tensor"), row.name, row.slot) for row in kept.rows]
     used = 0
     for place in kept.by_importance():
@@ -108,7 +136,8 @@ def _write_step(writer: DumpWriter, kept: KeptStep, types: dict[str, str], room:
         if row.values is not None and used + row.values.nbytes <= room and _store(writer, kept.step, name, row):
             used += row.values.nbytes
     pairs = zip(names, kept.rows, strict=True)
-    writer.statistics(kept.step, [(name, row.meta, row.stats) for name, row in pairs if row.stats is not None])
+    lines = [(name, row.meta, row.stats) for name, row in pairs if row.stats is not None]
+    writer.statistics(kept.step, [*read, *lines])
     return used
 
 

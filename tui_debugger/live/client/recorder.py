@@ -153,6 +153,8 @@ class Recorder:
         """
         if self._agent.step == START:
             self._agent.begin()
+            if self._flight is not None:
+                self._flight.begin(self._rows(with_values=False))
             self._recordings.next_step()
             self._fresh = True
 
@@ -292,7 +294,7 @@ class Recorder:
                 if self._flown != len(recordings.nodes) or not flight.knows_graph:
                     self._flown = len(recordings.nodes)
                     recordings.flight_judge = flight.know(recordings.graphs())
-                flight.keep(step, self._rows(flight.flight.tensor_steps > 0), partial=partial)
+                flight.keep(step, self._rows(with_values=flight.flight.tensor_steps > 0), partial=partial)
                 self._withheld = recordings.judged(flight.judge)
                 hits = [hit for hit in self._withheld if seen is None or seen.need(hit.node) is None]
                 values = {name: held.values for name, held in recordings.in_order()}
@@ -317,7 +319,7 @@ class Recorder:
         flight = self._flight
         if flight is not None:
             with self._at_work():
-                self._tell(flight.flush())
+                self._tell(flight.flush(ends=ends))
                 if isinstance(error, Exception) and error is not self._error and not self._agent.attached:
                     self._error = error
                     self._tell(flight.failed(error, ends=ends))
@@ -332,7 +334,7 @@ class Recorder:
         if text:
             self._say(text)
 
-    def _rows(self, with_values: bool) -> list[Row]:
+    def _rows(self, *, with_values: bool) -> list[Row]:
         return [
             Row(name, held.meta, held.record.stats if held.record else None, held.values if with_values else None)
             for name, held in self._recordings.in_order()

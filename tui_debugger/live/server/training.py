@@ -244,7 +244,12 @@ class RemoteTraining:
 
     def finish(self, step: int | None = None) -> None:
         """It said that it is done, and which step ended last, if it counts them."""
-        self._act(lambda it: it.finish(step))
+        with self._changed:
+            stop = self._conversation.stop
+            self._tell(self._conversation.finish(step))
+            if self._conversation.stop is not stop:  # it came through steps without hits after it stood there
+                self._shelf.show_hits()
+        self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
         """What it says it could not record so far."""
