@@ -32,8 +32,15 @@ def findings(run: Driven) -> list[tuple[int, str]]:
     return list(found)
 
 
-@pytest.mark.parametrize("kind", ["no_grad", "inference"])
-@pytest.mark.parametrize(("bad", "step"), [("eval.-1.1", 0), ("eval.0.2", 1), ("eval.2.0", 3), ("eval.4.1", 4)])
+@pytest.mark.parametrize(
+    ("kind", "bad", "step"),
+    [
+        ("no_grad", "eval.-1.1", 0),
+        ("inference", "eval.0.2", 1),
+        ("no_grad", "eval.2.0", 3),
+        ("inference", "eval.4.1", 4),
+    ],
+)
 def test_an_evaluation_is_judged_with_the_step_that_ends_next(train: Train, kind: str, bad: str, step: int) -> None:
     run = train("evaluating", steps=4, kind=kind, bad=bad)
     assert set(run.table.names) >= EVALUATION
@@ -60,8 +67,7 @@ def test_an_evaluation_that_was_not_in_the_graph_is_judged(
     assert run.outcome()[0] == 0
 
 
-@pytest.mark.parametrize("level", ["module", "op"])
-@pytest.mark.parametrize("step", [0, 1, 2])
+@pytest.mark.parametrize(("level", "step"), [("module", 0), ("module", 1), ("module", 2), ("op", 0), ("op", 2)])
 def test_first_middle_and_last_step(train: Train, level: str, step: int) -> None:
     run = train("evaluating", steps=3, bad=f"train.{step}", level=level)
     run.watch(OVERFLOW)
