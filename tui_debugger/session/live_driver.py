@@ -175,7 +175,7 @@ class Driver:
             driven.target = None if steps is None or stop is None else stop.step + steps
             driven.stop_on_hit = stop_on_hit
             with _running(driven):
-                live.training.run(steps, stop_on_hit=stop_on_hit)
+                live.training.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=True)
             return True
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
