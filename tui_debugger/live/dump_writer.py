@@ -54,12 +54,14 @@ class TensorName:
         node: full name; bare name of a parameter.
         slot: output slot.
         root_graph: number of the root graph that the node is in.
+        read: it is what the node was fed with at input ``slot``.
     """
 
     type: str
     node: str
     slot: int = 0
     root_graph: int = 0
+    read: bool = False
 
 
 class DumpWriter:
@@ -200,7 +202,8 @@ class DumpWriter:
 
     def _tensor_path(self, step: int, name: TensorName, dtype: str) -> Path:
         directory = self.step(step, name.root_graph)
-        ending = f".0.0.{self._tick()}.output.{name.slot}.DefaultFormat.{canonical_name(dtype) or dtype}.npy"
+        side = "input" if name.read else "output"
+        ending = f".0.0.{self._tick()}.{side}.{name.slot}.DefaultFormat.{canonical_name(dtype) or dtype}.npy"
         spelled = f"{_type_text(name)}.{_node_text(name)}{ending}"
         if len(spelled.encode("utf-8", "surrogateescape")) <= _LONGEST:
             return directory / spelled
