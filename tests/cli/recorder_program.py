@@ -16,7 +16,8 @@ def main(address: str, steps: int, **options: str) -> None:
         address: of the debugger.
         steps: how many.
         options: ``bad``: steps (comma-separated) whose Log of ``x`` is of a zero; ``begin``: the initial weights are
-            shown before the first step; ``grow``: the step from which on there is one more tensor.
+            shown before the first step; ``product``: a node reads the weight; ``grow``: the step from which on there
+            is one more tensor.
     """
     bad = {int(step) for step in options.get("bad", "").split(",") if step}
     grow = int(options.get("grow", steps))
@@ -29,9 +30,13 @@ def main(address: str, steps: int, **options: str) -> None:
         x = np.full((2, 3), float(step not in bad), np.float32)
         with np.errstate(divide="ignore"):
             log = np.log(x)
-        weight = weight * np.float32(0.9)
+        before, weight = weight, weight * np.float32(0.9)
         recorder.record("x", x)
         recorder.record("net/log", log, kind="log", inputs=("x",))
+        if "product" in options:  # a weight that is read: its value of before the step
+            with np.errstate(divide="ignore", invalid="ignore"):
+                product = np.log(x * before)
+            recorder.record("net/product", product, kind="matmul", inputs=("x", "fc.weight"))
         recorder.record("net/sum", log.sum(keepdims=True), kind="sum", inputs=("net/log",))
         if step >= grow:
             recorder.record("net/late", log + 1, kind="add", inputs=("net/log",))

@@ -54,6 +54,18 @@ def listen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
         process.wait(PATIENCE)
 
 
+@pytest.mark.parametrize("bad", [0, 3])
+def test_a_node_that_reads_a_weight_is_saved_with_the_weight_of_before_the_step(
+    listen: Listen, tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: int
+) -> None:
+    directory = tmp_path / "dump"
+    options = ("--watch", "TO", "--stop-on-hit", "--save", directory, "--json")
+    listen(recorder(6, bad=bad, begin=1, product=1), *options)
+    found = json.loads(run(capsys, "origin", directory, "--json").out)
+    assert sorted(origin["node"] for origin in found["origins"]) == ["net/log", "net/product"]
+    assert found["not_judged"] == []
+
+
 def test_what_a_recorded_training_of_mindspore_saves_names_the_two_true_origins(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tests.live.doubles import LOG, MATMUL, WEIGHT, FakeTraining
 from tests.tui.live_driver import LiveDriver, attached, listening
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase
+from tui_debugger.live.types import Phase, Unrecorded
 from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.offer import OfferScreen
 from tui_debugger.tui.screens.prompts import NumberPrompt, TextPrompt
@@ -124,6 +124,18 @@ async def test_hits_are_told_and_n_goes_to_the_first() -> None:
         await screen.settled()
         assert screen.pane("hits")[0].split()[1:3] == ["3", "Log-op2"]
         assert any("out 0 2×3 float32 0 6" in row for row in screen.pane("tensors"))
+
+
+async def test_what_a_training_could_not_record_stands_in_the_header_and_among_the_notices() -> None:
+    async with attached() as screen:
+        first(screen).unrecorded = (Unrecorded("modules inside torch.compile", 3, "blocks.1", 0),)
+        await screen.press("c")
+        await screen.ordered("run None")
+        await screen.stopped(first(screen), 0)
+        await screen.until(lambda: "1 thing not recorded" in screen.header)
+        assert "as far as it was recorded" in screen.header
+        await screen.press("exclamation_mark")
+        await screen.until(lambda: "not recorded: rank 0: modules inside torch.compile" in screen.text)
 
 
 async def test_the_prompt_runs_many_steps() -> None:

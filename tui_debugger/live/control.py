@@ -73,8 +73,10 @@ class Training(Protocol):
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""
 
-    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True) -> None:
+    def run(self, steps: int | None = 1, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> None:
         """Goes on for some steps (None: until a hit or ``pause``).
+
+        With ``stop_on_new_nodes`` it also stops after a step at whose end it sent its graph anew: see ``Stop.grown``.
 
         Raises:
             NotStoppedError: it is not waiting.

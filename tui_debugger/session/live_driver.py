@@ -174,9 +174,10 @@ class Driver:
             self._give_list(live, driven)
             driven.target = None if steps is None or stop is None else stop.step + steps
             driven.stop_on_hit = stop_on_hit
-            with _running(driven):
-                live.training.run(steps, stop_on_hit=stop_on_hit)
-            return True
+        # Without the lock: what the training reports next may have to wait until events are worked through.
+        with _running(driven):
+            live.training.run(steps, stop_on_hit=stop_on_hit, stop_on_new_nodes=True)
+        return True
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
         """Has initial values judged where nobody did; whether that found something new."""
@@ -210,13 +211,15 @@ class Driver:
 
     def run_to_node(self, live: LiveRank, name: str) -> None:
         """Lets one run to a node."""
+        if (standing := live.standing) is not None:
+            self._late_findings(live, standing, no_progress)
         with self._lock:
             driven = self._of(live)
             self._give_list(live, driven)
             stop = live.training.stop
             driven.target = None if stop is None else stop.step + 1
-            with _running(driven):
-                live.training.run_to_node(name)
+        with _running(driven):
+            live.training.run_to_node(name)
 
     def give_list(self, live: LiveRank) -> None:
         """Tells one the list as it is now; it follows it from its next step on."""
@@ -231,7 +234,7 @@ class Driver:
             driven.watched, driven.target = None, None
             if driven.phase is Phase.STOPPED:
                 driven.phase = Phase.RUNNING
-            live.training.release()
+        live.training.release()
 
     def recheck(self, live: LiveRank, progress: ProgressFn = no_progress) -> PairResult:
         """Has one judge what it holds by the list as it is now.
@@ -253,7 +256,10 @@ class Driver:
         live.ask(lambda: hits.extend(live.training.recheck(progress)), progress)
         with self._lock:
             driven.together(stop.step, hits, again=True)
-        return self._file(live, stop, watched, hits)
+        result = self._file(live, stop, watched, hits)
+        if _finding(result) and driven.unjudged == stop.count:
+            driven.unjudged = None  # whoever asked has seen it
+        return result
 
     def _give_list(self, live: LiveRank, driven: Driven) -> Watched:
         """Tells a training the list, and remembers what it was told."""

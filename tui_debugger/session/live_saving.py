@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.graph.edges import real_consumers
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.keeping import StepKept
@@ -71,10 +73,25 @@ def _save_rank(live: LiveRank, directory: Path, counts: _Counts, progress: Progr
         if kept is None:
             continue
         if step < 0:
-            counts.early += len(kept.values)
+            _save_initial(writer, graph, kept, counts, first_step=0 in steps)
             continue
         progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
         _save_step(writer, graph, step, kept, counts)
+
+
+def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: _Counts, *, first_step: bool) -> None:
+    """Values from before the first step: a dump has them as what the nodes of that step were fed with."""
+    nodes = graph.nodes
+    for place, fetched in kept.values.items():
+        row = int(graph.node[place])
+        readers = real_consumers(nodes, row, int(graph.slot[place])) if first_step and graph.parameter[place] else []
+        counts.early += not readers
+        counts.tensors += bool(readers)
+        for reader, slot in readers:
+            root = nodes.graph_of(reader).root_id
+            name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
+            with suppress(FileNotFoundError):  # the spool had to let it go meanwhile
+                writer.place(0, name, fetched.kept.dtype, fetched.kept.path)
 
 
 def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:

@@ -246,7 +246,9 @@ class Checker:
         if result.stopped:
             return "◐", f"{_stopped_line(result)}: R goes on", theme.DOUBT
         if result.coverage.parts:
-            return "◐", f"fresh: {self._where(result)}, as far as it can be listed", theme.DOUBT
+            lost = all(part.unrecorded for part in result.coverage.parts)
+            far = "was recorded" if lost else "can be listed"
+            return "◐", f"fresh: {self._where(result)}, as far as it {far}", theme.DOUBT
         return "●", f"fresh: {self._where(result)}", theme.GOOD
 
     def _words(self) -> str:

@@ -338,6 +338,27 @@ def test_a_run_outlives_a_change_of_the_graph(conversation: Conversation, client
     assert client.enter(Report(2)) == [Event.STOPPED]
 
 
+@pytest.mark.parametrize(("left", "passing"), [(3, True), (None, True), (1, False)])
+def test_a_run_may_be_interrupted_by_a_change_of_the_graph(
+    conversation: Conversation, client: Client, left: int | None, passing: bool
+) -> None:
+    """Whoever drives has the step judged with its new nodes, and lets it go on as it was told."""
+    client.enter(Report(START))
+    conversation.run(left, stop_on_new_nodes=True)
+    assert client.told() == RunStep()
+    assert conversation.shake(0.0, resumes=True) == []
+    assert client.enter(Report(0)) == [Event.STOPPED]
+    stop = conversation.stop
+    assert stop is not None
+    assert (stop.step, stop.grown, stop.passing, stop.alone) == (0, True, passing, False)
+    conversation.run(2, stop_on_new_nodes=True)
+    assert client.told() == RunStep()
+    assert client.step(Report(1)) == RunStep()
+    assert client.enter(Report(2)) == [Event.STOPPED]
+    assert conversation.stop is not None
+    assert not conversation.stop.grown
+
+
 def test_a_run_does_not_outlive_a_lost_connection_that_was_made_again(
     conversation: Conversation, client: Client
 ) -> None:

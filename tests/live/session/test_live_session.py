@@ -37,6 +37,7 @@ from tui_debugger.model import (
     TensorStats,
     Verdict,
 )
+from tui_debugger.session import live_queue
 from tui_debugger.session.live import LiveKind, LiveSession
 from tui_debugger.session.verdicts import judge
 
@@ -696,3 +697,19 @@ def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
     assert known is not None
     assert [hit.key.node for hit in known.hits] == [MATMUL, RELU, LOSS]
     assert it.session.ended() == {0: 0}, "a step that it only began does not count"
+
+
+def test_reports_that_come_faster_than_they_are_taken_in_wait_and_are_none_lost(
+    live: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_queue, "_MOST", 2)
+    it = live(hits=lambda step, watched: overflow_at(step, LOSS)(step, watched), end=50)
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None, stop_on_hit=False)
+    it.told.wait(LiveKind.DONE)
+    known = it.session.known([(0, step) for step in range(50)])
+    assert known is not None
+    assert known.hits.findings == 50
+    assert it.session.silent() == []
+    assert lost(it) == []

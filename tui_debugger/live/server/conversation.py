@@ -76,7 +76,7 @@ class Conversation:
         if events or not resumes:
             self._course = self._last = None
             self._arrived_hits = False
-        self._grown = resumes and self._course is not None and not self.released
+        self._grown = resumes and self._course is not None and self._course.stop_on_new_nodes
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
         self._lose_questions()
@@ -205,13 +205,14 @@ class Conversation:
         if not self.released:
             self._wanted = as_sent(watchpoints)
 
-    def run(self, steps: int | None, *, stop_on_hit: bool = True) -> Events:
-        """Goes on for some steps.
+    def run(self, steps: int | None, *, stop_on_hit: bool = True, stop_on_new_nodes: bool = False) -> Events:
+        """Goes on for some steps; see ``control.Training``.
 
         Raises:
             NotStoppedError: it is not waiting.
         """
-        return self._go(Course(None if steps is None else max(steps, 1) - 1, stop_on_hit))
+        left = None if steps is None else max(steps, 1) - 1
+        return self._go(Course(left, stop_on_hit, stop_on_new_nodes=stop_on_new_nodes))
 
     def run_to_node(self, name: str = "") -> Events:
         """Goes on to a node, or to the next one.
@@ -225,7 +226,7 @@ class Conversation:
                 "this training stops at the end of steps only",
                 hint="MindSpore before 1.5 on GPU and PyTorch with level='op' stop at nodes",
             )
-        return self._go(Course(0, node=name))
+        return self._go(Course(0, node=name, stop_on_new_nodes=True))
 
     def pause(self) -> None:
         """Stops at the end of the step that runs."""

@@ -46,11 +46,13 @@ class Course:
         left: steps after the one that is asked for now; None without end.
         stop_on_hit: hits end it.
         node: a node to stop at (empty: the next one), None to run by steps.
+        stop_on_new_nodes: a graph that is sent anew interrupts it.
     """
 
     left: int | None
     stop_on_hit: bool = True
     node: str | None = None
+    stop_on_new_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
