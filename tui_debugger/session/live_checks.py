@@ -18,6 +18,7 @@ from tui_debugger.analysis.condition_table import (
     WIRE_OVERFLOW,
 )
 from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.updates import is_assigned
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged
@@ -173,7 +174,8 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
             continue
         category = graph.nodes.category_of(row)
         if category in PARAMETERS:
-            origins[at] = category is Category.PARAMETER  # the others are what the optimizer made them
+            # The others are what the optimizer made them, or the module that keeps its statistics there.
+            origins[at] = category is Category.PARAMETER and not is_assigned(graph.nodes, row)
             continue
         kind = graph.nodes.op_type(row)
         exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it

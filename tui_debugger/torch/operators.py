@@ -19,9 +19,8 @@ from tui_debugger.torch import internals
 from tui_debugger.torch.frames import user_stack
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.leaves import leaves, named_leaves
-from tui_debugger.torch.naming import Place, Tree, numbered
+from tui_debugger.torch.naming import Place, Tree, kind_of, numbered
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import unique
 
 Guard = Callable[[Callable[[], None]], None]
 
@@ -97,6 +96,7 @@ class Operators:
         self._scopes.clear()
         if self._root_counts:
             self._calls.clear()
+            self._recording.new_pass()
             self._guard(lambda: self._given(args, kwargs))
 
     def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -117,6 +117,11 @@ class Operators:
         if self.installed and not self._optimizing and not self._recording.paused:
             self._guard(lambda: self._ran(func, args, kwargs, out))
 
+    def _passed(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """An operator that is no node of the graph has run."""
+        if self._recording.flow.following:
+            self._recording.flow.ran(func, args, kwargs, out)
+
     def _leave(self) -> None:
         """Takes away what is there for nothing any more. What cannot be left now does nothing until it can."""
         self._left = [mode for mode in self._left if not mode.leave()]
@@ -125,11 +130,14 @@ class Operators:
 
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
-        if backward and (grads or self._scopes):
-            return  # a recomputation for a checkpoint, which ran before under the same names
+        if backward and (grads or self._scopes):  # a recomputation for a checkpoint, which ran before under its names
+            self._passed(func, args, kwargs, out)
+            return
         if not backward and not (grads or (self._scopes and self._root_counts)):
+            self._passed(func, args, kwargs, out)
             return
         if not (tensors := leaves(out)):
+            self._passed(func, args, kwargs, out)
             return
         kind = kind_of(func)
         scope, stack = self._scope(backward)
@@ -162,11 +170,4 @@ class Operators:
             self._forward[internals.last_function()] = (scope, name)
 
     def _sources(self, args: Any, kwargs: Any) -> list[str]:
-        flow = self._recording.flow
-        return unique(flow.maker(tensor) for tensor in leaves((args, kwargs)))
-
-
-def kind_of(func: Any) -> str:
-    """Operator type: ``aten._log_softmax.default`` is ``LogSoftmax``, which is what categories know it by."""
-    name = internals.name_of(func).rpartition("::")[2].strip("_")
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) or "Operator"
+        return self._recording.flow.sources(leaves((args, kwargs)))

@@ -13,12 +13,16 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.elements import readable
+from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import no_autocast
 from tui_debugger.torch.plans import Plans
-from tui_debugger.torch.structure import Flow, Node, Structure
+from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of
 
 MOST: Final = 50_000
 """Tensors of one step that are looked at: a loop that never ends a step must not fill the memory."""
+
+CALM: Final = 20
+"""Steps in which nothing ran in a new order, after which a program that does so now and then is not followed."""
 
 Sources = Callable[[], list[str]]
 Verdicts = Callable[[Capture], Sequence[ClientHit]]
@@ -29,7 +33,7 @@ class Recording:
 
     Attributes:
         step: what was seen.
-        structure, flow: the graph, and who made what.
+        structure, flow: the graph, and what was made of what.
         plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
@@ -58,6 +62,16 @@ class Recording:
         self.unrecorded = Losses()
         self.escaped: Exception | None = None
         self._judge_at_once = judge_at_once
+        self._orders: set[int] = set()
+        self._order = 0
+        self._last = ""
+        self._surprised = False
+        self._surprises = 0
+        self._calm = 0
+
+    def new_pass(self) -> None:
+        """A forward pass begins: what runs in it is compared with what ran in others."""
+        self._order = 0
 
     def made(
         self,
@@ -75,20 +89,40 @@ class Recording:
             name: of the node.
             kind: operator type.
             tensors: its outputs, one per slot.
-            sources: what fed it; only asked when the graph is not known.
-            source: stack text, likewise.
+            sources: what it was made of; only asked while that is followed.
+            source: stack text, asked for once.
             mutated: the outputs were changed in place.
         """
         if len(self.step.captures) >= MOST:
             return
-        structure = self.structure
+        structure, known = self.structure, self._in_known_order(name)
         if name not in structure.nodes:
-            structure.add(name, Node(kind, source=source()))
-            structure.nodes[name].inputs = [each for each in sources() if each != name]
+            structure.add(name, Node(kind, source=source()), self._last)
+        if self.flow.following:
+            structure.add_inputs(name, sources())
+        elif not known:
+            structure.doubt(name)
+        self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
             hits += self._see(name, slot, tensor, mutated)
         self._stop(name, hits)
+
+    def _in_known_order(self, name: str) -> bool:
+        """Whether all that ran in this pass up to a node was followed before in this order.
+
+        Programs do not do the same in every step (experts, layers that are dropped at random). What a node is made of
+        is known for the orders that were followed; in a new one it is not, and from the next step on it is followed.
+        """
+        self._order = hash((self._order, name))
+        if self._order in self._orders:
+            return True
+        if self.flow.following:
+            self._orders.add(self._order)
+            self._calm = 0
+        elif not self._surprised:
+            self._surprised = self.structure.gradients_doubted = self.structure.changed = True
+        return False
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
         """The gradient of one output of a node came.
@@ -102,15 +136,35 @@ class Recording:
         """
         if len(self.step.captures) >= MOST:
             return
-        if name not in self.structure.nodes:
-            self.structure.add(name, Node(kind, forward=forward))
+        structure = self.structure
+        if name not in structure.nodes:
+            structure.add(name, Node(kind, forward=forward), self._last)
+            if not self.flow.following:
+                structure.doubt(name)
+        if self.flow.following:
+            structure.add_inputs(name, self.flow.sources([gradient]))
+        elif self._surprised:
+            structure.doubt(name)
+        self._last = name
+        self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         self._stop(name, self._see(name, slot, gradient, False))
 
+    def collected(self, name: str, gradient: torch.Tensor) -> None:
+        """The gradient of a parameter is what an optimizer will use.
+
+        Args:
+            name: of its node.
+            gradient: the values.
+        """
+        if self.flow.following:
+            self.structure.add_gradient(name, self.flow.sources([gradient]))
+
     def _see(self, name: str, slot: int, tensor: torch.Tensor, mutated: bool) -> Sequence[ClientHit]:
-        if self.learning:
-            (self.flow.replaced if mutated else self.flow.made)(tensor, name)
         if not readable(tensor):
+            self.flow.lost(tensor)
             return ()
+        if self.flow.following or self.learning:
+            (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
         plan = self.plans.of(name)
         capture = self.step.see(name, slot, tensor, plan, look=self.learning or self.measuring, mutated=mutated)
@@ -132,14 +186,28 @@ class Recording:
         if name not in self.structure.inputs:
             self.structure.inputs[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
             self.structure.changed = True
+        if self.flow.following:
+            made = [each for each in self.flow.sources([tensor]) if each in self.structure.nodes]
+            if made:  # a model that is called with what it returned before
+                self.structure.feed(name, [*made, UNKNOWN])
+            self.flow.replaced(tensor, name)
         self.step.see(name, 0, tensor, self.plans.of(name), look=self.learning or self.measuring)
-        if self.learning:
-            self.flow.made(tensor, name)
 
     def clear(self) -> None:
         """The step is over, and nobody looks at it any more."""
         self.step.clear()
         self.flow.clear()
+        self._order, self._last = 0, ""
+        if self._surprised:
+            self._surprises += 1
+            self._calm = 0
+        elif self.flow.following:
+            self._calm += 1
+        self.flow.following = self.learning or self._surprised or bool(self._surprises > 1 and self._calm < CALM)
+        if self.flow.following and self.structure.gradients_doubted:
+            self.structure.gradients_doubted = False
+            self.structure.changed = True
+        self._surprised = False
 
     def at_work(self) -> AtWork:
         """Something of ours is computed: nothing of that is recorded, or cast by autocast."""

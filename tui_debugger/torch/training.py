@@ -10,11 +10,12 @@ import torch
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
-from tui_debugger.torch.elements import meta_of, readable
+from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.internals import version_of
 from tui_debugger.torch.naming import Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import UNKNOWN
 from tui_debugger.torch.weights import Previous, see_all
 
 
@@ -39,6 +40,7 @@ class Training:
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
+        self._masks: list[str] = []
         self._names: set[str] = set()
         self._seen: set[str] = set()
         self._weights_seen = False
@@ -60,13 +62,39 @@ class Training:
 
     def learned(self) -> None:
         """The first recorded step is over."""
-        tree = self.tree
-        self._moving = [
-            name
-            for name, before in self._buffers.items()
-            if name in tree.buffers and (id(tree.buffers[name]), version_of(tree.buffers[name])) != before
-        ]
+        self._look_at_buffers()
         self.recording.learning = False
+
+    def _look_at_buffers(self) -> None:
+        """Finds the buffers that are worth looking at: those that change, and those that some node reads.
+
+        Of those that never change, and that are infinite in places, it is by design: they are masks.
+        """
+        self._notice_changes()
+        used = self.recording.structure.used()
+        for name in self._buffers:
+            if name in self._moving or name in self._masks:
+                continue
+            buffer = self.tree.buffers.get(name)
+            if buffer is None or not (name in used or name in self.recording.structure.fed):
+                continue
+            mask = name not in self.recording.structure.fed and _mask(buffer)
+            (self._masks if mask else self._moving).append(name)
+
+    def _notice_changes(self) -> None:
+        """A buffer that changes is made by the module that has it."""
+        structure = self.recording.structure
+        for name, before in self._buffers.items():
+            if name not in structure.fed:
+                buffer = self.tree.buffers.get(name)
+                if buffer is not None and (id(buffer), version_of(buffer)) != before:
+                    structure.feed(name, self._owners(name))
+
+    def _owners(self, buffer: str) -> list[str]:
+        """The nodes of the module that has a buffer."""
+        scope = buffer.rpartition(".")[0].replace(".", "/")
+        places = {place.name for place in self.tree.places if place.scope == scope}
+        return [*(name for name in self.recording.structure.nodes if name.partition("#")[0] in places), UNKNOWN]
 
     @property
     def unseen(self) -> bool:
@@ -82,6 +110,8 @@ class Training:
                 continue
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
+            self.recording.collected(gradient_of(name), parameter.grad)
+        self._notice_changes()
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found, self.recording.plans, None)
@@ -135,8 +165,14 @@ class Training:
 
     def graph(self) -> bytes:
         """The graph as it is known now."""
+        self._look_at_buffers()
         data = draw(
-            self.tree, self.recording.structure, self.optimizers, self._moving, learned=not self.recording.learning
+            self.tree,
+            self.recording.structure,
+            self.optimizers,
+            self._moving,
+            constants=[*self._masks, *(name for name in self.tree.buffers if name not in self._buffers)],
+            learned=not self.recording.learning,
         )
         self._names = set(self._all_names())
         return data
@@ -168,8 +204,9 @@ class Training:
         """Everything that outlives a step, by name."""
         yield from self.tree.parameters.items()
         for name in self._moving:
-            if name in self.tree.buffers:
-                yield name, self.tree.buffers[name]
+            buffer = self.tree.buffers.get(name)
+            if buffer is not None and readable(buffer):
+                yield name, buffer
         for kept in states_of(self.tree, self.optimizers).values():
             yield from kept.items()
 
@@ -183,6 +220,12 @@ class Training:
 
 def _plain(buffer: torch.Tensor) -> bool:
     return buffer.is_floating_point() and readable(buffer) and not buffer.is_inference()
+
+
+def _mask(buffer: torch.Tensor) -> bool:
+    """Whether a buffer that never changes has infinities by design."""
+    values = local(buffer)
+    return bool(values.isinf().any()) and not bool(values.isnan().any())
 
 
 def _ranks() -> tuple[int, int | None]:
