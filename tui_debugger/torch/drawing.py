@@ -42,13 +42,11 @@ def draw(
     """
     drawing = _Drawing(structure, constants)
     graph = drawing.graph
+    known = {name: tree.buffers[name] for name in buffers if name in tree.buffers}
+    for name, tensor in (*tree.parameters.items(), *known.items()):
+        graph.add_parameter(name, slot_of(tensor))
     for name, slot in structure.inputs.items():
         graph.add_parameter(name, slot)
-    for name, parameter in tree.parameters.items():
-        graph.add_parameter(name, slot_of(parameter))
-    for name in buffers:
-        if (buffer := tree.buffers.get(name)) is not None:
-            graph.add_parameter(name, slot_of(buffer))
     if learned or structure.nodes:
         for name in structure.nodes:
             drawing.add_node(name)

@@ -123,13 +123,13 @@ class ModuleHooks:
         if not _not_ours() and not in_backward():
             self._inside = False
 
-    def _enter(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A module is going to run."""
-        if (
-            (self._recording.flow.following or place.name in self._takers)
-            and module is place.module
-            and not _not_ours()
-        ):
+    def _enter(
+        self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """A module is going to run. PyTorch leaves ``kwargs`` out where another hook has just removed this one."""
+        if kwargs is None or module is not place.module or _not_ours():
+            return
+        if self._recording.flow.following or place.name in self._takers:
             self._guard(lambda: self._takes(place, args, kwargs))
 
     def _after(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:

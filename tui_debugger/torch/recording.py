@@ -136,14 +136,12 @@ class Recording:
         """
         if len(self.step.captures) >= MOST:
             return
-        structure = self.structure
+        structure, known = self.structure, self._in_known_order(name)
         if name not in structure.nodes:
             structure.add(name, Node(kind, forward=forward), self._last)
-            if not self.flow.following:
-                structure.doubt(name)
         if self.flow.following:
             structure.add_inputs(name, self.flow.sources([gradient]))
-        elif self._surprised:
+        elif not known:
             structure.doubt(name)
         self._last = name
         self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
