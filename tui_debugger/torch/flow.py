@@ -89,11 +89,13 @@ class Flow:
 
     Attributes:
         following: the step is followed.
+        changed: weights and buffers that operators were seen to change.
         seeing: operators are seen. Else only what is the very output of a node is known.
     """
 
     def __init__(self) -> None:
         """Knows no tensor."""
+        self.changed: set[str] = set()
         self.following = True
         self.seeing = True
         self._storages: dict[int, _Storage] = {}
@@ -176,7 +178,7 @@ class Flow:
         if "_foreach_" in name:
             self._each(kind, args, kwargs, outputs, written)
             return
-        given = leaves((_without_statistics(name, args), kwargs))
+        given = leaves(((*args[:3], *args[5:]) if _updates_statistics(func, args) else args, kwargs))
         if kind == "OnesLike" and _begins_backward():
             made = Made((_SEED,))
         elif kind in OVERWRITES and written:
@@ -290,6 +292,9 @@ class Flow:
 
     def _change(self, tensor: torch.Tensor, made: Made, *, overwritten: bool) -> None:
         """A tensor was written to: so were all views of the same memory."""
+        if name := self.parameter(tensor):
+            self.changed.add(name)
+            return
         plain = internals.plain(tensor)
         address = internals.storage_of(plain)
         storage = None if address is None else self._storages.get(address)
@@ -323,17 +328,18 @@ class Flow:
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that an operator writes to."""
     found: list[torch.Tensor] = []
+    if _updates_statistics(func, args):  # PyTorch does not say that it writes to them
+        return leaves(args[3:5])
     for at, name in internals.written_arguments(func):
         value = args[at] if at < len(args) else kwargs.get(name)
         found += leaves(value)
     return found
 
 
-def _without_statistics(name: str, args: Any) -> Any:
-    """Arguments of an operator that it reads: a batch norm does not read its running statistics while it trains."""
-    if name.endswith(("batch_norm", "batch_norm_legit")) and len(args) > 5 and args[5] is True:
-        return (*args[:3], *args[5:])
-    return args
+def _updates_statistics(func: Any, args: Any) -> bool:
+    """Whether an operator is a batch norm that trains: it changes its running statistics, and does not read them."""
+    name = internals.name_of(func)
+    return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
 
 
 def _fractions(tensor: torch.Tensor) -> bool:

@@ -41,6 +41,7 @@ class Training:
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
         self._masks: list[str] = []
+        self._versions: dict[str, tuple[int, int]] = {}
         self._names: set[str] = set()
         self._seen: set[str] = set()
         self._weights_seen = False
@@ -83,12 +84,28 @@ class Training:
 
     def _notice_changes(self) -> None:
         """A buffer that changes is made by the module that has it."""
-        structure = self.recording.structure
+        structure, changed = self.recording.structure, self.recording.flow.changed
         for name, before in self._buffers.items():
             if name not in structure.fed:
                 buffer = self.tree.buffers.get(name)
-                if buffer is not None and (id(buffer), version_of(buffer)) != before:
+                if buffer is not None and (name in changed or (id(buffer), version_of(buffer)) != before):
                     structure.feed(name, self._owners(name))
+
+    def _notice_tampering(self) -> None:
+        """A weight that the program itself changed between two steps may have become bad by that."""
+        structure = self.recording.structure
+        changed = [name for name, known in self._versions.items() if self._version(name) != known]
+        bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
+        for name in self._versions:
+            if name in bad:
+                structure.feed(name, ())
+            else:
+                structure.unfeed(name)
+        self._versions.clear()
+
+    def _version(self, name: str) -> tuple[int, int]:
+        parameter = self.tree.parameters[name]
+        return id(parameter), version_of(parameter)
 
     def _owners(self, buffer: str) -> list[str]:
         """The nodes of the module that has a buffer."""
@@ -103,6 +120,9 @@ class Training:
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""
+        if optimizer is not None:
+            self._notice_changes()
+            self._notice_tampering()
         wanted = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
         found: list[tuple[str, torch.Tensor]] = []
         for name, parameter in self.tree.parameters.items():
@@ -111,7 +131,6 @@ class Training:
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
             self.recording.collected(gradient_of(name), parameter.grad)
-        self._notice_changes()
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found, self.recording.plans, None)
@@ -132,6 +151,7 @@ class Training:
             for name, each in self._kept()
             if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
         ]
+        self._versions = {name: self._version(name) for name, each in self.tree.parameters.items() if readable(each)}
         self.previous.follow(self.recording.step)
         self.previous.keep(compared)
         self.forget_step()

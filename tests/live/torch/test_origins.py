@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,7 +16,7 @@ from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
-from tests.live.torch import nets  # noqa: E402 - imports torch
+from tests.live.torch import nets
 
 ANYWHERE = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 
@@ -71,9 +70,7 @@ class Watching:
 
     def _stopped(self, rank: int, times: int) -> None:
         with self._changed:
-            arrived = self._changed.wait_for(
-                lambda: self._stops.get(rank, 0) >= times or rank in self._over, PATIENCE
-            )
+            arrived = self._changed.wait_for(lambda: self._stops.get(rank, 0) >= times or rank in self._over, PATIENCE)
             assert arrived, f"rank {rank} did not stop {times} times"
             assert self._stops.get(rank, 0) >= times, f"rank {rank} ended"
 
