@@ -49,9 +49,17 @@ def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]
     return tuple(found.values())
 
 
-def is_assigned(nodes: NodeTable, row: int) -> bool:
-    """Whether the graph says that a parameter is made of other values in the step: a buffer that a module changes."""
-    return any(nodes.op_type(consumer) == BUFFER_UPDATE and at == 0 for consumer, at in real_consumers(nodes, row))
+def assigned(nodes: NodeTable, row: int) -> list[int] | None:
+    """What the graph says that a parameter is made of in the step; None where it says nothing.
+
+    Returns:
+        Rows, -1 for what is not known: a buffer that a module changes is made by that module. Empty: the program
+        itself put the values there.
+    """
+    for consumer, at in real_consumers(nodes, row):
+        if at == 0 and nodes.op_type(consumer) == BUFFER_UPDATE:
+            return [made for made, _ in real_inputs(nodes, consumer)[1:]]
+    return None
 
 
 def _group(update: Update, start: int) -> list[tuple[str, int]]:

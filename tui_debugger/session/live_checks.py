@@ -18,7 +18,7 @@ from tui_debugger.analysis.condition_table import (
     WIRE_OVERFLOW,
 )
 from tui_debugger.graph.edges import real_inputs
-from tui_debugger.graph.updates import is_assigned
+from tui_debugger.graph.updates import assigned
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged
@@ -68,6 +68,7 @@ def judgement_of(
     watched: Watched,
     hits: Sequence[ReceivedHit],
     notice: Callable[[str], None],
+    *,
     bad_before: frozenset[str] | None = None,
 ) -> PairResult:
     """The result of one step by what a training reported, or did not report, of the list that it was given.
@@ -165,7 +166,7 @@ def _looked_for_overflow(
 
 def _without_bad(graph: RankGraph, hits: ReceivedHits, looked: Mask) -> Mask:
     """Places that were looked at, and that are clean."""
-    clean = looked.copy()
+    clean: Mask = looked.copy()
     for row, slot, bad in zip(hits.node.tolist(), hits.slot.tolist(), bad_tensors(hits).tolist(), strict=True):
         place = graph.place(row, slot)
         if bad and place >= 0:
@@ -179,14 +180,20 @@ def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[
     They are judged at the end of a step, after it has changed them. A weight that is bad because the program itself
     changed it between the steps was that when it was used.
     """
-    used, nodes = clean.copy(), graph.nodes
+    used: Mask = clean.copy()
+    nodes = graph.nodes
     for place in np.flatnonzero(looked & graph.parameter).tolist():
         row = int(graph.node[place])
-        assigned = is_assigned(nodes, row)
-        if assigned != (nodes.category_of(row) in TRAINABLE):
+        made = assigned(nodes, row)
+        if nodes.category_of(row) not in TRAINABLE:
+            kept = made is not None  # statistics of a module; anything else was fed in as it is
+        elif made:
+            continue  # read again after an optimizer changed it
+        else:
+            kept = made is None
+            used[place] &= kept
+        if kept:
             used[place] = nodes.names[row] not in bad_before
-        elif assigned:
-            used[place] = False
     return used
 
 
@@ -224,9 +231,9 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
         category = graph.nodes.category_of(row)
         if category in PARAMETERS:
             # The others are what the optimizer made them, or the module that keeps its statistics there.
-            assigned = is_assigned(graph.nodes, row)
-            tampered = category in TRAINABLE and assigned and graph.nodes.names[row] not in bad_before
-            origins[at] = tampered or (category is Category.PARAMETER and not assigned)
+            made = assigned(graph.nodes, row)
+            tampered = category in TRAINABLE and made == [] and graph.nodes.names[row] not in bad_before
+            origins[at] = tampered or (category is Category.PARAMETER and made is None)
             continue
         kind = graph.nodes.op_type(row)
         exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it

@@ -309,7 +309,7 @@ class Driver:
             # A client may put a scope before the name of a parameter.
             names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
             bad_before = self._of(live).bad_before(stop.step, names)
-        result = judgement_of(live.number, stop, watched, received, self._source.notice, bad_before)
+        result = judgement_of(live.number, stop, watched, received, self._source.notice, bad_before=bad_before)
         if watched.graph is not live.graph:  # its rows are not those of now
             return result
         with self._book.judging(pair) as ticket:

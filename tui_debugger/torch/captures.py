@@ -169,6 +169,11 @@ class Step:
         capture.tensor = values
         return True
 
+    def seen_as(self, tensor: torch.Tensor) -> str:
+        """The node that was seen last to make this very tensor as it is now, empty for others."""
+        same = self._same(tensor)
+        return same.name if same is not None else ""
+
     def _same(self, tensor: torch.Tensor) -> Capture | None:
         """An earlier line about the very same tensor: what a container returns is what its last module made."""
         seen = self._known.get(id(tensor))

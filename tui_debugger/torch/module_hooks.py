@@ -48,6 +48,7 @@ class ModuleHooks:
         self._inside = False
         self._counts = False
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
+        self._given_as_made: dict[tuple[str, int], set[str]] = {}
         self._takers: set[str] = set()
         self._kinds = {place.scope: place.kind for place in tree.places}
         self._mode: EveryOperator | None = None
@@ -165,6 +166,8 @@ class ModuleHooks:
                         self._given_to[call, at] = node
                         self._takers.add(place.name)
                 if node is None:
+                    if not again:
+                        self._direct(call, at, tensor)
                     continue
                 name, kind = node
                 if again:
@@ -174,6 +177,21 @@ class ModuleHooks:
                         name, kind, [tensor], functools.partial(self._recording.flow.sources, [tensor])
                     )
         self._await_functions(call, args, kwargs)
+
+    def _direct(self, call: str, at: int, tensor: torch.Tensor) -> None:
+        """What a module is given as another one made it, in the steps that were followed, it must be given always."""
+        seen = self._recording.step.seen_as(tensor)
+        known = self._given_as_made.get((call, at))
+        if not self._recording.flow.following:
+            if known and seen not in known:
+                self._recording.unexpected(call)
+        elif not seen:
+            self._given_as_made[call, at] = set()
+        elif known is None:
+            self._given_as_made[call, at] = {seen}
+            self._takers.add(call.partition("#")[0])
+        elif known:
+            known.add(seen)
 
     def _await_functions(self, call: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for at, tensor in enumerate(leaves((args, kwargs))):

@@ -40,6 +40,7 @@ class Recording:
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
+        updated: parameters that an optimizer changed in this step.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
@@ -62,6 +63,7 @@ class Recording:
         self.unrecorded = Losses()
         self.escaped: Exception | None = None
         self._judge_at_once = judge_at_once
+        self.updated: list[str] = []
         self._orders: set[int] = set()
         self._order = 0
         self._last = ""
@@ -95,6 +97,8 @@ class Recording:
         """
         if len(self.step.captures) >= MOST:
             return
+        if self.updated:
+            self._read_again()
         structure, known = self.structure, self._in_known_order(name)
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
@@ -120,9 +124,19 @@ class Recording:
         if self.flow.following:
             self._orders.add(self._order)
             self._calm = 0
-        elif not self._surprised:
-            self._surprised = self.structure.gradients_doubted = self.structure.changed = True
+        else:
+            self._wonder()
         return False
+
+    def unexpected(self, name: str) -> None:
+        """A node is given something else than in the steps that were followed."""
+        self._order = hash((self._order, name, "unexpected"))
+        self.structure.doubt(name)
+        self._wonder()
+
+    def _wonder(self) -> None:
+        if not self._surprised:
+            self._surprised = self.structure.gradients_doubted = self.structure.changed = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
         """The gradient of one output of a node came.
@@ -147,13 +161,21 @@ class Recording:
         self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         self._stop(name, self._see(name, slot, gradient, False))
 
-    def collected(self, name: str, gradient: torch.Tensor) -> None:
-        """The gradient of a parameter is what an optimizer will use.
+    def _read_again(self) -> None:
+        """Something runs after an optimizer did in the same step: nobody knows which values of the weights it reads."""
+        for name in self.updated:
+            self.structure.feed(name, [UNKNOWN])
+        self.updated.clear()
+
+    def collected(self, parameter: str, name: str, gradient: torch.Tensor) -> None:
+        """The gradient of a parameter is what an optimizer will use now.
 
         Args:
-            name: of its node.
+            parameter: its name.
+            name: of the node of the gradient.
             gradient: the values.
         """
+        self.updated.append(parameter)
         if self.flow.following:
             self.structure.add_gradient(name, self.flow.sources([gradient]))
 
@@ -195,6 +217,7 @@ class Recording:
         """The step is over, and nobody looks at it any more."""
         self.step.clear()
         self.flow.clear()
+        self.updated.clear()
         self._order, self._last = 0, ""
         if self._surprised:
             self._surprises += 1

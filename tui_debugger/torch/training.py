@@ -99,7 +99,7 @@ class Training:
         for name in self._versions:
             if name in bad:
                 structure.feed(name, ())
-            else:
+            elif structure.fed.get(name) == []:
                 structure.unfeed(name)
         self._versions.clear()
 
@@ -130,7 +130,8 @@ class Training:
                 continue
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
-            self.recording.collected(gradient_of(name), parameter.grad)
+            if optimizer is not None:
+                self.recording.collected(name, gradient_of(name), parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found, self.recording.plans, None)

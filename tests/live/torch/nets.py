@@ -1,6 +1,6 @@
-"""Small nets of every unusual kind, one training after another: ``python -m tests.live.torch.nets ADDRESS NAME ...``.
+"""Small nets of every unusual kind, trained one after another.
 
-Each goes wrong in one place at step 2, and is a rank of its own, so that one debugger sees all of them.
+``python -m tests.live.torch.nets ADDRESS LEVEL NAME ...``. Each goes wrong in one place at step 2, and is a rank of its own, so that one debugger sees all of them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ import tui_debugger.torch as tdbg
 WIDTH = 8
 BAD = 2
 STEPS = 4
+RIVALS = "two optimizers"
 
 
 class Fault:
     """The step that runs, by which nets go wrong."""
 
     step = 0
+    lasting = False
 
     @classmethod
     def now(cls) -> bool:
-        return cls.step == BAD
+        return cls.step == BAD or (cls.lasting and cls.step > BAD)
 
 
 def broken(x: torch.Tensor) -> torch.Tensor:
@@ -43,11 +45,11 @@ class RootOfZero(torch.autograd.Function):
     """Hands on its input; at the bad step its gradient is infinite."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(_: Any, x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient / 0 if Fault.now() else gradient
 
 
@@ -291,6 +293,32 @@ class Structured(nn.Module):
         return {"out": self.head(self.left(pair.clean) + self.right(pair.bad["right"]))}
 
 
+class Sometimes(nn.Module):
+    """A function that runs between two layers in the bad step only, in which the same modules run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.second = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        return self.head(self.second(broken(x) if Fault.now() else x))
+
+
+class Rival(nn.Module):
+    """Two nets with an optimizer each, one of which is fed with what the other makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maker = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh())
+        self.judge = nn.Sequential(Scaled(), nn.LeakyReLU(0.2, inplace=True), Broken(), nn.Linear(WIDTH, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.judge(self.maker(x))
+
+
 class Dropped(nn.Module):
     """Layers that are left out in some steps."""
 
@@ -359,7 +387,8 @@ class Net:
     build: Callable[[], nn.Module]
     data: Callable[[int], tuple[torch.Tensor, ...]] = rows
     loss: Callable[[Any], torch.Tensor] = cross_entropy
-    rate: float = 1e-2
+    lasting: bool = False
+    learns: bool = True
     clip: bool = False
     parts: int = 1
     spoiled: str = ""
@@ -370,7 +399,7 @@ NETS = {
     "experts with bad data": Net(lambda: Experts(Scaled), bad_rows, clip=True),
     "a bad expert": Net(Experts, clip=True),
     "an expert with a bad gradient": Net(lambda: Experts(BrokenBackward), clip=True),
-    "an expert that is new and bad": Net(lambda: Experts(late=True), rate=0),
+    "an expert that is new and bad": Net(lambda: Experts(late=True), lasting=True, learns=False),
     "an LSTM with bad data": Net(Recurrent, bad_sequences),
     "the state of an LSTM": Net(lambda: Recurrent(state=True), sequences),
     "a sum": Net(lambda: Residual(overflows=True)),
@@ -388,6 +417,7 @@ NETS = {
     "statistics of a norm": Net(Normed, bad_rows),
     "data classes": Net(Structured),
     "layers that are left out": Net(Dropped),
+    "a function that runs now and then": Net(Sometimes, learns=False),
     "a loss": Net(Residual, loss=log_of_zero),
 }
 
@@ -397,12 +427,13 @@ def batches(net: Net, step: int) -> Iterator[tuple[torch.Tensor, ...]]:
     yield from zip(*(each.chunk(net.parts) for each in data), strict=True)
 
 
-def train(net: Net, address: str) -> None:
+def train(net: Net, address: str, level: str) -> None:
     """An ordinary training loop."""
     torch.manual_seed(0)
     model = net.build()
-    optimizer = torch.optim.SGD(model.parameters(), lr=net.rate)
-    handle = tdbg.attach(model, optimizer, address)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    handle = tdbg.attach(model, optimizer, address, level=level)
+    Fault.lasting = net.lasting
     for step in range(STEPS):
         Fault.step = step
         if net.spoiled and Fault.now():
@@ -413,17 +444,42 @@ def train(net: Net, address: str) -> None:
             net.loss(model(*part)).backward()
         if net.clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if not net.learns:
+            optimizer.zero_grad()
         optimizer.step()
+    handle.detach()
+
+
+def train_rivals(address: str, level: str) -> None:
+    """Two optimizers take turns within one step."""
+    torch.manual_seed(0)
+    model = Rival()
+    makers = torch.optim.Adam(model.maker.parameters(), lr=1e-3)
+    judges = torch.optim.Adam(model.judge.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, [judges, makers], address, level=level)
+    for step in range(STEPS):
+        Fault.step = step
+        (noise,) = rows(step)
+        judges.zero_grad()
+        real = F.softplus(-model.judge(noise + 1)).mean()
+        (real + F.softplus(model.judge(model.maker(noise).detach())).mean()).backward()
+        judges.step()
+        makers.zero_grad()
+        F.softplus(-model(noise)).mean().backward()
+        makers.step()
     handle.detach()
 
 
 def main() -> None:
     """Trains some of them."""
     torch.set_num_threads(1)
-    address, *names = sys.argv[1:]
+    address, level, *names = sys.argv[1:]
     for rank, name in enumerate(names):
         os.environ["RANK"] = str(rank)
-        train(NETS[name], address)
+        if name == RIVALS:
+            train_rivals(address, level)
+        else:
+            train(NETS[name], address, level)
 
 
 if __name__ == "__main__":

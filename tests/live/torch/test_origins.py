@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -60,7 +61,7 @@ class Watching:
         said = self.said[rank] = Said()
         self._stopped(rank, 1)
         for step in range(steps):
-            self.session.run(1, [rank])
+            self.session.run(1, [rank], stop_on_hit=False)
             self._stopped(rank, step + 2)
             known = self.session.known([(rank, step)])
             assert known is not None
@@ -75,11 +76,11 @@ class Watching:
             assert self._stops.get(rank, 0) >= times, f"rank {rank} ended"
 
 
-def watched(server: Server, names: list[str]) -> dict[str, Said]:
+def watched(server: Server, names: Sequence[str], level: str = "module") -> dict[str, Said]:
     """What a session says of some trainings."""
     session = LiveSession(server)
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.live.torch.nets", server.address, *names],
+        [sys.executable, "-m", "tests.live.torch.nets", server.address, level, *names],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
