@@ -41,6 +41,7 @@ class Recording:
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
         updated: parameters that an optimizer changed in this step.
+        at_begin: called when a forward pass begins.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
@@ -64,6 +65,7 @@ class Recording:
         self.escaped: Exception | None = None
         self._judge_at_once = judge_at_once
         self.updated: list[str] = []
+        self.at_begin: Callable[[], None] = lambda: None
         self._orders: set[int] = set()
         self._order = 0
         self._last = ""
@@ -71,9 +73,15 @@ class Recording:
         self._surprises = 0
         self._calm = 0
 
+    @property
+    def judges_at_once(self) -> bool:
+        """Whether every operator is a node."""
+        return self._judge_at_once is not None
+
     def new_pass(self) -> None:
         """A forward pass begins: what runs in it is compared with what ran in others."""
         self._order = 0
+        self.at_begin()
 
     def made(
         self,
@@ -188,7 +196,9 @@ class Recording:
         self.structure.add_slot(name, slot, tensor)
         plan = self.plans.of(name)
         capture = self.step.see(name, slot, tensor, plan, look=self.learning or self.measuring, mutated=mutated)
-        return self._judge_at_once(capture) if self._judge_at_once is not None and plan is not None else ()
+        # What the debugger does not know of yet is judged at the end of the step, when it was told.
+        at_once = self._judge_at_once if plan is not None and not self.structure.changed else None
+        return at_once(capture) if at_once is not None else ()
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent

@@ -42,6 +42,7 @@ class Training:
         self._moving: list[str] = []
         self._masks: list[str] = []
         self._versions: dict[str, tuple[int, int]] = {}
+        recording.at_begin = self._notice_tampering
         self._names: set[str] = set()
         self._seen: set[str] = set()
         self._weights_seen = False
@@ -192,7 +193,11 @@ class Training:
             self.recording.structure,
             self.optimizers,
             self._moving,
-            constants=[*self._masks, *(name for name in self.tree.buffers if name not in self._buffers)],
+            # What operators make of a mask is infinite as well: that is nobody's fault, and no operator's own work.
+            constants=[
+                *(() if self.recording.judges_at_once else self._masks),
+                *(name for name in self.tree.buffers if name not in self._buffers),
+            ],
             learned=not self.recording.learning,
         )
         self._names = set(self._all_names())

@@ -1,6 +1,7 @@
-"""Small nets of every unusual kind, trained one after another.
+"""Small nets of every unusual kind, trained one after another: ``python -m tests.live.torch.nets ADDRESS LEVEL NAME``.
 
-``python -m tests.live.torch.nets ADDRESS LEVEL NAME ...``. Each goes wrong in one place at step 2, and is a rank of its own, so that one debugger sees all of them.
+There may be several names. Each net goes wrong in one place at step 2, and is a rank of its own, so that one debugger
+sees all of them.
 """
 
 from __future__ import annotations
