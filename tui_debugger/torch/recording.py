@@ -196,8 +196,8 @@ class Recording:
         self.structure.add_slot(name, slot, tensor)
         plan = self.plans.of(name)
         capture = self.step.see(name, slot, tensor, plan, look=self.learning or self.measuring, mutated=mutated)
-        # What the debugger does not know of yet is judged at the end of the step, when it was told.
-        at_once = self._judge_at_once if plan is not None and not self.structure.changed else None
+        # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
+        at_once = self._judge_at_once if plan is not None and not self._surprised else None
         return at_once(capture) if at_once is not None else ()
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
