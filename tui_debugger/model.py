@@ -325,6 +325,7 @@ class UnreadablePart:
         step: the step that it belongs to; None when it may hold several, or that is not known.
         graph: it says what nodes there are, or in which order they ran: no tensor is lost with it, but nobody knows
             which nodes have a name, a category or a type.
+        unrecorded: it is no part of a dump but something that a live training ran and nobody judged.
     """
 
     where: str
@@ -332,6 +333,7 @@ class UnreadablePart:
     rank: int | None = None
     step: int | None = None
     graph: bool = False
+    unrecorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from tests.cli.running import Answer, run
 from tests.live.scripted import Message, Script, ScriptedTraining, hit_message
 from tests.live.session.doubles import LOSS, NET, WEIGHT, ones
 from tui_debugger.cli import listen_batch, listen_common
+from tui_debugger.live import wire
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.opening import open_dump
 
@@ -178,8 +179,37 @@ def test_hits_around_a_finding_are_saved_as_a_dump(capsys: Capture, address: str
     assert str(directory) in summary["saved"]
     session = open_dump(directory, remember=False)
     session.add_recommended()
-    assert [(hit.key.node, hit.key.step) for hit in session.check(session.pairs()).hits] == [(LOSS, 3)]
+    found = [hit for hit in session.check(session.pairs()).hits if hit.stats is not None and hit.stats.bad]
+    assert [(hit.key.node, hit.key.step, hit.origin) for hit in found] == [(LOSS, 3, True)]
     session.close()
+
+
+def test_what_was_not_recorded_is_a_doubt_and_a_finding_outranks_it(capsys: Capture, address: str) -> None:
+    lost = wire.message("Unrecorded")(what=b"modules inside torch.compile", count=3, example=b"blocks.1", step=2)
+    fields = {"client": "PyTorch 2.13.0", "unrecorded": [lost]}
+    for hits, code, verdict in ((never, 2, "cannot_judge"), (nan_at(3), 1, "finding")):
+        session = f"s{code}"
+        training = train(address, hits, own=True, session=session, hello=hello(0) | {"session": session}, fields=fields)
+        answer = listen(capsys, address, "--watch", "TO", "--json")
+        _, summary = rows(answer)
+        training.join()
+        _later.clear()
+        assert (answer.code, summary["verdict"]) == (code, verdict)
+        assert summary["reasons"] == [
+            {
+                "kind": "unrecorded",
+                "text": "not recorded by the training: rank 0: modules inside torch.compile "
+                "(3, first blocks.1 at step 2)",
+            }
+        ]
+        assert [row["where"] for row in summary["unrecorded"]] == ["rank 0: modules inside torch.compile"]
+
+
+def test_hits_of_mindspore_come_with_counts_when_it_stops(capsys: Capture, address: str) -> None:
+    training = train(address, nan_at(3))
+    answer = listen(capsys, address, "--watch", "TO", "--stop-on-hit")
+    training.join()
+    assert answer.lines == [f"step 3  rank 0  TO  ◆ NaN 1 of 6  {LOSS}:out:0"]
 
 
 def test_several_ranks_are_waited_for_and_told_apart(capsys: Capture, address: str) -> None:

@@ -42,6 +42,11 @@ class Happened:
         assert training is not None
         return training
 
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Waits until something holds, which is asked whenever something happened."""
+        with self._changed:
+            assert self._changed.wait_for(reached, _PATIENCE), [each for _, each in self.events]
+
     def count(self, event: Event) -> int:
         """How many times it happened so far."""
         return sum(each is event for _, each in self.events)

@@ -26,6 +26,7 @@ from tui_debugger.live.types import (
     RemoteWatchpoint,
     Stop,
     TrainingInfo,
+    Unrecorded,
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, no_progress
@@ -69,6 +70,7 @@ class FakeTraining:
     stop: Stop | None = None
     graphs: Sequence[bytes] = ()
     hits: Sequence[ReceivedHit] = ()
+    unrecorded: Sequence[Unrecorded] = ()
     orders: list[str] = field(default_factory=list)
     shape: Shape = (2, 3)
     watched: tuple[RemoteWatchpoint, ...] = ()

@@ -32,7 +32,10 @@ def metadata(step: int = 0, **fields: Any) -> Message:
     if step:
         message.cur_step = step
     for name, value in fields.items():
-        setattr(message, name, value.encode() if isinstance(value, str) else value)
+        if isinstance(value, list):
+            getattr(message, name).extend(value)
+        else:
+            setattr(message, name, value.encode() if isinstance(value, str) else value)
     return message
 
 

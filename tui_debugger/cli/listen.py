@@ -21,7 +21,7 @@ Waits for training processes that attach: MindSpore 1.1 to 2.3 by its own
 debugger protocol, PyTorch and any Python loop through tdbg's client. Several
 processes of one run are several ranks. With --no-screen, for batch jobs, the
 watchpoints are judged while the training runs, every hit is a line on stdout,
-and the training is let go at the end.
+every step with findings one on stderr, and the training is let go at the end.
 """
 EPILOG = """\
 how a training finds its way here:
@@ -31,8 +31,9 @@ how a training finds its way here:
 exit codes with --no-screen:
   0    clean: no finding in what was judged, and something was
   1    a finding; it outranks "cannot judge"
-  2    cannot judge: no training came, it was lost, no step ran, a watchpoint
-       of --watch or --watch-file that looked at no tensor; a wrong argument
+  2    cannot judge: no training came, it was lost, no step ran, something that
+       ran was not recorded or not judged, a watchpoint of --watch or
+       --watch-file that looked at no tensor; a wrong argument
   130  interrupted: the training is let go, what was found is summed up
 
 examples:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tui_debugger.cli.listen_report import Log
-    from tui_debugger.model import Hit, ProgressFn, Watchpoint
-    from tui_debugger.session import CheckResult
+    from tui_debugger.model import ProgressFn, Watchpoint
+    from tui_debugger.session.checking import PairResult
     from tui_debugger.session.live import LiveEvent, LiveSession, LiveState
     from tui_debugger.session.types import Pair
 
@@ -112,6 +112,7 @@ class Batch:
         """Listens from now on."""
         self._events: queue.SimpleQueue[LiveEvent] = queue.SimpleQueue()
         self._end = self.session.subscribe(self._events.put)
+        self.session.on_new_nodes(self._more_nodes)
         self._ranks: dict[int, Follow] = {}
         self._rules: frozenset[int] | None = None
         self._stop = False
@@ -133,6 +134,7 @@ class Batch:
             try:
                 event = self._events.get(timeout=_LOOK)
             except queue.Empty:
+                self.log.pause(self.session)
                 self._look_at_the_clock()
                 continue
             self._take(event)
@@ -180,9 +182,7 @@ class Batch:
             if kind is LiveKind.STOPPED:
                 self._stood(rank, each, event)
             else:
-                self._report(rank, event.step)
-        elif kind is LiveKind.GRAPH and each.begun:
-            self._more_nodes(rank)
+                self._report(event)
         elif kind is LiveKind.DONE:
             each.over = True
         elif kind is LiveKind.LOST:
@@ -197,7 +197,7 @@ class Batch:
         if event.count <= each.stop:
             return
         each.stop, each.standing = event.count, True
-        self._report(rank, event.step, standing=True)
+        self._report(event, standing=True)
         if each.begun and not self._stop:
             self._go_on(rank, each)
 
@@ -220,10 +220,10 @@ class Batch:
         recommended: bool | None = self.arguments.recommended
         return not self.given if recommended is None else recommended
 
-    def _more_nodes(self, rank: int) -> None:
+    def _more_nodes(self, _: int) -> None:
         """A training named nodes that it did not have before: what is recommended for them is watched, too."""
-        if self._recommended and self.session.add_recommended():
-            self.session.update([rank])
+        if self._recommended:
+            self.session.add_recommended()
 
     def _begin(self, state: LiveState) -> None:
         each = self._ranks[state.rank]
@@ -246,27 +246,30 @@ class Batch:
         each.standing = False
         try:
             went = self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
-            if not went:  # initial values were found wrong
-                self._report(rank, at, standing=True)
+            if not went:  # what nobody had judged before was found wrong
+                self._report_known(rank, at)
                 if not self._stop:
                     self.session.run(left, [rank], stop_on_hit=stops, progress=self.progress)
         except (NotStoppedError, LostError):
             return  # it went away meanwhile, which is told as an event
 
-    def _report(self, rank: int, step: int | None, *, standing: bool = False) -> None:
-        if step is None or self._rules is None:
-            return
-        known = self.session.known([(rank, step)])
-        if known is None:
-            return
-        found = self._log_hits((rank, step), known)
+    def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
+        """What an event says was found."""
+        if event.rank is not None and event.step is not None and event.result is not None and self._rules is not None:
+            self._found((event.rank, event.step), event.result, standing=standing)
+
+    def _report_known(self, rank: int, step: int) -> None:
+        """What the training was just asked to judge."""
+        result = self.session.latest(rank, step)
+        if result is not None:
+            self._found((rank, step), result, standing=True)
+
+    def _found(self, pair: Pair, result: PairResult, *, standing: bool) -> None:
+        found = self.log.report(pair, result, graphs=bool(self.session.graph_names(pair[:1])))
         if found and standing and self.arguments.save is not None:
-            self.log.collect(self.session, found, self.progress)
+            self.log.collect(self.session, pair, result, self.progress)
         if found and self.arguments.stop_on_hit:
             self._stop = True
-
-    def _log_hits(self, pair: Pair, known: CheckResult) -> Sequence[Hit]:
-        return self.log.report(pair, known, graphs=bool(self.session.graph_names(pair[:1])))
 
     # -- at the end --------------------------------------------------------------------------------
 
@@ -308,8 +311,4 @@ class Batch:
     def _rest(self) -> None:
         """What was reported and not worked on, when something else ended the listening."""
         while not self._events.empty():
-            event = self._events.get()
-            if event.step is not None and event.rank is not None and self._rules is not None:
-                known = self.session.known([(event.rank, event.step)])
-                if known is not None:
-                    self._log_hits((event.rank, event.step), known)
+            self._report(self._events.get())

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+import time
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,20 +16,22 @@ from tui_debugger.cli.output import note, undecided
 if TYPE_CHECKING:
     from tui_debugger.cli.listen_batch import Batch
     from tui_debugger.errors import TdbgError
-    from tui_debugger.model import Coverage, Hit, ProgressFn
+    from tui_debugger.model import Coverage, Hit, ProgressFn, TensorKey
     from tui_debugger.session import CheckResult
+    from tui_debugger.session.checking import PairResult
+    from tui_debugger.session.hits import HitList
     from tui_debugger.session.live import LiveSession
     from tui_debugger.session.types import Pair
     from tui_debugger.session.verdicts import Doubt, Judgement
 
 _KEPT: Final = 200_000
 """So many hits are kept for the summary; those after them are counted only."""
-_COLLECTED: Final = 100
-"""Hits of one step around which tensors are fetched to be saved."""
-_ROOM: Final = 64 << 20
-"""Bytes that are fetched for them."""
+_ROOM: Final = 256 << 20
+"""Bytes of values that are fetched at one step to be saved."""
 _EVERYTHING: Final = 5000
-"""Tensors of which statistics are fetched at the last step."""
+"""Tensors that are fetched then."""
+_QUIET: Final = 5.0
+"""Seconds between two lines that say how far a training is that has nothing to say."""
 
 
 class Log:
@@ -38,33 +41,86 @@ class Log:
         """Nothing came yet."""
         self._json: bool = arguments.json
         self._arguments = arguments
-        self._results: dict[Pair, CheckResult] = {}
+        self._results: dict[Pair, PairResult] = {}
+        self._counts: dict[Pair, int] = {}
+        self._printed: dict[int, tuple[Pair, set[tuple[TensorKey, tuple[int, ...]]]]] = {}
+        self._open: dict[int, Pair] = {}
+        """By rank the step with findings that is not summed up yet."""
+        self._first: dict[int, HitList] = {}
+        self._passed: dict[int, int] = {}
+        self._said = time.monotonic()
         self._kept = 0
         self._findings = 0
 
     # -- while it runs -----------------------------------------------------------------------------
 
-    def report(self, pair: Pair, result: CheckResult, *, graphs: bool) -> Sequence[Hit]:
-        """Prints the findings of a step, once; returns them.
+    def report(self, pair: Pair, result: PairResult, *, graphs: bool) -> Sequence[Hit]:
+        """Prints the findings of a step, each once; returns those that are new.
 
         Args:
             pair: (rank, step).
-            result: what was found there.
+            result: what was found there so far.
             graphs: the training has several graphs, so that a name alone may mean two nodes.
         """
         from tui_debugger.model import Verdict
 
-        if pair in self._results:
-            return ()
+        rank = pair[0]
+        if self._open.get(rank, pair) != pair:
+            self._sum_up(rank)
         found = result.hits.with_verdict(Verdict.FINDING)
+        printed = self._printed.get(rank)
+        if printed is None or printed[0] != pair:
+            printed = self._printed[rank] = (pair, set())
+        new = [hit for hit in found if (hit.key, _finders(hit)) not in printed[1]]
+        printed[1].update((hit.key, _finders(hit)) for hit in new)
+        self._keep(pair, result, len(found))
+        for hit in new:
+            self._line(hit, graphs=graphs)
+        if new:
+            self._open[rank] = pair
+        sys.stdout.flush()
+        return new
+
+    def _keep(self, pair: Pair, result: PairResult, findings: int) -> None:
+        """For the summary."""
+        before = self._results.get(pair)
+        self._kept -= len(before.hits) if before is not None else 0
         room = self._kept + len(result.hits) <= _KEPT
         self._kept += len(result.hits) if room else 0
         self._results[pair] = result if room else dataclasses.replace(result, hits=result.hits[:0])
-        self._findings += len(found)
-        for hit in found:
-            self._line(hit, graphs=graphs)
-        sys.stdout.flush()
-        return found
+        self._findings += findings - self._counts.get(pair, 0)
+        self._counts[pair] = findings
+        self._first[pair[0]] = result.hits
+
+    def pause(self, session: LiveSession) -> None:
+        """Nothing happens just now: sums up the steps with findings, and says now and then how far others are."""
+        for rank in list(self._open):
+            self._sum_up(rank)
+        now = time.monotonic()
+        if now - self._said < _QUIET:
+            return
+        self._said = now
+        for state in session.trainings():
+            if state.passed is not None and state.passed > self._passed.get(state.rank, -1):
+                self._passed[state.rank] = state.passed
+                note(f"step {state.passed}  rank {state.rank}  no new findings")
+
+    def _sum_up(self, rank: int) -> None:
+        """One line for a step with findings."""
+        from tui_debugger.words.hits import hit_text
+        from tui_debugger.words.numbers import plural
+        from tui_debugger.words.steps import step_text
+
+        pair, hits = self._open.pop(rank), self._first.pop(rank, None)
+        result = self._results[pair]
+        if hits is None or not self._counts[pair]:
+            return
+        first = next((hit for hit in hits if hit.origin), None) or _first_finding(hits)
+        named = f"{first.key.node.rpartition('/')[2]} ({hit_text(first)})" if first is not None else ""
+        parts = [f"step {step_text(pair[1])}", f"rank {rank}", plural(result.coverage.checked, "tensor")]
+        note("  ".join([*parts, plural(self._counts[pair], "finding"), f"first: {named}"]))
+        self._passed[rank] = max(pair[1], self._passed.get(rank, -1))
+        self._said = time.monotonic()
 
     def _line(self, hit: Hit, *, graphs: bool) -> None:
         if self._json:
@@ -82,31 +138,24 @@ class Log:
         parts = [*where, said_words(hit), words, place_text(hit.key, with_graph=graphs)]
         print(clean("  ".join(filter(None, parts))))
 
-    def collect(self, session: LiveSession, hits: Sequence[Hit], progress: ProgressFn) -> None:
-        """Fetches the tensors of nodes with findings, inputs included, as far as there is room."""
+    def collect(self, session: LiveSession, pair: Pair, result: PairResult, progress: ProgressFn) -> None:
+        """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
         from tui_debugger.errors import CancelledError, TdbgError
+        from tui_debugger.session.live_evidence import Budget
 
-        left = _ROOM
         try:
-            for hit in hits[:_COLLECTED]:
-                rows = session.measure(session.tensor_rows(hit.key.rank, hit.key.step, hit.row), progress)
-                for row in rows:
-                    size = row.meta.nbytes if row.meta is not None else 0
-                    if row.remote and 0 < size <= left:
-                        session.fetch([row], progress)
-                        left -= size
+            session.keep(*pair, result.hits, Budget(_EVERYTHING, _ROOM, _ROOM), progress)
         except CancelledError:
             raise
         except TdbgError as error:
             note(f"not everything around the hits could be fetched: {error.what}")
 
     def collect_all(self, session: LiveSession, rank: int, step: int, progress: ProgressFn) -> None:
-        """Fetches statistics (small tensors whole) of what is watched."""
-        import numpy as np
+        """Fetches what is watched at the last step, to be saved."""
+        from tui_debugger.session.hits import HitList
+        from tui_debugger.session.live_evidence import Budget
 
-        for row in np.flatnonzero(session.watch_state(rank))[:_EVERYTHING].tolist():
-            rows = [each for each in session.tensor_rows(rank, step, row) if each.role == "out"]
-            session.measure(rows, progress)
+        session.keep(rank, step, HitList(()), Budget(_EVERYTHING, _ROOM, _ROOM), progress)
 
     # -- at the end --------------------------------------------------------------------------------
 
@@ -122,6 +171,8 @@ class Log:
         from tui_debugger.cli.check_report import EXIT_CODES
         from tui_debugger.session.verdicts import Doubt
 
+        for rank in list(self._open):
+            self._sum_up(rank)
         result = self._total(session, cancelled=batch.interrupted)
         steps = _steps(result, session)
         judgement = self._judged(result, rules, fail_on, [Doubt("lost", text) for text in batch.gone])
@@ -147,7 +198,7 @@ class Log:
         parts = list(self._results.values())
         covers = [part.coverage for part in parts]
         covers += [_times(coverage, count) for _, count, coverage in session.silent()]
-        coverage = combined(covers)
+        coverage = dataclasses.replace(combined(covers), parts=session.unreadable())
         hits = HitList.merged(part.hits for part in parts)
         return CheckResult(coverage.steps, hits, coverage, watchpoints, version, cancelled=cancelled)
 
@@ -170,7 +221,7 @@ class Log:
     def _document(
         self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
     ) -> dict[str, Any]:
-        from tui_debugger.session.tables import coverage_row, key_row, watch_row
+        from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
 
         coverage = coverage_row(result.coverage)
         del coverage["pairs"]
@@ -190,6 +241,7 @@ class Log:
                 for tally in judgement.tallies
             ],
             "coverage": coverage,
+            "unrecorded": part_rows(part for part in result.coverage.parts if part.unrecorded),
             "steps": [{"rank": rank, "steps": count} for rank, count in steps.items()],
             "findings": self._findings,
             "failing": len(judgement.failing),
@@ -239,13 +291,27 @@ def _times(coverage: Coverage, count: int) -> Coverage:
 
 
 def _steps(result: CheckResult, session: LiveSession) -> dict[int, int]:
-    """Steps that were judged, by rank."""
+    """Steps that ended and were judged, by rank: what runs after the last one belongs to a step that never ends."""
     counts: dict[int, int] = {}
+    ended = session.ended()
     for rank, step in result.coverage.steps:
-        counts[rank] = counts.get(rank, 0) + (step >= 0)
+        counts[rank] = counts.get(rank, 0) + (0 <= step <= ended.get(rank, -1))
     for rank, count, _ in session.silent():
         counts[rank] = counts.get(rank, 0) + count
     return dict(sorted(counts.items()))
+
+
+def _finders(hit: Hit) -> tuple[int, ...]:
+    """The watchpoints that found it."""
+    from tui_debugger.model import Verdict
+
+    return tuple(each.watchpoint for each in hit.results if each.verdict is Verdict.FINDING)
+
+
+def _first_finding(hits: HitList) -> Hit | None:
+    from tui_debugger.model import Verdict
+
+    return next(iter(hits.with_verdict(Verdict.FINDING)), None)
 
 
 def _print_json(row: dict[str, Any]) -> None:

@@ -14,6 +14,7 @@ from tui_debugger.live.types import (
     RemoteWatchpoint,
     Stop,
     TrainingInfo,
+    Unrecorded,
     ValueSink,
 )
 from tui_debugger.model import ProgressFn, no_progress
@@ -64,6 +65,10 @@ class Training(Protocol):
     @property
     def hits(self) -> Sequence[ReceivedHit]:
         """The hits of the last stop."""
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """All that it ran so far and could not record."""
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be. The client learns of the differences with the next ``run`` or ``recheck``."""

@@ -200,6 +200,22 @@ class LiveRank:
             with self._turns.turn(progress):
                 self._statistics(step, batch, progress)
 
+    def holds_outputs(self, progress: ProgressFn = no_progress) -> bool:
+        """Whether the training has the output of any operator of the step at which it stands."""
+        graph = self._graph
+        if graph is None:
+            return False
+        operators = np.flatnonzero(~graph.parameter & (graph.flags == 0)).tolist()
+        some = list(dict.fromkeys([*operators[:BATCH], *operators[-BATCH:]]))
+        if not some:
+            return True
+        found: list[RemoteStats] = []
+        try:
+            self.ask(lambda: found.extend(self.training.bases([graph.remote(each) for each in some])), progress)
+        except UnsupportedError:
+            return True
+        return any(each.meta is not None for each in found)
+
     def ask(self, question: Callable[[], None], progress: ProgressFn) -> None:
         """Asks something else while no question is open."""
         with self._turns.turn(progress):

@@ -18,7 +18,7 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.table import LiveTable
-from tui_debugger.live.types import Phase, Stop
+from tui_debugger.live.types import Phase, Stop, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 
@@ -52,6 +52,7 @@ class LiveSource:
         self._trainings = trainings
         self._ranks: dict[int, LiveRank] = {}
         self._notices: dict[str, None] = {}
+        self._unjudged: dict[tuple[int, str], tuple[int, str]] = {}
         self._listed: set[int] = set()
         self._known: dict[int, set[int]] = {}
         self._rebuilt: set[int] = set()
@@ -118,6 +119,19 @@ class LiveSource:
         with self._lock:
             if len(self._notices) < _NOTICES:
                 self._notices[text] = None
+
+    def unjudged(self, rank: int, what: str, count: int, detail: str = "") -> None:
+        """Counts something that a training ran and that nobody judged, by its kind.
+
+        Args:
+            rank: of the training.
+            what: in words, the kind of thing in the plural.
+            count: how many more.
+            detail: which was the first.
+        """
+        with self._lock:
+            before, first = self._unjudged.get((rank, what), (0, detail))
+            self._unjudged[rank, what] = before + count, first
 
     def dropped(self) -> list[Key]:
         """Takes in what the spool let go; returns (rank, step) of it."""
@@ -199,8 +213,17 @@ class LiveSource:
         return (step - 1, 0) if step - 1 in self.steps(rank) else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """Nothing: what a training does not send is no file."""
-        return ()
+        """What trainings ran and nobody judged: what a client says it could not record, and what was missed here."""
+        with self._lock:
+            missed = dict(self._unjudged)
+        said = [(live.number, *each) for live in self.all() for each in map(_said, live.training.unrecorded)]
+        said += [(rank, what, count, detail) for (rank, what), (count, detail) in missed.items()]
+        return tuple(
+            UnreadablePart(
+                f"rank {rank}: {what}", ", ".join(filter(None, (f"{count:,}", detail))), rank=rank, unrecorded=True
+            )
+            for rank, what, count, detail in said
+        )
 
     def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:  # noqa: ARG002 - read when it came
         """Node table of a rank; empty before its graph came."""
@@ -254,3 +277,8 @@ class LiveSource:
     def close(self) -> None:
         """Removes what was kept. The trainings are closed by whoever opened them."""
         self.spool.close()
+
+
+def _said(each: Unrecorded) -> tuple[str, int, str]:
+    name = f"{each.example} " if each.example else ""
+    return each.what, each.count, f"first {name}at step {each.step}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol
 
@@ -63,11 +63,22 @@ class Stop:
         step: the step that it stands after, or in; ``START`` before the first. Counted, not taken from ``cur_step``:
             the client of MindSpore repeats numbers.
         node: full name of the node that it stands at, empty at the end of a step.
+        alone: it came here by itself, when it was new or after it was lost: nobody judged what it ran before.
+        grown: it sent its graph anew at the end of this step: nobody judged the nodes that are new.
+        passing: it stands for that alone, and is to go on as it was told.
     """
 
     count: int
     step: int
     node: str = ""
+    alone: bool = field(default=False, compare=False)
+    grown: bool = field(default=False, compare=False)
+    passing: bool = field(default=False, compare=False)
+
+    @property
+    def ended(self) -> int:
+        """The step that ended last; ``START`` before the first one did."""
+        return self.step - 1 if self.node else self.step
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ VALUE, STATISTICS, BASE = 0, 1, 2
 LEVEL_STEP, LEVEL_NODE, LEVEL_RECHECK = b"step", b"node", b"recheck"
 """``RunCMD.run_level``."""
 
-RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS = 1, 2, 4
+RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD = 1, 2, 4, 8
 """Bits of ``Metadata.features``: run_level node stops inside a step; ``Statistics`` and hits carry what the table below
-has from 100 on; previous values exist for every tensor, not for parameters only."""
+has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood."""
 
 MESSAGES: Final[Messages] = {
     "Metadata": """1 device_name bytes; 2 cur_step int32; 3 backend bytes; 4 cur_node bytes; 5 training_done bool;
@@ -53,7 +53,7 @@ MESSAGES: Final[Messages] = {
     "Chunk": "1 buffer bytes; 2 finished bool",
     "EventReply": """1 status int32; 2 exit bool; 3 run_cmd RunCMD; 4 set_cmd SetCMD; 5 view_cmd ViewCMD;
         6 version_matched bool""",
-    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes",
+    "RunCMD": "1 run_level bytes; 2 run_steps int32; 3 node_name bytes; 100 ahead int32",
     "SetCMD": "1 watch_nodes WatchNode*; 2 watch_condition WatchCondition; 3 delete bool; 4 id int32",
     "ViewCMD": "1 tensors TensorProto*; 2 level int32",
     "WatchNode": "1 node_name bytes; 2 node_type bytes; 3 graph_name bytes; 4 rank_id int32; 5 device_id int32",
@@ -72,6 +72,7 @@ MESSAGES: Final[Messages] = {
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
 ``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
 is random and the same as long as a training process lives, so that one that comes back is known again.
+``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; a field from 100
 on that is absent has no value (no finite element)."""
 

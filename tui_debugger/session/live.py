@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.workers import Workers
@@ -21,8 +22,10 @@ from tui_debugger.live.types import START, Phase
 from tui_debugger.model import Coverage, ProgressFn, Side, TensorKey, Watchpoint, no_progress
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.checks import Checks
-from tui_debugger.session.live_checks import LiveChecker, Watched
+from tui_debugger.session.hits import HitList
+from tui_debugger.session.live_checks import LiveChecker, Watched, ours
 from tui_debugger.session.live_driver import Driver, unknown_rank
+from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
@@ -76,8 +79,10 @@ class LiveSession(Session):
         self._subscribers: dict[object, Callable[[LiveEvent], None]] = {}
         self._subscribing = threading.Lock()
         self._closed = False
-        self._checks = Checks(self.watchpoints, self._live_checker, self._workers, self._look_ahead)
-        self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell)
+        self._checks = Checks(
+            self.watchpoints, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
+        )
+        self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell, flow=self.flow)
 
     # -- trainings ---------------------------------------------------------------------------------
 
@@ -113,15 +118,16 @@ class LiveSession(Session):
     ) -> tuple[int, ...]:
         """Lets trainings that stand run some steps (None: until a hit or ``pause``), with the list as it is now.
 
-        One that stands before the first step and has watchpoints on initial values has them judged first; when they
-        find something, that is told (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
+        One that stands before the first step and has watchpoints on initial values has them judged first, and one
+        that came after a step which no list judged has that step judged; when something is found, that is told
+        (``LiveKind.HITS``) and it stays; the next ``run`` lets it go.
 
         Returns:
             The ranks that run now.
 
         Raises:
             NotStoppedError: none of them stands.
-            CancelledError, LostError: while initial values were judged.
+            CancelledError, LostError: while these were judged.
         """
         standing = self._standing(ranks)
         return tuple(live.number for live in standing if self._driver.run(live, steps, stop_on_hit, progress))
@@ -175,13 +181,36 @@ class LiveSession(Session):
         return tuple(
             live.number
             for live in self.live.all()
-            if live.training.info.program.startswith("MindSpore ")
-            and live.training.phase in (Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING)
+            if not ours(live.training.info) and live.training.phase in (Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING)
         )
 
     def silent(self) -> list[tuple[int, int, Coverage]]:
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
+
+    def latest(self, rank: int, step: int) -> PairResult | None:
+        """What was found last at a step of a training, whatever the list is now."""
+        return self._checks.book.latest((rank, step))
+
+    def keep(self, rank: int, step: int, hits: HitList, budget: Budget, progress: ProgressFn = no_progress) -> None:
+        """Fetches what speaks for the findings of the step at which a training stands, most wanted first.
+
+        The origins with all their inputs, the other findings with theirs, then all else that is watched: values as
+        far as there is room, statistics of the rest.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        live = self._live(rank)
+        rest = [place for row in np.flatnonzero(self.watch_state(rank)).tolist() for place in outputs(live, step, row)]
+        wanted = list(dict.fromkeys([*evidence(live, self.flow(rank), step, hits), *rest]))
+        statistics(live, wanted, budget, progress)
+        values(live, wanted, budget, progress)
+        self._tell(LiveEvent(LiveKind.FETCHED, rank))
+
+    def ended(self) -> dict[int, int]:
+        """By rank the step that came to its end last, -1 before the first one did."""
+        return self._driver.ended()
 
     def subscribe(self, callback: Callable[[LiveEvent], None]) -> Callable[[], None]:
         """Calls back for every event, from a thread of the session; what is returned ends that."""
@@ -194,6 +223,14 @@ class LiveSession(Session):
                 self._subscribers.pop(token, None)
 
         return end
+
+    def on_new_nodes(self, do: Callable[[int], None]) -> None:
+        """Has ``do(rank)`` called when a training that follows a list named nodes that it did not have before.
+
+        That is the time to add to the list: the step that they came with is judged by the list as it is then. Called
+        from a thread of the session.
+        """
+        self._driver.on_new_nodes(do)
 
     def waiting_text(self) -> str:
         """How a training finds its way here: the environment variables to copy, a line each."""

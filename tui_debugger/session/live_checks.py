@@ -40,6 +40,8 @@ from tui_debugger.session.received import ReceivedHits, bad_tensors, received_hi
 
 Mask = npt.NDArray[np.bool_]
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
+MINDSPORE: Final = "MindSpore "
+"""How programs of MindSpore's own client begin."""
 _UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
 
 
@@ -87,7 +89,7 @@ def judgement_of(
         for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
         if _asked(watchpoint, stop, info)
     ]
-    found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice)
+    found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=ours(info))
     covered = _places(watched.graph, asked)
     if stop.step <= START:
         covered &= watched.graph.parameter
@@ -101,6 +103,11 @@ def judgement_of(
             mark(found, at, types)
     coverage = _coverage((rank, stop.step), watched.graph, found, asked, covered)
     return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
+
+
+def ours(info: TrainingInfo) -> bool:
+    """Whether a client of ours trains: it reports in the order of execution, which MindSpore's does not."""
+    return not info.program.startswith(MINDSPORE)
 
 
 def _asked(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:

@@ -9,17 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tui_debugger.analysis.condition_table import WIRE_OVERFLOW
-from tui_debugger.errors import NotStoppedError, TdbgError
-from tui_debugger.live.control import Event, Trainings
+from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
+from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.types import START, Phase, ReceivedHit, Stop
 from tui_debugger.live.watching import remote_watchpoints
-from tui_debugger.model import Coverage, ProgressFn, Verdict, no_progress
+from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.checking import PairResult
+from tui_debugger.session.flow import Flow
 from tui_debugger.session.live_checks import Watched, judgement_of
+from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
 from tui_debugger.session.live_queue import EventQueue, Happened
 from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
+from tui_debugger.session.received import places_without_statistics, with_statistics
 from tui_debugger.session.results import ResultBook
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
@@ -43,21 +46,29 @@ class Driven:
         phase: what it is doing, as far as events were worked through.
         watched: the list that it was given last.
         target: the step at which it is to stop; None: at a hit.
+        stop_on_hit: whether it stops at hits, as it was told last.
         silent: steps that ran under a list without a result of their own, and what was looked at in each.
         last: the last step that is accounted for.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
             reports what is new.
+        late: where hits were reported that are not filed yet, because more may come of the same step.
+        unjudged: number of the stop at which it stands after a step that no list judged.
+        ended: the last step that came to its end.
     """
 
     phase: Phase
     watched: Watched | None = None
     target: int | None = None
+    stop_on_hit: bool = True
     silent: dict[tuple[int, int], tuple[int, Coverage]] = field(default_factory=dict)
     last: int = START
     step: tuple[int, int] | None = None
     said: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
     since: int | None = None
     bad: dict[int, frozenset[str]] = field(default_factory=dict)
+    late: Stop | None = None
+    unjudged: int | None = None
+    ended: int = START
 
     def together(self, step: int, hits: Iterable[ReceivedHit], *, again: bool = False) -> tuple[ReceivedHit, ...]:
         """Hits with those that were reported of the same step before; ``again``: everything was judged once more."""
@@ -90,6 +101,8 @@ class Driver:
         book: ResultBook,
         watched: Callable[[LiveRank], Watched],
         tell: Callable[[LiveEvent], None],
+        *,
+        flow: Callable[[int], Flow],
     ) -> None:
         """Takes in what is there, then listens.
 
@@ -99,18 +112,27 @@ class Driver:
             book: takes results.
             watched: the list as it is now, for one training that has a graph.
             tell: told what happened, after it was filed.
+            flow: the data flow of a rank as it is now.
         """
         self._source, self._trainings, self._book = source, trainings, book
-        self._watched, self._tell = watched, tell
+        self._watched, self._tell, self._flow = watched, tell, flow
+        self._new_nodes: Callable[[int], None] = _ignore_rank
+        self._closing = threading.Event()
         self._lock = threading.RLock()
         self._driven: dict[int, Driven] = {}
         self._hits: dict[tuple[int, int], int] = {}
-        self._queue = EventQueue(trainings, self._handle, self._resync)
+        self._strange: set[tuple[int, int]] = set()
+        self._queue = EventQueue(trainings, self._handle, self._resync, self._file_all, self._missed)
         self._resync()
 
     def close(self) -> None:
         """Listens no more."""
+        self._closing.set()
         self._queue.close()
+
+    def on_new_nodes(self, do: Callable[[int], None]) -> None:
+        """See ``LiveSession.on_new_nodes``."""
+        self._new_nodes = do
 
     # -- what they are doing -----------------------------------------------------------------------
 
@@ -144,13 +166,20 @@ class Driver:
                 (rank, count, each) for rank, driven in self._driven.items() for count, each in driven.silent.values()
             ]
 
+    def ended(self) -> dict[int, int]:
+        """By rank the step that came to its end last."""
+        with self._lock:
+            return {rank: driven.ended for rank, driven in self._driven.items()}
+
     # -- what people want --------------------------------------------------------------------------
 
     def run(self, live: LiveRank, steps: int | None, stop_on_hit: bool, progress: ProgressFn = no_progress) -> bool:
-        """Lets one go on; False when the initial values gave it a reason to stay. See ``LiveSession.run``."""
+        """Lets one go on; False when what nobody had judged gave it a reason to stay. See ``LiveSession.run``."""
         stop = live.standing
-        if stop is not None and stop.step <= START and self._initial_findings(live, stop, progress):
-            return not stop_on_hit and self._go(live, steps, stop_on_hit)
+        if stop is not None:
+            judge = self._initial_findings if stop.step <= START else self._late_findings
+            if judge(live, stop, progress) and stop_on_hit:
+                return False
         return self._go(live, steps, stop_on_hit)
 
     def _go(self, live: LiveRank, steps: int | None, stop_on_hit: bool) -> bool:
@@ -159,6 +188,7 @@ class Driver:
             stop = live.training.stop
             self._give_list(live, driven)
             driven.target = None if steps is None or stop is None else stop.step + steps
+            driven.stop_on_hit = stop_on_hit
             with _running(driven):
                 live.training.run(steps, stop_on_hit=stop_on_hit)
             return True
@@ -172,8 +202,26 @@ class Driver:
             return False
         if self._book.fresh((live.number, stop.step), watched.version) is not None:
             return False
+        return _finding(self.recheck(live, progress))
+
+    def _late_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
+        """Has the step judged that a training ended before it was given a list; whether something was found."""
+        driven = self._of(live)
+        watched = self._watched(live) if live.graph is not None else None
+        if driven.unjudged != stop.count or watched is None or not watched.watchpoints:
+            return False
+        result = self._judge_late(live, stop, progress)
+        driven.unjudged = None
+        return result is not None and _finding(result)
+
+    def _judge_late(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> PairResult | None:
+        """Has a training judge the step that it holds; None, and counted, when it has nothing of it any more."""
         result = self.recheck(live, progress)
-        return bool((result.hits.verdict == Verdict.FINDING).any())
+        if _finding(result) or live.holds_outputs(progress):
+            return result
+        self._book.forget((live.number, stop.step))
+        self._source.unjudged(live.number, "steps of which it kept no values", 1, f"first step {stop.step}")
+        return None
 
     def run_to_node(self, live: LiveRank, name: str) -> None:
         """Lets one run to a node."""
@@ -245,7 +293,8 @@ class Driver:
         try:
             self._take(happened)
         except Exception as error:  # noqa: BLE001 - told to people, and the next event is worked on
-            self._source.notice(f"an event of a training was lost: {type(error).__name__}: {error}")
+            if happened.training is not None:
+                self._broke(self._source.rank_of(happened.training), error)
 
     def _take(self, happened: Happened) -> None:
         training, event = happened.training, happened.event
@@ -256,6 +305,10 @@ class Driver:
             return
         live = self._source.apply(training, event)
         driven = self._of(live)
+        if driven.late is not None and (event is not Event.HITS or happened.stop != driven.late):
+            self._file_late(live, driven)
+        if happened.stop is not None and event in _STANDS:
+            driven.ended = happened.stop.ended
         driven.phase = training.phase if event is Event.BACK else _PHASES.get(event, driven.phase)
         if event is Event.GRAPH:
             self._graph_came(live, driven, happened.stop)
@@ -272,8 +325,9 @@ class Driver:
         """Nodes, for the first time or anew: then the training is told the list for those that it has now."""
         if live.graph is None:
             return
-        with self._lock:
-            if driven.watched is not None and driven.watched.graph is not live.graph:
+        if driven.watched is not None and driven.watched.graph is not live.graph:
+            self._new_nodes(live.number)
+            with self._lock:
                 self._count_silent(live, driven, stop, ended=True)
                 self._book.drop_from(live.number, START)
                 self._give_list(live, driven)
@@ -282,29 +336,122 @@ class Driver:
 
     def _stopped(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         self._source.stopped(live, stop)
-        driven.target = None
+        target, driven.target = driven.target, None
+        if stop.alone:
+            self._came_alone(live, driven, stop)
         self._count_silent(live, driven, stop)
         with self._lock:
             watched, hits = driven.watched, driven.together(stop.step, hits)
-        found = self._file(live, stop, watched, hits) if watched is not None else None
-        self._tell(LiveEvent(LiveKind.STOPPED, live.number, _stop_text(live, stop, found), stop.step, stop.count))
+        grown = stop.grown and watched is not None
+        if grown:
+            found = self._judge_grown(live, stop)
+            with self._lock:
+                hits = tuple(driven.said.values())
+        else:
+            found = self._file(live, stop, watched, hits) if watched is not None else None
+        stays = not grown or not stop.passing or (found is not None and _finding(found) and driven.stop_on_hit)
+        if stays and watched is not None and found is not None and found.hits.findings:
+            found = self._keep_evidence(live, stop, watched, found, hits)
+        if not stays and self._goes_on(live, stop, target, driven.stop_on_hit):
+            text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
+            self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, result=found))
+            return
+        text = _stop_text(live, stop, found)
+        self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, found))
+
+    def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
+        """Has a step judged whose end brought nodes that no list covered; None, and counted, when that failed."""
+        try:
+            return self._judge_late(live, stop, self._unless_closing)
+        except TdbgError as error:
+            self._source.unjudged(live.number, "steps with new nodes", 1, f"first step {stop.step}: {error.what}")
+            return None
+
+    def _goes_on(self, live: LiveRank, stop: Stop, target: int | None, stop_on_hit: bool) -> bool:
+        """Lets one go on that stands only because its nodes are new; False when somebody else moved it."""
+        try:
+            return self._go(live, None if target is None else target - stop.step, stop_on_hit)
+        except TdbgError:
+            return False
+
+    def _keep_evidence(
+        self, live: LiveRank, stop: Stop, watched: Watched, found: PairResult, hits: tuple[ReceivedHit, ...]
+    ) -> PairResult:
+        """Fetches what speaks for the findings while the training stands; the result with what it says of each."""
+        try:
+            bare = [(stop.step, place) for place in places_without_statistics(watched.graph, hits)]
+            statistics(live, bare, AT_STOPS, self._unless_closing)
+            if told := with_statistics(watched.graph, live.kept(stop.step), hits):
+                found = self._file(live, stop, watched, told)
+            near = evidence(live, self._flow(live.number), stop.step, found.hits)
+            statistics(live, near, AT_STOPS, self._unless_closing)
+            values(live, near, AT_STOPS, self._unless_closing)
+        except TdbgError as error:  # it went on, or away: what came is kept
+            if not isinstance(error, CancelledError | LostError | NotStoppedError):
+                self._source.notice(f"rank {live.number}: not all around the findings was kept: {error.what}")
+        return found
+
+    def _unless_closing(self, _: Progress) -> None:
+        if self._closing.is_set():
+            raise CancelledError("the session is closing")
+
+    def _came_alone(self, live: LiveRank, driven: Driven, stop: Stop) -> None:
+        """It was lost, and ran on without a list; or it is new, and then its past is nobody's business."""
+        if driven.watched is not None and (missed := stop.step - driven.last - 1) > 0:
+            first = f"first step {driven.last + 1}"
+            self._source.unjudged(live.number, "steps that ran while the connection was lost", missed, first)
+        driven.watched, driven.unjudged = None, stop.count
 
     def _reported(self, live: LiveRank, driven: Driven, stop: Stop, hits: tuple[ReceivedHit, ...]) -> None:
         if driven.watched is None:
             return
         for step in live.noted(stop.step):
             self._book.forget((live.number, step))
-        if driven.phase is Phase.RUNNING:
+        runs = driven.phase is Phase.RUNNING
+        if runs:
             self._count_silent(live, driven, stop)
         with self._lock:
-            watched, hits = driven.watched, driven.together(stop.step, hits, again=driven.phase is not Phase.RUNNING)
-        found = self._file(live, stop, watched, hits)
-        self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step))
+            driven.together(stop.step, hits, again=not runs)
+        driven.late = stop
+        if not runs:
+            self._file_late(live, driven)
+
+    def _file_late(self, live: LiveRank, driven: Driven) -> None:
+        """Files hits that came one after the other: at operator level each is reported by itself."""
+        stop, driven.late = driven.late, None
+        with self._lock:
+            watched, hits = driven.watched, tuple(driven.said.values())
+        if stop is not None and watched is not None:
+            found = self._file(live, stop, watched, hits)
+            self._tell(LiveEvent(LiveKind.HITS, live.number, _stop_text(live, stop, found), stop.step, result=found))
+
+    def _file_all(self) -> None:
+        """Nothing more has come: files what waits."""
+        for live in self._source.all():
+            driven = self._of(live)
+            if driven.late is not None:
+                try:
+                    self._file_late(live, driven)
+                except Exception as error:  # noqa: BLE001 - as in _handle
+                    self._broke(live, error)
+
+    def _missed(self, training: Training) -> None:
+        """Reports came faster than they could be taken in."""
+        self._source.unjudged(self._source.rank_of(training).number, "reports that came too fast", 1)
+
+    def _broke(self, live: LiveRank, error: Exception) -> None:
+        text = f"{type(error).__name__}: {error}"
+        self._source.notice(f"an event of a training was lost: {text}")
+        self._source.unjudged(live.number, "reports that could not be taken in", 1, f"first {text}")
 
     def _file(self, live: LiveRank, stop: Stop, watched: Watched, hits: Iterable[ReceivedHit]) -> PairResult:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
         live.told(stop.step, received)
+        if pair not in self._strange and any(watched.graph.find(hit.node) < 0 for hit in received):
+            self._strange.add(pair)
+            what = "steps with hits on nodes that are not in the graph"
+            self._source.unjudged(live.number, what, 1, f"first step {stop.step}")
         with self._lock:
             # A client may put a scope before the name of a parameter.
             names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
@@ -328,7 +475,7 @@ class Driver:
         if stop is None:
             return
         watched = driven.watched
-        count = stop.step - driven.last - (0 if ended else 1)
+        count = (stop.ended if ended else stop.step - 1) - driven.last
         if watched is not None and count > 0:
             with self._lock:
                 list_ = (watched.version, id(watched.graph))
@@ -337,7 +484,7 @@ class Driver:
                     at = Stop(0, max(stop.step, START + 1))
                     coverage = judgement_of(live.number, at, watched, (), _ignore).coverage
                 driven.silent[list_] = before + count, replace(coverage, steps=())
-        driven.last = stop.step
+        driven.last = max(driven.last, stop.ended) if ended else stop.step
 
     def _resync(self) -> None:
         """Looks at all trainings: at the beginning, and when events were lost."""
@@ -376,6 +523,13 @@ _PHASES: Final = {
 }
 
 
+_STANDS: Final = (Event.STOPPED, Event.HITS, Event.LOST, Event.DONE)
+
+
+def _finding(result: PairResult) -> bool:
+    return bool((result.hits.verdict == Verdict.FINDING).any())
+
+
 @contextmanager
 def _running(driven: Driven) -> Iterator[None]:
     """It runs from now on, unless it could not be told so: its next stop may be reported before the call returns."""
@@ -385,6 +539,10 @@ def _running(driven: Driven) -> Iterator[None]:
     except BaseException:
         driven.phase = before
         raise
+
+
+def _ignore_rank(_: int) -> None:
+    """Nobody wants to know."""
 
 
 def _ignore(_: str) -> None:

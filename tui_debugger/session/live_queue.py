@@ -14,6 +14,8 @@ from tui_debugger.live.types import ReceivedHit, Stop
 
 _MOST: Final = 1024
 """Events that wait; what does not fit is made up for by looking at all trainings."""
+_SLOWEST: Final = 10.0
+"""Seconds that a training waits for room in the queue before what it found is counted as lost."""
 _PATIENCE: Final = 5.0
 """Seconds that ``close`` waits for the event that is being worked on."""
 
@@ -31,15 +33,24 @@ class Happened:
 class EventQueue:
     """See the module."""
 
-    def __init__(self, trainings: Trainings, handle: Callable[[Happened], None], resync: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        trainings: Trainings,
+        handle: Callable[[Happened], None],
+        resync: Callable[[], None],
+        idle: Callable[[], None],
+        missed: Callable[[Training], None],
+    ) -> None:
         """Starts to listen.
 
         Args:
             trainings: the server.
             handle: called for each event, in the thread of the queue.
             resync: called there when events were lost: looks at all trainings.
+            idle: called there when all that came was worked on.
+            missed: called when the report of a training had to be dropped.
         """
-        self._handle, self._resync = handle, resync
+        self._handle, self._resync, self._idle, self._missed = handle, resync, idle, missed
         self._queue: queue.Queue[Happened | None] = queue.Queue(_MOST)
         self._lost = threading.Event()
         self._closed = threading.Event()
@@ -61,9 +72,12 @@ class EventQueue:
         hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
         stop = training.stop if training is not None else None
         try:
-            self._queue.put_nowait(Happened(training, event, stop, tuple(hits)))
+            # What was found must not be lost: a training that reports faster than this works waits a little.
+            self._queue.put(Happened(training, event, stop, tuple(hits)), block=reports, timeout=_SLOWEST)
         except queue.Full:
             self._lost.set()
+            if reports and training is not None:
+                self._missed(training)
 
     def _work(self) -> None:
         while not self._closed.is_set():
@@ -71,6 +85,8 @@ class EventQueue:
             if happened is None or self._closed.is_set():
                 return
             self._handle(happened)
+            if self._queue.empty():
+                self._idle()
             if self._lost.is_set() and self._queue.empty():
                 self._lost.clear()
                 self._resync()

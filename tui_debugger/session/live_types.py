@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from tui_debugger.live.types import Phase, Stop, TrainingInfo
+from tui_debugger.session.checking import PairResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class LiveEvent:
         text: one line for people, may be empty.
         step: for ``STOPPED`` and ``HITS`` the step whose result is there.
         count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
+        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when nobody judged it.
     """
 
     kind: LiveKind
@@ -79,3 +81,4 @@ class LiveEvent:
     text: str = ""
     step: int | None = None
     count: int = 0
+    result: PairResult | None = field(default=None, repr=False, compare=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -14,13 +14,28 @@ from tui_debugger.analysis.conditions import NOT_FINITE
 from tui_debugger.analysis.record import Record
 from tui_debugger.analysis.records import Records
 from tui_debugger.analysis.sieve import SILENT
+from tui_debugger.graph.edges import edges
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.keeping import StepKept
 from tui_debugger.live.types import START, ReceivedHit
-from tui_debugger.model import PARAMETERS, ErrorBits, ParamResult, Side, Verdict, Watchpoint, WatchResult, turn_of
+from tui_debugger.model import (
+    PARAMETERS,
+    TRAINABLE,
+    Category,
+    ErrorBits,
+    ParamResult,
+    Side,
+    Verdict,
+    Watchpoint,
+    WatchResult,
+    turn_of,
+)
 from tui_debugger.session.hits import StepHits
 from tui_debugger.session.types import Pair
 
+_CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
+"""Parameters that the step changes: their values are those of its end."""
 _SUPPORT: Final = frozenset({"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"})
 """Parameters that decide nothing: clients report 0 as their actual value."""
 
@@ -53,11 +68,10 @@ def received_hits(
     watchpoints: Sequence[Watchpoint],
     hits: Sequence[ReceivedHit],
     notice: Callable[[str], None],
+    *,
+    by_client: bool = True,
 ) -> ReceivedHits:
-    """The hits of one step: operators as they came, which is as they ran, then parameters.
-
-    A graph says what needs what, but not which of two independent operators ran first; clients report in the order of
-    execution (MindSpore 2.0's recorded sessions do, parameters aside).
+    """The hits of one step in the order of time: see ``_order``.
 
     Args:
         pair: (rank, step) that they are of.
@@ -65,6 +79,7 @@ def received_hits(
         watchpoints: those that it was sent.
         hits: as they came; of nodes or watchpoints that are not known they are dropped.
         notice: told about that.
+        by_client: they came in the order of execution.
     """
     rank, step = pair
     known = {watchpoint.id: watchpoint for watchpoint in watchpoints}
@@ -83,8 +98,62 @@ def received_hits(
     if strange_watchpoints:
         notice(f"rank {rank}: hits of watchpoints that do not exist were dropped")
     nodes = graph.nodes
-    tensors = sorted(found, key=lambda each: nodes.category_of(each[0]) in PARAMETERS)
+    tensors = _order(nodes, list(found), by_client=by_client)
     return _columns(pair, nodes, watchpoints, {tensor: found[tensor] for tensor in tensors})
+
+
+def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: bool) -> list[tuple[int, int]]:
+    """Tensors (row, slot) in the order of time, the slots of a node ascending.
+
+    What the optimizer changes comes after all operators of its step. A client that does not report in the order of
+    execution is believed as far as the graph allows it: inputs of the model come first, and a node after all that it
+    was made from. (A graph does not say which of two independent operators ran first.)
+    """
+    first: dict[int, int] = {}
+    for at, (row, _) in enumerate(tensors):
+        first.setdefault(row, at)
+    if not by_client:
+        first = _after_sources(nodes, first)
+
+    def when(tensor: tuple[int, int]) -> tuple[int, int, int, int]:
+        row, slot = tensor
+        category = nodes.category_of(row)
+        if category in _CHANGED:
+            return 2, first[row], row, slot
+        given = category in PARAMETERS and not by_client
+        return 0 if given else 1, first[row], 0 if by_client else int(nodes.order[row]), slot
+
+    return sorted(tensors, key=when)
+
+
+def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]:
+    """When each of some nodes was there: as it was reported, but no later than anything that was made from it."""
+    flow, never = edges(nodes), len(nodes) + len(first)
+    there = np.full(len(nodes), never, np.int64)
+    there[list(first)] = list(first.values())
+    for row in np.argsort(nodes.order, kind="stable")[::-1].tolist():
+        if there[row] < never:
+            sources = flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]]
+            sources = sources[sources >= 0]
+            there[sources] = np.minimum(there[sources], there[row])
+    return dict(zip(first, there[list(first)].tolist(), strict=True))
+
+
+def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit]) -> list[int]:
+    """The places of the hits that came without statistics."""
+    places = (graph.place(graph.find(hit.node), hit.slot) for hit in hits if hit.stats is None)
+    return list(dict.fromkeys(place for place in places if place >= 0))
+
+
+def with_statistics(graph: RankGraph, kept: StepKept | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
+    """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
+    told, more = list(hits), False
+    for at, hit in enumerate(hits):
+        place = graph.place(graph.find(hit.node), hit.slot) if hit.stats is None and kept is not None else -1
+        said = kept.told.get(place) if kept is not None else None
+        if place >= 0 and said is not None and said.stats is not None:
+            told[at], more = replace(hit, meta=said.meta, stats=said.stats), True
+    return told if more else []
 
 
 def _columns(

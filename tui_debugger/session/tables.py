@@ -151,7 +151,14 @@ def coverage_row(coverage: Coverage) -> Row:
 def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
     """Parts of a run that could not be looked at; a rank or step of None is not known, or all of them."""
     return [
-        {"where": part.where, "why": part.why, "rank": part.rank, "step": part.step, "graph": part.graph}
+        {
+            "where": part.where,
+            "why": part.why,
+            "rank": part.rank,
+            "step": part.step,
+            "graph": part.graph,
+            **({"unrecorded": True} if part.unrecorded else {}),
+        }
         for part in parts
     ]
 

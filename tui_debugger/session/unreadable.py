@@ -75,7 +75,25 @@ def needs_graph(watchpoints: Iterable[Watchpoint]) -> bool:
 
 
 def parts_text(parts: Sequence[UnreadablePart]) -> str:
-    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...``."""
-    named = ", ".join(f"{part.where} ({part.why})" for part in parts[:_NAMED])
-    more = f", and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else ""
-    return f"{plural(len(parts), 'part')} of the dump cannot be listed: {named}{more}"
+    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...``.
+
+    Of a live training: ``not recorded by the training: rank 0: modules inside torch.compile (3, first ...)``.
+    """
+    listed = [part for part in parts if not part.unrecorded]
+    lost = [part for part in parts if part.unrecorded]
+    texts = []
+    if listed:
+        texts.append(f"{plural(len(listed), 'part')} of the dump cannot be listed: {_named(listed)}")
+    if lost:
+        texts.append(f"not recorded by the training: {_named(lost)}")
+    return "; ".join(texts)
+
+
+def _named(parts: Sequence[UnreadablePart]) -> str:
+    named = ", ".join(part_text(part) for part in parts[:_NAMED])
+    return named + (f", and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
+
+
+def part_text(part: UnreadablePart) -> str:
+    """One part: ``rank_0/Net/0/3 (permission denied)``."""
+    return f"{part.where} ({part.why})"

@@ -64,7 +64,8 @@ class Doubt:
 
     Attributes:
         kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
-            ``unreadable``, or others could not be compared (``uncomparable``).
+            ``unreadable``, something that a training ran was ``unrecorded``, or others could not be compared
+            (``uncomparable``).
         text: one sentence for people.
     """
 
@@ -189,8 +190,12 @@ def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Cov
 
 
 def _unjudged(result: CheckResult) -> Iterator[Doubt]:
-    if result.coverage.parts:
-        yield Doubt("unreadable", parts_text(result.coverage.parts))
+    lost = [part for part in result.coverage.parts if part.unrecorded]
+    parts = [part for part in result.coverage.parts if not part.unrecorded]
+    if parts:
+        yield Doubt("unreadable", parts_text(parts))
+    if lost:
+        yield Doubt("unrecorded", parts_text(lost))
     unreadable = result.coverage.unreadable
     if unreadable:
         yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")

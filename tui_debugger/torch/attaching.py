@@ -12,18 +12,18 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.live.client.address import Settings
-from tui_debugger.live.client.agent import Agent, ClientHit
+from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.types import START
-from tui_debugger.torch.captures import Capture
+from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
+from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.probe import TorchProbe
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.scaling import Scaling
 from tui_debugger.torch.training import Training
-from tui_debugger.torch.verdicts import judge_one
 
 CHANGES: Final = 20
 """How often a graph that grows (a program that does not do the same in every step) is sent anew."""
@@ -54,6 +54,11 @@ class Handle:
     def attached(self) -> bool:
         """Whether a debugger is there now."""
         return False
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """What ran and could not be recorded so far: nobody can say whether it was clean."""
+        return ()
 
     def step_end(self) -> None:
         """A step has ended."""
@@ -88,15 +93,16 @@ class Attachment(Handle):
         self._say = Notice()
         self._failed = False
         self._changes = 0
+        self._unsent = 0
         self._iterated = False
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
         self._budget = memory if memory is not None else room_of(model)
-        at_once = self._judge_at_once if level == "op" else None
-        self._recording = Recording(self._budget, values=keep == "values", judge_at_once=at_once)
+        self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
         self._training = Training(model, optimizers, self._recording)
-        self._probe = TorchProbe(self._training, self._install, self._remove)
+        self._scaling = Scaling(self._recording, self._say)
+        self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_training)
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
         hooks = Operators if level == "op" else ModuleHooks
@@ -106,7 +112,7 @@ class Attachment(Handle):
         compiled = self._training.tree.compiled
         if compiled and self._agent.on:
             self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
-        self._guard(self._prepare)
+        self._guard(lambda: self._prepare(ended=False))
 
     @property
     def on(self) -> bool:
@@ -117,6 +123,11 @@ class Attachment(Handle):
     def attached(self) -> bool:
         """Whether a debugger is there now."""
         return self._agent.attached
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """What ran and could not be recorded so far."""
+        return self._recording.unrecorded.all()
 
     def step_end(self) -> None:
         """A step has ended: judges it, and does what the debugger says.
@@ -129,42 +140,51 @@ class Attachment(Handle):
             return
         with self._recording.at_work():
             if self._hooks.installed:
-                self._guard(self._learn)
+                self._guard(self._end_of_recording)
                 if self._agent.step == START:
                     self._stop_at_start()
                 self._guard(self._fly)
+            attached = self._agent.attached
             self._agent.step_end()
+            if attached and not self._agent.attached:
+                self._guard(self._fly_on)
+        self._scaling.step_ended()
         self._guard(self._prepare)
 
     def failed(self, error: BaseException) -> None:
-        """An exception ends the training: the flight recorder writes what it has, unless a debugger is there."""
+        """An exception ends the step, maybe the training: the flight recorder writes what no debugger sees."""
         flying = self._flying
-        if flying is not None and not self._agent.attached:
-            self._guard(lambda: flying.failed(error, self._agent.step + 1))
+        if flying is not None:
+            self._guard(lambda: flying.failed(error))
 
     def detach(self) -> None:
         """Removes everything, and tells the debugger that this training is done as far as it is concerned."""
+        if self._flying is not None:
+            self._guard(self._flying.close)
+            self._flying = None
+        with self._recording.at_work():
+            self._agent.close()
         self._remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        if self._flying is not None:
-            self._flying.close()
-            self._flying = None
-        self._agent.close()
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, ended: bool = True) -> None:
         """A step begins: hooks are there when a debugger is, or is about to be, and only then."""
+        with self._recording.at_work():
+            self._begin_step(ended)
+
+    def _begin_step(self, ended: bool) -> None:
         self._training.next_step()
-        self._hooks.new_step()
+        self._hooks.new_step(ended=ended)
         if not self._agent.expected and self._flying is None:
             self._remove()
             return
         self._install()
         if self._flying is not None:
-            self._flying.begins(self._agent.step + 1)
+            self._flying.begins(self._agent.step + 1, attached=self._agent.attached)
             if not self._agent.attached:
                 self._recording.plans = self._flying.plans()
         if self._recording.learning:
@@ -175,7 +195,7 @@ class Attachment(Handle):
         if self._hooks.installed:
             return
         self._training.look_again()
-        self._hooks.install()
+        self._hooks.install(self._training.tree)
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(self._optimizer_begins),
             register_optimizer_step_post_hook(self._optimizer_is_done),
@@ -190,6 +210,30 @@ class Attachment(Handle):
             self._watching_optimizers.clear()
         self._training.let_go()
 
+    def _end_of_recording(self) -> None:
+        """Nothing is recorded of this step any more."""
+        self._recording.end_pass()
+        self._count_unseen()
+        self._learn()
+
+    def _end_of_training(self) -> None:
+        """The same of a step that never ends."""
+        self._scaling.training_ends()
+        self._end_of_recording()
+
+    def _count_unseen(self) -> None:
+        """Modules that ran, or should have, and could not be looked at."""
+        recording, compiled = self._recording, self._training.tree.compiled
+        for scope in compiled:
+            recording.lost("passes of modules inside torch.compile", scope)
+        ran = (
+            recording.step.starts
+            or recording.passes
+            or any(not each.name.startswith(GRADIENTS) for each in recording.step)
+        )
+        if not compiled and not ran:
+            recording.lost("steps in which no module was seen to run", "")
+
     def _learn(self) -> None:
         """The graph is known now, or has grown: the debugger gets it again, but not for ever."""
         if self._recording.learning:
@@ -203,11 +247,25 @@ class Attachment(Handle):
         if self._agent.attached and self._changes < CHANGES:
             self._changes += 1
             self._agent.graph_changed()
+        elif self._agent.attached:
+            self._count_unsent()
         self._recording.structure.changed = self._flying is not None
+
+    def _count_unsent(self) -> None:
+        """The debugger will not get to know some nodes."""
+        new = [each for each in self._recording.structure.nodes if each not in self._training.names()]
+        if len(new) > self._unsent:
+            what = f"nodes that came after the graph had been sent {CHANGES} times"
+            self._recording.lost(what, new[self._unsent], len(new) - self._unsent)
+            self._unsent = len(new)
 
     def _fly(self) -> None:
         if self._flying is not None:
             self._flying.take(self._agent.step + 1, attached=self._agent.attached)
+
+    def _fly_on(self) -> None:
+        if self._flying is not None:
+            self._flying.lost(self._agent.step)
 
     def _stop_at_start(self) -> None:
         """The stop before the first step: weights are those that were kept when it began."""
@@ -217,10 +275,16 @@ class Attachment(Handle):
         finally:
             self._probe.initial = False
 
-    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Gradients are complete: summed over microbatches and processes, unscaled, clipped."""
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
+
+        With a closure they are made while the optimizer runs: then they are looked at when the step ends.
+        """
+        closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
         if isinstance(self._hooks, Operators):
-            self._hooks.optimizing(True)
+            self._hooks.optimizing(True, closure=closure)
+        if closure:
+            return
         self._iterated = True  # PyTorch is going through these hooks: none can be removed now
         try:
             self._guard(lambda: self._see_gradients(optimizer))
@@ -229,7 +293,8 @@ class Attachment(Handle):
 
     def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         with self._recording.at_work():
-            self._training.see_gradients(optimizer)
+            if not self._scaling.optimizer_begins(optimizer):
+                self._training.see_gradients(optimizer)
 
     def _optimizer_is_done(self, *_: Any) -> None:
         if isinstance(self._hooks, Operators):
@@ -241,9 +306,6 @@ class Attachment(Handle):
             self.step_end()
         else:
             self._remove()  # but for this hook, which PyTorch is going through
-
-    def _judge_at_once(self, capture: Capture) -> Sequence[ClientHit]:
-        return judge_one(self._recording.step, capture, self._recording.plans.judge)
 
     def _guard(self, act: Callable[[], None]) -> None:
         """Runs something of ours inside the training: if it fails, tdbg is off from there on, and training goes on."""
@@ -259,6 +321,7 @@ class Attachment(Handle):
             self._say(f"switched off: recording failed ({what}); training goes on")
             with contextlib.suppress(Exception):
                 self._remove()
+            self._recording.lost("steps after recording failed", what)
             with contextlib.suppress(Exception):
                 self._agent.close()
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import torch
 
@@ -13,12 +15,13 @@ from tui_debugger.model import TensorMeta
 from tui_debugger.torch import exact, quick
 from tui_debugger.torch.elements import dense, local, meta_of, numeric
 from tui_debugger.torch.internals import version_of
-from tui_debugger.torch.plans import Plan, Quick
+from tui_debugger.torch.plans import EVERYTHING, Plan, Quick
 from tui_debugger.torch.transfer import Fetched, Waiting
 
 Key = tuple[str, int]
 """Node name and slot."""
 NOWHERE = -1
+_ORDER: Final = itertools.count()
 
 
 @dataclass(slots=True, eq=False)
@@ -40,6 +43,7 @@ class Capture:
         record: what an exact look found.
         rough: the record says whether there are NaN, Inf or anything but zeros, not how many.
         told: it was judged, and its hits were reported, when it was made.
+        order: grows from one tensor to the next.
     """
 
     name: str
@@ -62,6 +66,7 @@ class Capture:
     record: Record | None = None
     rough: bool = False
     told: bool = False
+    order: int = field(default_factory=_ORDER.__next__)
 
     @property
     def intact(self) -> bool:
@@ -74,47 +79,161 @@ class Capture:
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
 
-class Step:
-    """The tensors of one step in the order in which they were made."""
+class Room:
+    """Bytes of values that may be held at a time, beside weights and gradients, which live anyway.
+
+    Attributes:
+        left: bytes that are free.
+        make: lets go of what is needed least; called when there is no room.
+    """
 
     def __init__(self, budget: int) -> None:
-        """Empty. ``budget``: bytes of values that may be held, beside weights and gradients, which live anyway."""
-        self.captures: list[Capture] = []
+        """All of it is free."""
+        self.left = budget
+        self.make: Callable[[], None] | None = None
+
+    def take(self, size: int) -> bool:
+        """Takes some if it is there."""
+        if size > self.left and self.make is not None:
+            self.make()
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class TensorGroup:
+    """Weights, gradients or optimizer state that are watched alike, with one quick number each.
+
+    A step has hundreds of them and on a healthy run nobody looks at one: they become lines when somebody does.
+
+    Attributes:
+        names: of the nodes; the slot is 0.
+        tensors: their values, which live as long as the step.
+        versions: of the values, when they were seen.
+        plan: the watchpoints on all of them.
+        energy: place of the root of Σx² of the first one; those of the others follow.
+        order: as of ``Capture``.
+    """
+
+    names: list[str]
+    tensors: list[torch.Tensor]
+    versions: list[int]
+    plan: Plan
+    energy: int
+    order: int = field(default_factory=_ORDER.__next__)
+
+    def capture(self, number: int) -> Capture:
+        """One of them as a line of its own."""
+        tensor = local(self.tensors[number])
+        return Capture(
+            self.names[number],
+            0,
+            meta_of(tensor),
+            self.plan,
+            tensor,
+            self.versions[number],
+            energy=self.energy + number,
+            order=self.order,
+        )
+
+
+class Step:
+    """The tensors of one step, or of one pass, in the order in which they were made."""
+
+    def __init__(self, room: Room | int, volatile: set[Key] | None = None) -> None:
+        """Empty.
+
+        Args:
+            room: for values that are held; or how much there is.
+            volatile: see there; shared with another one.
+        """
+        self.entries: list[Capture | TensorGroup] = []
+        self.starts: list[int] = []
+        """When calls of the model began, as ``Capture.order``."""
         self.waiting = Waiting()
-        self.volatile: set[Key] = set()
+        self.volatile: set[Key] = set() if volatile is None else volatile
         """Tensors that were changed in place after they had been seen, in this step or one before."""
         self.fetched: Fetched | None = None
         self._by_key: dict[Key, Capture] = {}
-        self._budget = budget
-        self._left = budget
+        self._room = room if isinstance(room, Room) else Room(room)
+        self._taken = 0
         self._held: set[int] = set()
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], Capture]] = {}
 
     def __iter__(self) -> Iterator[Capture]:
-        """In order."""
-        return iter(self.captures)
+        """All tensors in order, each as a line."""
+        if any(isinstance(each, TensorGroup) for each in self.entries):
+            self._take_apart()
+        return (each for each in self.entries if isinstance(each, Capture))
+
+    def __len__(self) -> int:
+        """How many lines and groups there are: what bounds a step."""
+        return len(self.entries)
+
+    def _take_apart(self) -> None:
+        entries, self.entries = self.entries, []
+        for each in entries:
+            if isinstance(each, Capture):
+                self.entries.append(each)
+            else:
+                for number in range(len(each.names)):
+                    self.add(each.capture(number))
 
     def get(self, key: Key) -> Capture | None:
         """What was seen last under a name."""
+        if key not in self._by_key:
+            self._take_apart()
         return self._by_key.get(key)
 
     def clear(self) -> None:
         """Forgets the step; what is volatile stays known."""
-        for capture in self.captures:
-            if capture.tensor is not None and not capture.intact:
+        for capture in self.entries:
+            if isinstance(capture, Capture) and capture.tensor is not None and not capture.intact:
                 self.volatile.add((capture.name, capture.slot))
-        self.captures.clear()
+        self.drop_values()
+        self.entries.clear()
+        self.starts.clear()
         self._by_key.clear()
-        self._held.clear()
         self._known.clear()
         self.waiting = Waiting()
         self.fetched = None
-        self._left = self._budget
+
+    def drop_values(self) -> None:
+        """Holds no values any more; what was found out about them stays."""
+        for each in self.entries:
+            if isinstance(each, Capture):
+                each.tensor = None
+        self._held.clear()
+        self._room.left += self._taken
+        self._taken = 0
+
+    def begin_call(self) -> None:
+        """The model is called."""
+        self.starts.append(next(_ORDER))
 
     def add(self, capture: Capture) -> None:
         """A line of its own making."""
-        self.captures.append(capture)
+        self.entries.append(capture)
         self._by_key[capture.name, capture.slot] = capture
+
+    def adopt(self, captures: Sequence[Capture]) -> None:
+        """Takes lines of passes of their own in, at their place in time. What was known first under a name stays."""
+        for capture in captures:
+            self._by_key.setdefault((capture.name, capture.slot), capture)
+        self.entries += captures
+        self.entries.sort(key=lambda each: each.order)
+
+    def forget(self, captures: Sequence[Capture]) -> None:
+        """Lets lines go as if they had never been there. What was seen later under their names stays."""
+        gone = {id(each) for each in captures}
+        self.entries = [each for each in self.entries if id(each) not in gone]
+        self.starts.clear()
+        for each in captures:
+            key = each.name, each.slot
+            if self._by_key.get(key) is each:
+                del self._by_key[key]
 
     def see(
         self,
@@ -124,7 +243,9 @@ class Step:
         plan: Plan | None,
         *,
         look: bool = False,
+        screen: bool = False,
         mutated: bool = False,
+        alone: Waiting | None = None,
     ) -> Capture:
         """A tensor was made: its quick numbers are begun, and its values are held when there is room for them.
 
@@ -136,35 +257,43 @@ class Step:
             slot: of the output.
             tensor: the values.
             plan: its watchpoints.
-            look: find everything out also where nothing is watched (yet).
+            look: find everything out also where nothing is watched (yet), if the values are not held.
+            screen: begin quick numbers also where nothing is watched yet: the values may be changed before that.
             mutated: it was changed in place just now, which its version does not say yet.
+            alone: where its numbers wait when they are fetched before all others.
         """
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
         values = local(tensor)
-        capture.version = version_of(values) + mutated
-        same = self._same(tensor)
-        self._known[id(tensor)] = (weakref.ref(tensor), capture)
+        capture.version = version_of(values) + (mutated and not values.is_inference())
+        same = self._same(tensor) if alone is None else None
+        waiting = self.waiting if alone is None else alone
+        if alone is None:
+            self._known[id(tensor)] = (weakref.ref(tensor), capture)
         held = self._hold(capture, values)
         if not numeric(tensor):
             return capture
         if same is not None and same.plan is plan and (held or same.look is not None):
             copy_numbers(same, capture)
-        elif held and plan is not None:
-            measure(capture, values, self.waiting)
+        elif held and (plan is not None or screen):
+            measure(capture, values, waiting, plan or EVERYTHING)
         elif not held and (plan is not None or look):
-            capture.look = exact.begin(values, plan.need if plan is not None else Need(), self.waiting)
+            capture.look = exact.begin(values, plan.need if plan is not None else Need(), waiting)
         return capture
 
     def _hold(self, capture: Capture, values: torch.Tensor) -> bool:
         """Holds the values if there is room. What lies in memory that is held already takes none."""
         if (capture.name, capture.slot) in self.volatile:
             return False
+        if values.is_inference():  # does not count its changes: a copy is what it was
+            if not self._take(capture.meta.nbytes):
+                return False
+            capture.tensor = values.clone()
+            return True
         where = values.untyped_storage().data_ptr() if values.layout is torch.strided else id(values)
         if where not in self._held:
-            if capture.meta.nbytes > self._left:
+            if not self._take(capture.meta.nbytes):
                 return False
-            self._left -= capture.meta.nbytes
             self._held.add(where)
         capture.tensor = values
         return True
@@ -174,10 +303,15 @@ class Step:
         same = self._same(tensor)
         return same.name if same is not None else ""
 
+    def _take(self, size: int) -> bool:
+        taken = self._room.take(size)
+        self._taken += size if taken else 0
+        return taken
+
     def _same(self, tensor: torch.Tensor) -> Capture | None:
         """An earlier line about the very same tensor: what a container returns is what its last module made."""
         seen = self._known.get(id(tensor))
-        if seen is None or seen[0]() is not tensor:
+        if seen is None or seen[0]() is not tensor or tensor.is_inference():
             return None
         return seen[1] if seen[1].version == version_of(tensor) else None
 
@@ -188,10 +322,9 @@ def copy_numbers(source: Capture, target: Capture) -> None:
         setattr(target, name, getattr(source, name))
 
 
-def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, *, many: bool = False) -> None:
-    """Begins the quick numbers that the plan of a line asks for, but the norms of ``many``."""
-    plan = capture.plan
-    if plan is None or not values.numel():
+def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, plan: Plan, *, many: bool = False) -> None:
+    """Begins the quick numbers that a plan asks for, but the norms of ``many``."""
+    if not values.numel():
         return
     x = quick.plain(dense(values))
     kinds = plan.many if many or x.dtype != torch.float16 else plan.single

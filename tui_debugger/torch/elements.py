@@ -29,6 +29,17 @@ def readable(tensor: torch.Tensor) -> bool:
     return not transformed(tensor)
 
 
+def is_simple(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is a dense one with elements, of a type whose norm can be taken, and no subclass's."""
+    plain = type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
+    return (
+        plain and tensor.dtype in _SIMPLE and tensor.layout is torch.strided and tensor.numel() > 0 and readable(tensor)
+    )
+
+
+_SIMPLE: Final = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+
+
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """A sparse tensor with all its elements, any other as it is."""
     return tensor if tensor.layout is torch.strided else tensor.to_dense()

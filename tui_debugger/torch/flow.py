@@ -162,6 +162,10 @@ class Flow:
             return known
         return _NOBODY if _fractions(tensor) else _CONSTANT
 
+    def has_maker(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor was made of something that is known."""
+        return any(each not in (UNKNOWN, _SEED) for each in self.of(tensor).sources)
+
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
         """What tensors were made of, in order. What was given to a backward pass as a gradient of one is known."""
         return unique(each for tensor in tensors for each in self.of(tensor).sources if each != _SEED)

@@ -6,14 +6,16 @@ are looked at exactly.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
 
 from tui_debugger.analysis.blocks import Array
+from tui_debugger.live.client.agent import ClientHit
+from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
-from tui_debugger.torch.captures import Capture
+from tui_debugger.live.client.judging import Judge
+from tui_debugger.torch.captures import Capture, Key, Step
 from tui_debugger.torch.elements import as_array
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.training import Training
@@ -21,79 +23,155 @@ from tui_debugger.torch.verdicts import find_records, judge_step
 
 
 class Flying:
-    """Takes every step into the ring, and has it written when something goes wrong and nobody watches."""
+    """Takes every step into the ring, and has it written when something goes wrong that no debugger sees.
+
+    A debugger sees the nodes that it watches. What runs after the last step, and the step in which the program ends,
+    are judged when it ends.
+    """
 
     def __init__(self, flight: Flight, training: Training, say: Callable[[str], None]) -> None:
-        """Waits for exceptions that end the program.
+        """Waits for the end of the program.
 
         Raises:
             BadWatchpointError: a watch text is wrong.
         """
-        self._recorder = FlightRecorder(flight, training.identity())
+        self._recorder = FlightRecorder(flight, training.identity(), training.recording.unrecorded.all)
         self._training = training
         self._say = say
-        self._before = sys.excepthook
-        self._mine = self._uncaught
         self._step = 0
+        self._attached = False
+        self._withheld: Sequence[ClientHit] = ()
+        """What was found in the step that ended last, what a debugger sees included."""
         self._known: BaseException | None = None
-        sys.excepthook = self._mine
+        self._closed = False
+        self._ending = Ending(self._ended)
 
     def close(self) -> None:
-        """Waits for nothing any more."""
-        if sys.excepthook is self._mine:
-            sys.excepthook = self._before
+        """The training is over: what waits to be written is written. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._ending.close()
+            self._ended(None, True)
+
+    def __del__(self) -> None:
+        """The model and its optimizers are no longer there: so the training is over."""
+        with contextlib.suppress(Exception):
+            self.close()
 
     def plans(self) -> Plans:
         """What it watches, of the graph that it knows."""
         return Plans(self._recorder.judge)
 
-    def take(self, step: int, *, attached: bool) -> None:
-        """A step has ended. ``attached``: a debugger sees to its hits."""
-        recording = self._training.recording
-        if recording.structure.changed or not self._recorder.knows_graph:
-            self._recorder.know([self._training.graph()])
-            recording.structure.changed = False
-        self._keep(step)
-        if not attached:
-            hits = judge_step(recording.step, self._recorder.judge, recheck=True)
-            self._tell(self._recorder.judged(step, hits))
-
-    def failed(self, error: BaseException, step: int) -> None:
-        """An exception ends the training in a step."""
-        if isinstance(error, Exception) and error is not self._known:
-            self._known = error
-            with self._training.recording.at_work():
-                if self._recorder.knows_graph and self._training.recording.step.captures:
-                    self._keep(step)
-                self._tell(self._recorder.failed(error))
-
-    def begins(self, step: int) -> None:
+    def begins(self, step: int, *, attached: bool) -> None:
         """A step begins: its number, in case that it does not end."""
-        self._step = step
+        self._step, self._attached = step, attached
+        self._ending.thread = threading.get_ident()
 
-    def _keep(self, step: int) -> None:
-        training = self._training
+    def take(self, step: int, *, attached: bool) -> None:
+        """A step has ended. ``attached``: a debugger sees to the nodes that it watches."""
+        with self._ending.at_work():
+            self._attached = attached
+            self._tell(self._judge(step))
+
+    def lost(self, step: int) -> None:
+        """The debugger went away at the end of this step: maybe it was not told of it any more."""
+        with self._ending.at_work():
+            self._attached = False
+            self._tell(self._recorder.judged(step, self._withheld))
+
+    def failed(self, error: BaseException, *, ends: bool = False) -> None:
+        """An exception came in the step that began last. ``ends``: it ends the training."""
+        with self._training.recording.at_work(), self._ending.at_work():
+            self._rest()
+            if ends:
+                self._tell(self._recorder.flush())
+            if isinstance(error, Exception) and error is not self._known and not self._attached:
+                self._known = error
+                self._tell(self._recorder.failed(error, ends=ends))
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _ended(self, error: BaseException | None, ends: bool) -> None:
+        """The program ends, or a signal came: then the step may go on, and is left alone."""
+        if error is not None:
+            self.failed(error, ends=True)
+            return
+        with self._training.recording.at_work(), self._ending.at_work():
+            if ends:
+                self._rest()
+            self._tell(self._recorder.flush())
+
+    def _rest(self) -> None:
+        """What was recorded since the last step ended."""
+        recording = self._training.recording
+        if len(recording.step) or recording.passes:
+            recording.end_pass()
+            self._tell(self._judge(self._step, partial=True))
+            self._training.goes_on()
+
+    def _judge(self, step: int, *, partial: bool = False) -> str:
+        """Takes a step into the ring and says what came of it."""
+        training, recorder = self._training, self._recorder
+        recording = training.recording
+        self._know(partial)
         training.see_weights()
-        captures = list(training.recording.step)
-        find_records(training.recording.step, captures, self._recorder.judge)
-        with_values = self._recorder.flight.tensor_steps > 0
-        rows = [_row(each, with_values) for each in captures if each.record is not None and not each.rough]
-        self._recorder.keep(step, list({(row.name, row.slot): row for row in rows}.values()))
+        captures = self._captures()
+        with_values = recorder.flight.tensor_steps > 0
+        rows = [_row(each, with_values) for each in captures.values() if each.record is not None and not each.rough]
+        recorder.keep(step, rows, partial=partial)
+        self._withheld = judge_step(recording.step, recorder.judge, recheck=True)
+        seen = recording.plans.judge if self._attached else Judge()
+        hits = [hit for hit in self._withheld if seen.need(hit.node) is None]
+        return recorder.judged(step, hits, lambda name, slot: _values(captures.get((name, slot))))
+
+    def _know(self, partial: bool) -> None:
+        """Has the graph drawn where it is another one."""
+        recording = self._training.recording
+        if not recording.structure.changed and self._recorder.knows_graph:
+            return
+        learning = recording.learning
+        recording.learning = False  # what is there of it is drawn, even of a first step that does not end
+        try:
+            self._recorder.know([self._training.graph()])
+        finally:
+            recording.learning = learning
+        recording.structure.changed = partial and learning
+
+    def _captures(self) -> dict[Key, Capture]:
+        """What is known of the step, one of each tensor: the first bad one if there is one, else the last one."""
+        found: dict[Key, Capture] = {}
+        for capture in self._all():
+            key = capture.name, capture.slot
+            if key not in found or not _bad(found[key]):
+                found.pop(key, None)
+                found[key] = capture
+        return found
+
+    def _all(self) -> Iterator[Capture]:
+        recording = self._training.recording
+        steps: list[Step] = [*recording.passes.kept(), recording.step]
+        for each in steps:
+            captures = list(each)
+            find_records(each, captures, self._recorder.judge)
+            yield from captures
 
     def _tell(self, text: str) -> None:
         if text:
             self._say(text)
 
-    def _uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        try:
-            self.failed(error, self._step)
-        finally:
-            self._before(kind, error, trace)
+
+def _bad(capture: Capture) -> bool:
+    return capture.record is not None and capture.record.stats is not None and capture.record.stats.bad
 
 
 def _row(capture: Capture, with_values: bool) -> Row:
-    values: Array | None = None
-    if with_values and capture.intact and capture.tensor is not None:
-        values = as_array(capture.tensor.cpu()).copy()
     stats = capture.record.stats if capture.record is not None else None
-    return Row(capture.name, capture.meta, stats, values, capture.slot)
+    return Row(capture.name, capture.meta, stats, _values(capture) if with_values else None, capture.slot)
+
+
+def _values(capture: Capture | None) -> Array | None:
+    """A copy of the values in the memory of the host, if they still are what they were."""
+    if capture is None or not capture.intact or capture.tensor is None:
+        return None
+    values: Array = as_array(capture.tensor.cpu()).copy()
+    return values

@@ -7,34 +7,33 @@ own, named by the function.
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable
+from threading import get_ident
 from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from tui_debugger.torch.calls import Calls, Guard, is_compiling
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.internals import EveryOperator, in_backward, other_mode, version_of
-from tui_debugger.torch.leaves import leaves, named_leaves
-from tui_debugger.torch.naming import Place, Tree, clean, numbered
+from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.naming import Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN, output_of, unique
-
-Guard = Callable[[Callable[[], None]], None]
 
 
 class ModuleHooks:
     """Hooks on every module of a tree, while they are installed.
 
-    A forward pass counts when gradients are wanted of it: an evaluation under ``no_grad`` does not. Inside a pass that
-    counts, modules below a checkpoint run without gradients at first, and a second time in the backward pass: that
-    second time is not recorded again, but may be the only one whose outputs have gradients.
+    Whether gradients are wanted when a pass begins decides what it is: a part of the training step, or a pass of its
+    own below ``NoGrad``. Inside a pass with gradients, modules below a checkpoint run without gradients at first, and
+    a second time in the backward pass: that second time is not recorded again, but may be the only one whose outputs
+    have gradients.
     """
 
     def __init__(self, recording: Recording, tree: Tree, guard: Guard) -> None:
@@ -43,34 +42,34 @@ class ModuleHooks:
         self._tree = tree
         self._guard = guard
         self._handles: list[RemovableHandle] = []
-        self._calls: Counter[str] = Counter()
+        self._times: Counter[str] = Counter()
         self._again: Counter[str] = Counter()
-        self._inside = False
-        self._counts = False
+        self._times_bare: Counter[str] = Counter()
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
         self._given_as_made: dict[tuple[str, int], set[str]] = {}
         self._takers: set[str] = set()
         self._kinds = {place.scope: place.kind for place in tree.places}
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
-        self._parameters = inspect.signature(tree.root.forward).parameters if tree.root is not None else {}
+        self._calls = Calls(recording, tree, guard, self._began)
 
     @property
     def installed(self) -> bool:
         """Whether there are hooks."""
         return bool(self._handles)
 
-    def install(self) -> None:
+    def install(self, tree: Tree) -> None:
         """Adds the hooks."""
         if self._handles:
             return
-        root = self._tree.root
-        self._handles.append(root.register_forward_pre_hook(Hook(self._before), with_kwargs=True, prepend=True))
-        for place in self._tree.places:
-            enter, leave = Hook(self._enter, place), Hook(self._after, place)
-            self._handles.append(place.module.register_forward_pre_hook(enter, with_kwargs=True))
-            self._handles.append(place.module.register_forward_hook(leave, with_kwargs=True))
-        self._handles.append(root.register_forward_hook(Hook(self._left), always_call=True))
+        self._tree = tree
+        self._kinds = {place.scope: place.kind for place in tree.places}
+        for place in (*self._calls.place_of_root(tree), *tree.places):
+            module, hooks = place.module, self._handles
+            hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+            if place.kind:
+                hooks.append(module.register_forward_pre_hook(Hook(self._enter, place), with_kwargs=True))
+            hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
         self._follow()
 
     def remove(self) -> None:
@@ -80,11 +79,11 @@ class ModuleHooks:
         self._handles.clear()
         self.new_step()
 
-    def new_step(self) -> None:
+    def new_step(self, *, ended: bool = False) -> None:
         """A step is over."""
-        self._calls.clear()
+        self._times.clear()
         self._again.clear()
-        self._inside = False
+        self._calls.new_step(ended=ended)
         self._follow()
 
     def _follow(self) -> None:
@@ -104,57 +103,50 @@ class ModuleHooks:
             self._mode.enter()
 
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if self._mode is not None and not self._recording.paused and not _not_ours():
+        if self._mode is not None and not self._recording.paused:
             self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
 
     # -- hooks ---------------------------------------------------------------------------------------
-
-    def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """The model is called: a forward pass begins."""
-        if _not_ours() or in_backward():
-            return
-        self._inside, self._counts = True, torch.is_grad_enabled()
-        if self._counts:
-            self._calls.clear()
-            self._again.clear()
-            self._recording.new_pass()
-            self._guard(lambda: self._given(args, kwargs))
-
-    def _left(self, _: nn.Module, __: Any, ___: Any) -> None:
-        if not _not_ours() and not in_backward():
-            self._inside = False
 
     def _enter(
         self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     ) -> None:
         """A module is going to run. PyTorch leaves ``kwargs`` out where another hook has just removed this one."""
-        if kwargs is None or module is not place.module or _not_ours():
+        if kwargs is None or module is not place.module or is_compiling():
             return
         if self._recording.flow.following or place.name in self._takers:
             self._guard(lambda: self._takes(place, args, kwargs))
 
     def _after(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """A module has run."""
-        if module is place.module and not _not_ours():
-            self._guard(lambda: self._ran(place, args, kwargs, out))
+        """A module has run, or failed: then nothing came out."""
+        if is_compiling():
+            return
+        calls = self._calls
+        if module is place.module and (calls.thread == get_ident() or in_backward()):
+            if place.kind:
+                self._guard(lambda: self._ran(place, args, kwargs, out))
+            if calls.end(module) and calls.no_grad:
+                self._guard(self._recording.end_pass)
+        elif calls.outer is not None:
+            calls.elsewhere(place)
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        names = [name for name, each in self._parameters.items() if each.kind not in _MANY]
-        named = [*zip([*names, *(f"arg{at}" for at in range(len(names), len(args)))], args, strict=False)]
-        with self._recording.at_work():
-            for key, value in (*named, *kwargs.items()):
-                for name, tensor in named_leaves(f"inputs.{key}", value):
-                    self._recording.given(name, tensor)
+    def _began(self, of_the_root: bool) -> None:
+        if self._calls.no_grad:
+            self._times_bare.clear()
+        elif of_the_root:
+            self._recording.begin_call()
+            self._times.clear()
+            self._again.clear()
 
     def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """What functions computed, and a module is given, is recorded now: the module may change it in place."""
         again = in_backward()
-        if not self._recorded(again):
+        calls = self._calls
+        if not again and (calls.outer is None or calls.thread != get_ident()):
             return
-        calls = self._again if again else self._calls
-        call = numbered(place.name, calls[place.name] + 1)
+        call = self._name(place, 1)
         with self._recording.at_work():
             if self._recording.flow.following:
                 self._know_parameters(place)
@@ -167,7 +159,7 @@ class ModuleHooks:
                         self._takers.add(place.name)
                 if node is None:
                     if not again:
-                        self._direct(call, at, tensor)
+                        self._direct(place.name, call, at, tensor)
                     continue
                 name, kind = node
                 if again:
@@ -176,9 +168,18 @@ class ModuleHooks:
                     self._recording.made(
                         name, kind, [tensor], functools.partial(self._recording.flow.sources, [tensor])
                     )
-        self._await_functions(call, args, kwargs)
+        if again or not calls.no_grad:
+            self._await_functions(call, args, kwargs)
 
-    def _direct(self, call: str, at: int, tensor: torch.Tensor) -> None:
+    def _name(self, place: Place, later: int = 0) -> str:
+        """The node of the call of a module that has just ended, or of a later one."""
+        if in_backward():
+            return numbered(place.name, self._again[place.name] + later)
+        times = self._times_bare if self._calls.no_grad else self._times
+        name = numbered(place.name, times[place.name] + later)
+        return without_gradients(name) if self._calls.no_grad else name
+
+    def _direct(self, place: str, call: str, at: int, tensor: torch.Tensor) -> None:
         """What a module is given as another one made it, in the steps that were followed, it must be given always."""
         seen = self._recording.step.seen_as(tensor)
         known = self._given_as_made.get((call, at))
@@ -189,7 +190,7 @@ class ModuleHooks:
             self._given_as_made[call, at] = set()
         elif known is None:
             self._given_as_made[call, at] = {seen}
-            self._takers.add(call.partition("#")[0])
+            self._takers.add(place)
         elif known:
             known.add(seen)
 
@@ -222,33 +223,37 @@ class ModuleHooks:
             if self._kinds.get(scope, "") not in _ONLY_HOLD:
                 break
         name = f"{scope}/{made.work}" if scope else made.work
+        if self._calls.no_grad:
+            name = without_gradients(name)
         taken = {node for node, _ in self._given_to.values()} | set(self._recording.structure.nodes)
         number = next(each for each in itertools.count(1) if numbered(name, each) not in taken)
         return numbered(name, number), made.work
 
-    def _recorded(self, again: bool) -> bool:
-        return again or (self._counts if self._inside else torch.is_grad_enabled())
-
     def _ran(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        again = in_backward()
-        if not self._recorded(again):
-            return
-        calls = self._again if again else self._calls
-        calls[place.name] += 1
-        call = calls[place.name]
         tensors = leaves(out)
-        name = numbered(place.name, call)
-        if not again:
-            with self._recording.at_work():
-                self._recording.made(name, place.kind, tensors, lambda: self._sources(place, args, kwargs, tensors))
-        else:
-            once = self._calls[place.name] <= 1
-            if self._recording.flow.following:
-                for slot, tensor in enumerate(tensors):
-                    self._recording.flow.recomputed(tensor, output_of(name, slot) if once else UNKNOWN)
-            if not once:  # which of its calls is recomputed cannot be told
-                return
-        self._await_gradients(place.name, place.kind, name, tensors)
+        if in_backward():
+            self._ran_again(place, tensors)
+            return
+        if self._calls.outer is None or not tensors:
+            return
+        no_grad = self._calls.no_grad
+        (self._times_bare if no_grad else self._times)[place.name] += 1
+        name = self._name(place)
+        with self._recording.at_work():
+            sources = functools.partial(self._sources, place, args, kwargs, tensors)
+            self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
+        if not no_grad:
+            self._await_gradients(place.name, place.kind, name, tensors)
+
+    def _ran_again(self, place: Place, tensors: list[torch.Tensor]) -> None:
+        """For a checkpoint. Which of several calls is recomputed cannot be told."""
+        self._again[place.name] += 1
+        once, name = self._times[place.name] <= 1, self._name(place)
+        if self._recording.flow.following:
+            for slot, tensor in enumerate(tensors):
+                self._recording.flow.recomputed(tensor, output_of(name, slot) if once else UNKNOWN)
+        if once:
+            self._await_gradients(place.name, place.kind, name, tensors)
 
     def _await_gradients(self, node: str, kind: str, forward: str, tensors: list[torch.Tensor]) -> None:
         """Sees gradients of the outputs of a node come.
@@ -275,7 +280,7 @@ class ModuleHooks:
         return False
 
     def _gradient(self, name: str, kind: str, forward: str, slot: int, gradient: torch.Tensor) -> None:
-        if self.installed and not _not_ours():
+        if self.installed and not is_compiling():
             self._guard(lambda: self._came(name, kind, forward, slot, gradient))
 
     def _came(self, name: str, kind: str, forward: str, slot: int, gradient: torch.Tensor) -> None:
@@ -304,10 +309,3 @@ _ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})
 """Kinds of modules that are not called themselves."""
 _WEIGHS: Final = re.compile(r"softmax|attention", re.IGNORECASE)
 """Kinds of modules that are given masked values."""
-_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
-
-def _not_ours() -> bool:
-    """Whether Python code runs without tensors: torch.compile traces it, or a CUDA graph is being captured."""
-    cuda: Any = torch.cuda
-    return bool(torch.compiler.is_compiling() or (cuda.is_initialized() and cuda.is_current_stream_capturing()))

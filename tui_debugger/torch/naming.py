@@ -15,6 +15,11 @@ _WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_mod
 """Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
 _PARALLEL: Final = frozenset({"DistributedDataParallel", "DataParallel", "FullyShardedDataParallel", "DDP"})
 
+GRADIENTS: Final = "Gradients/"
+"""Scope of gradients."""
+NO_GRAD: Final = "NoGrad"
+"""Scope of what a pass without gradients makes: an evaluation, a rollout, a reference model."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
@@ -117,7 +122,7 @@ def clean(name: str) -> str:
 
 def gradient_of(parameter: str) -> str:
     """The node of a parameter's gradient."""
-    return "Gradients/" + parameter.replace(".", "/")
+    return GRADIENTS + parameter.replace(".", "/")
 
 
 def update_of(parameter: str) -> str:
@@ -139,6 +144,11 @@ def kind_of(func: Any) -> str:
     """Operator type: ``aten._log_softmax.default`` is ``LogSoftmax``, which is what categories know it by."""
     name = internals.name_of(func).rpartition("::")[2].strip("_")
     return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) or "Operator"
+
+
+def without_gradients(name: str) -> str:
+    """The node that stands for another one in a pass without gradients."""
+    return f"{NO_GRAD}/{name}"
 
 
 def _bare(model: nn.Module) -> nn.Module:

@@ -8,7 +8,7 @@ operator it belongs to, below ``Gradients/``. What an optimizer does is not reco
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from threading import get_ident
 from typing import Any, Final
 
 import torch
@@ -16,21 +16,26 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
+from tui_debugger.torch.calls import Calls, Guard, is_compiling
 from tui_debugger.torch.frames import user_stack
 from tui_debugger.torch.hook import Hook
-from tui_debugger.torch.leaves import leaves, named_leaves
-from tui_debugger.torch.naming import Place, Tree, kind_of, numbered
+from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.naming import Place, Tree, kind_of, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-
-Guard = Callable[[Callable[[], None]], None]
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
+_SCALER: Final = frozenset({"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"})
+"""What a GradScaler does to find its scale."""
 
 
 class Operators:
-    """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``."""
+    """Sees every operator between ``install`` and ``remove``. Same interface as ``ModuleHooks``.
+
+    What runs without gradients outside of any module (the loss of an evaluation) belongs to the pass without gradients
+    before it, or is one of its own.
+    """
 
     def __init__(self, recording: Recording, tree: Tree, guard: Guard) -> None:
         """Installs nothing yet."""
@@ -39,28 +44,32 @@ class Operators:
         self._guard = guard
         self._handles: list[RemovableHandle] = []
         self._scopes: list[str] = []
-        self._calls: Counter[str] = Counter()
+        self._times: Counter[str] = Counter()
+        self._times_bare: Counter[str] = Counter()
         self._forward: dict[int, tuple[str, str]] = {}
         self._mode: internals.EveryOperator | None = None
         self._left: list[internals.EveryOperator] = []
+        self._thread = 0
         self._optimizing = False
-        self._root_counts = True
+        self._closure = False
+        self._calls = Calls(recording, tree, guard, self._began)
 
     @property
     def installed(self) -> bool:
         """Whether operators are seen."""
         return self._mode is not None
 
-    def install(self) -> None:
+    def install(self, tree: Tree) -> None:
         """Sees operators of this thread, and of the backward passes it starts, from now on."""
         if self.installed:
             return
-        root = self._tree.root
-        self._handles.append(root.register_forward_pre_hook(Hook(self._before), with_kwargs=True, prepend=True))
-        for place in self._tree.places:
-            module = place.module
-            self._handles.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
-            self._handles.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
+        self._tree = tree
+        for place in (*self._calls.place_of_root(tree), *tree.places):
+            module, hooks = place.module, self._handles
+            hooks.append(module.register_forward_pre_hook(Hook(self._enter_module, place)))
+            hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+            hooks.append(module.register_forward_hook(Hook(self._leave_module, place), always_call=True))
+        self._thread = get_ident()
         self._mode = internals.EveryOperator(self._seen)
         self._mode.enter()
 
@@ -75,52 +84,41 @@ class Operators:
             self._left.append(mode)
         self._leave()
 
-    def new_step(self) -> None:
+    def new_step(self, *, ended: bool = False) -> None:
         """A step is over."""
         self._leave()
-        self._calls.clear()
+        self._times.clear()
         self._forward.clear()
         self._scopes.clear()
+        self._calls.new_step(ended=ended)
         self._optimizing = False
 
-    def optimizing(self, now: bool) -> None:
-        """An optimizer begins or ends its step."""
-        self._optimizing = now
+    def optimizing(self, now: bool, *, closure: bool = False) -> None:
+        """An optimizer begins or ends its step. ``closure``: the program's forward and backward pass run in it."""
+        self._optimizing, self._closure = now, closure
 
     # -- hooks ---------------------------------------------------------------------------------------
 
-    def _before(self, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if internals.in_backward():
-            return
-        self._root_counts = torch.is_grad_enabled()
-        self._scopes.clear()
-        if self._root_counts:
-            self._calls.clear()
-            self._recording.new_pass()
-            self._guard(lambda: self._given(args, kwargs))
-
-    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        with self._recording.at_work():
-            for key, value in (*enumerate(args), *kwargs.items()):
-                for name, tensor in named_leaves(f"inputs.{key}", value):
-                    self._recording.given(name, tensor)
-
     def _enter_module(self, place: Place, *_: Any) -> None:
-        self._scopes.append(place.scope)
+        if get_ident() == self._thread or internals.in_backward():
+            self._scopes.append(place.scope)
+        elif not is_compiling():
+            self._calls.elsewhere(place)
 
-    def _leave_module(self, place: Place, *_: Any) -> None:
+    def _leave_module(self, place: Place, module: nn.Module, *_: Any) -> None:
+        if get_ident() != self._thread and not internals.in_backward():
+            return
         if place.scope in self._scopes:
             while self._scopes.pop() != place.scope:
                 pass
+        self._calls.end(module)
 
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if self.installed and not self._optimizing and not self._recording.paused:
-            self._guard(lambda: self._ran(func, args, kwargs, out))
-
-    def _passed(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """An operator that is no node of the graph has run."""
-        if self._recording.flow.following:
-            self._recording.flow.ran(func, args, kwargs, out)
+        if self._recording.paused or not self.installed:
+            return
+        if self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward())):
+            return
+        self._guard(lambda: self._ran(func, args, kwargs, out))
 
     def _leave(self) -> None:
         """Takes away what is there for nothing any more. What cannot be left now does nothing until it can."""
@@ -128,23 +126,35 @@ class Operators:
 
     # -- inside --------------------------------------------------------------------------------------
 
+    def _began(self, of_the_root: bool) -> None:
+        self._scopes.clear()
+        if self._calls.no_grad:
+            self._times_bare.clear()
+        else:
+            self._recording.end_pass()
+            if of_the_root:
+                self._recording.begin_call()
+                self._times.clear()
+
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
-        if backward and (grads or self._scopes):  # a recomputation for a checkpoint, which ran before under its names
-            self._passed(func, args, kwargs, out)
+        again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
+        if again or not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
+            if self._recording.flow.following:
+                self._recording.flow.ran(func, args, kwargs, out)
             return
-        if not backward and not (grads or (self._scopes and self._root_counts)):
-            self._passed(func, args, kwargs, out)
-            return
-        if not (tensors := leaves(out)):
-            self._passed(func, args, kwargs, out)
-            return
-        kind = kind_of(func)
+        no_grad = not backward and (not grads if self._calls.outer is None else self._calls.no_grad)
+        if no_grad and self._recording.passes.now is None:
+            self._recording.begin_pass()
+            self._times_bare.clear()
         scope, stack = self._scope(backward)
         name = f"{scope}/{kind}" if scope else kind
-        self._calls[name] += 1
-        name = numbered(name, self._calls[name])
-        if not backward:
+        times = self._times_bare if no_grad else self._times
+        times[name] += 1
+        name = numbered(name, times[name])
+        if no_grad:
+            name = without_gradients(name)
+        elif not backward:
             self._remember(scope, name)
         with self._recording.at_work():
             self._recording.made(
@@ -154,6 +164,7 @@ class Operators:
                 lambda: self._sources(args, kwargs),
                 lambda: FORWARD_MARK + stack if stack else user_stack(),
                 mutated=internals.changes_its_arguments(func),
+                no_grad=no_grad,
             )
 
     def _scope(self, backward: bool) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +10,8 @@ from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.analysis.conditions import JudgingPlan, judging_plan
 from tui_debugger.analysis.record import Bounds, Need
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.model import Watchpoint
+from tui_debugger.torch.naming import NO_GRAD
 
 
 class Quick:
@@ -41,6 +44,7 @@ class Plan:
         many: quantities of any other.
         ranges: ranges whose elements are counted at every step.
         need: what a record has to hold.
+        one_number: the root of Σx² decides of any tensor whether it has to be looked at.
     """
 
     plans: tuple[JudgingPlan, ...]
@@ -49,13 +53,38 @@ class Plan:
     ranges: tuple[Bounds, ...]
     need: Need
 
+    @property
+    def one_number(self) -> bool:
+        """See the class."""
+        return self.many == Quick.ENERGY and not self.ranges and not self.need.previous
+
+
+_MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
+EVERYTHING: Final = Plan((), _MOST, _MOST, (), Need())
+"""For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
+
 
 class Plans:
-    """The plans of nodes by name; nodes with the same watchpoints share one."""
+    """The plans of nodes by name; nodes with the same watchpoints share one.
 
-    def __init__(self, judge: Judge) -> None:
-        """Looks names up when they are asked for."""
+    A node that the debugger did not know when it set the watchpoints is watched like its nearest relative: a pass
+    without gradients like the one with them, a second call like the first, another one like any of the same kind. One
+    that has no relatives is watched by what watches all nodes of the forward pass.
+    """
+
+    def __init__(self, judge: Judge, known: Collection[str] = (), forward: Collection[str] = ()) -> None:
+        """Looks names up when they are asked for.
+
+        Args:
+            judge: the watchpoints.
+            known: names of everything that the debugger knew.
+            forward: those of nodes of the forward pass.
+        """
         self.judge = judge
+        self._known = frozenset(known)
+        self._forward = forward
+        self._general: list[Watchpoint] | None = None
+        self._kinds = {each.rpartition("/")[2].partition("#")[0]: each for each in self._known}
         self._by_name: dict[str, Plan | None] = {}
         self._shared: dict[tuple[int, ...], Plan | None] = {}
 
@@ -71,7 +100,36 @@ class Plans:
             plan = self._by_name[name] = self._find(name)
             return plan
 
+    def knows(self, name: str) -> bool:
+        """Whether the debugger knew a node: hits of others are reported when the graph was sent again."""
+        return name in self._known or not self._known
+
+    def strange(self, name: str) -> bool:
+        """Whether nobody can say how a node is to be watched: some of the others are, in different ways."""
+        if not self.judge or self.knows(name) or self._relative(name) or self._common():
+            return False
+        return any(self.judge.watchpoints(each) for each in self._forward)
+
+    def _relative(self, name: str) -> str:
+        alone = name.partition("#")[0]
+        trained = name.removeprefix(f"{NO_GRAD}/")
+        for each in (alone, trained, trained.partition("#")[0]):
+            if each in self._known:
+                return each
+        return self._kinds.get(alone.rpartition("/")[2], "")
+
+    def _common(self) -> list[Watchpoint]:
+        """What watches all nodes of the forward pass."""
+        if self._general is None:
+            every = [self.judge.watchpoints(each) for each in self._forward]
+            self._general = [each for each in every[0] if all(each in some for some in every)] if every else []
+        return self._general
+
     def _find(self, name: str) -> Plan | None:
+        if not self.knows(name):
+            relative = self._relative(name)
+            for each in self.judge.watchpoints(relative) if relative else self._common():
+                self.judge.add(each, name)
         watchpoints = self.judge.watchpoints(name)
         key = tuple(each.id for each in watchpoints)
         if key not in self._shared:

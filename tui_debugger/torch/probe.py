@@ -8,13 +8,13 @@ import torch
 
 from tui_debugger.analysis.record import Need
 from tui_debugger.live.client.agent import ClientHit, ClientValue, Identity
-from tui_debugger.live.client.judging import Judge, resolve, watched
+from tui_debugger.live.client.judging import Judge, resolve
 from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.elements import chunks, local, meta_of, readable, type_name
-from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.training import Training
 from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
 
@@ -22,9 +22,16 @@ from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
 class TorchProbe:
     """Answers questions about the step that just ended (or that the training stands in)."""
 
-    def __init__(self, training: Training, attached: Callable[[], None], detached: Callable[[], None]) -> None:
-        """``attached`` installs hooks, ``detached`` removes them."""
+    def __init__(
+        self,
+        training: Training,
+        attached: Callable[[], None],
+        detached: Callable[[], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """``attached`` installs hooks, ``detached`` removes them, ``ended`` ends a step before it is judged."""
         self._training = training
+        self._ended = ended
         self._attached = attached
         self._detached = detached
         self.initial = False
@@ -52,7 +59,7 @@ class TorchProbe:
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """Another list of watchpoints."""
-        self._training.recording.plans = Plans(watched(watchpoints, self._training.names()))
+        self._training.recording.plans = self._training.plans(watchpoints)
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """Judges the step."""
@@ -63,6 +70,21 @@ class TorchProbe:
                 return self._judge_initial(judge)
             training.see_weights()
             return judge_step(training.recording.step, judge, recheck=recheck)
+
+    def unfinished(self) -> bool:
+        """See ``Probe``."""
+        recording = self._training.recording
+        return bool(len(recording.step) or recording.passes)
+
+    def rest(self) -> Sequence[ClientHit]:
+        """Parameters are what they were; their gradients are there if a backward pass ran."""
+        training = self._training
+        recording = training.recording
+        with recording.at_work():
+            self._ended()
+            if any(each.name.startswith(GRADIENTS) for each in recording.step):
+                training.see_gradients()
+            return judge_step(recording.step, recording.plans.judge, recheck=False)
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""
@@ -80,8 +102,9 @@ class TorchProbe:
                 return meta_of(values), exact.records([(values, Need(), None)])[0].stats
             if capture is None:
                 return None
-            if capture.record is None and capture.look is not None:
-                find_records(recording.step, [capture], recording.plans.judge)
+            seen = recording.passes.find((capture.name, capture.slot))
+            if capture.record is None and capture.look is not None and seen is not None:
+                find_records(seen[0], [capture], recording.plans.judge)
         record = capture.record
         return None if record is None or capture.rough else (capture.meta, record.stats)
 
@@ -115,8 +138,8 @@ class TorchProbe:
         name = resolve(tensor.node, training.names())
         if self.initial or tensor.previous:
             return (training.previous.get(name) if not (self.initial and tensor.previous) else None), None
-        capture = training.recording.step.get((name, tensor.slot))
-        if capture is not None:
-            return (capture.tensor if capture.intact else None), capture
+        seen = training.recording.passes.find((name, tensor.slot))
+        if seen is not None:
+            return (seen[1].tensor if seen[1].intact else None), seen[1]
         found = training.parameter(name) if not tensor.slot else None
         return (found if found is not None and readable(found) else None), None

@@ -11,21 +11,24 @@ import torch
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.losses import Losses
-from tui_debugger.torch.captures import Capture, Step
+from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import no_autocast
-from tui_debugger.torch.plans import Plans
-from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of
+from tui_debugger.torch.naming import GRADIENTS
+from tui_debugger.torch.passes import Passes
+from tui_debugger.torch.plans import Plan, Plans
+from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of, split_output
+from tui_debugger.torch.transfer import Waiting
+from tui_debugger.torch.verdicts import judge_one
 
 MOST: Final = 50_000
-"""Tensors of one step that are looked at: a loop that never ends a step must not fill the memory."""
+"""Tensors of one step, or of one pass without gradients, that are looked at: memory is bounded."""
 
 CALM: Final = 20
 """Steps in which nothing ran in a new order, after which a program that does so now and then is not followed."""
 
 Sources = Callable[[], list[str]]
-Verdicts = Callable[[Capture], Sequence[ClientHit]]
 
 
 class Recording:
@@ -33,10 +36,12 @@ class Recording:
 
     Attributes:
         step: what was seen.
+        passes: what was seen of the passes without gradients.
         structure, flow: the graph, and what was made of what.
         plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
+        scaled: a GradScaler is in use: which gradients count shows when the optimizer is called.
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
@@ -45,43 +50,62 @@ class Recording:
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
-    def __init__(self, budget: int, *, values: bool, judge_at_once: Verdicts | None = None) -> None:
+    def __init__(self, budget: int, *, values: bool, at_once: bool = False) -> None:
         """Nothing is recorded yet.
 
         Args:
             budget: bytes of outputs that are held at most.
             values: see the class.
-            judge_at_once: what watchpoints say about a tensor when it is made (in op level, not at the end).
+            at_once: watchpoints judge a tensor when it is made (in op level), not at the end of the step.
         """
-        self.step = Step(budget if values else 0)
+        room = Room(budget if values else 0)
+        self.step = Step(room)
+        self.passes = Passes(self.step, room)
         self.structure = Structure()
         self.flow = Flow()
         self.plans = Plans(Judge())
         self.learning = True
         self.measuring = False
+        self.scaled = False
         self.paused = False
         self.agent: Agent | None = None
         self.unrecorded = Losses()
         self.escaped: Exception | None = None
-        self._judge_at_once = judge_at_once
+        self._at_once = at_once
         self.updated: list[str] = []
         self.at_begin: Callable[[], None] = lambda: None
         self._orders: set[int] = set()
         self._order = 0
+        self._order_bare = 0
         self._last = ""
         self._surprised = False
         self._surprises = 0
         self._calm = 0
 
     @property
-    def judges_at_once(self) -> bool:
+    def every_operator(self) -> bool:
         """Whether every operator is a node."""
-        return self._judge_at_once is not None
+        return self._at_once
 
-    def new_pass(self) -> None:
-        """A forward pass begins: what runs in it is compared with what ran in others."""
+    def begin_call(self) -> None:
+        """The model is called with gradients."""
+        self.step.begin_call()
         self._order = 0
         self.at_begin()
+
+    def begin_pass(self) -> None:
+        """A pass without gradients begins."""
+        self.end_pass()
+        self.passes.begin()
+        self._order_bare = 1
+        self.at_begin()
+
+    def end_pass(self) -> None:
+        """The pass that runs, if any, is over: it is judged, unless nobody had an occasion to watch anything yet."""
+        if self.passes.now is None:
+            return
+        with self.at_work():
+            self.passes.end(self.plans.judge if self.plans or not self.learning else None)
 
     def made(
         self,
@@ -92,6 +116,7 @@ class Recording:
         source: Callable[[], str] = str,
         *,
         mutated: bool = False,
+        no_grad: bool = False,
     ) -> None:
         """A node has run.
 
@@ -102,12 +127,14 @@ class Recording:
             sources: what it was made of; only asked while that is followed.
             source: stack text, asked for once.
             mutated: the outputs were changed in place.
+            no_grad: in the pass without gradients that runs.
         """
-        if len(self.step.captures) >= MOST:
+        step = self._step(name, len(tensors), no_grad=no_grad)
+        if step is None:
             return
         if self.updated:
             self._read_again()
-        structure, known = self.structure, self._in_known_order(name)
+        structure, known = self.structure, self._in_known_order(name, no_grad=no_grad)
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
         if self.flow.following:
@@ -117,20 +144,24 @@ class Recording:
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
-            hits += self._see(name, slot, tensor, mutated)
+            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad)
         self._stop(name, hits)
 
-    def _in_known_order(self, name: str) -> bool:
+    def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
         """Whether all that ran in this pass up to a node was followed before in this order.
 
         Programs do not do the same in every step (experts, layers that are dropped at random). What a node is made of
         is known for the orders that were followed; in a new one it is not, and from the next step on it is followed.
         """
-        self._order = hash((self._order, name))
-        if self._order in self._orders:
+        order = hash((self._order_bare if no_grad else self._order, name))
+        if no_grad:
+            self._order_bare = order
+        else:
+            self._order = order
+        if order in self._orders:
             return True
         if self.flow.following:
-            self._orders.add(self._order)
+            self._orders.add(order)
             self._calm = 0
         else:
             self._wonder()
@@ -139,6 +170,7 @@ class Recording:
     def unexpected(self, name: str) -> None:
         """A node is given something else than in the steps that were followed."""
         self._order = hash((self._order, name, "unexpected"))
+        self._order_bare = hash((self._order_bare, name, "unexpected"))
         self.structure.doubt(name)
         self._wonder()
 
@@ -156,7 +188,8 @@ class Recording:
             gradient: the values.
             forward: the node whose output it is.
         """
-        if len(self.step.captures) >= MOST:
+        step = self._step(name, 1)
+        if step is None:
             return
         structure, known = self.structure, self._in_known_order(name)
         if name not in structure.nodes:
@@ -167,7 +200,7 @@ class Recording:
             structure.doubt(name)
         self._last = name
         self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
-        self._stop(name, self._see(name, slot, gradient, False))
+        self._stop(name, self._see(step, name, slot, gradient))
 
     def _read_again(self) -> None:
         """Something runs after an optimizer did in the same step: nobody knows which values of the weights it reads."""
@@ -187,48 +220,32 @@ class Recording:
         if self.flow.following:
             self.structure.add_gradient(name, self.flow.sources([gradient]))
 
-    def _see(self, name: str, slot: int, tensor: torch.Tensor, mutated: bool) -> Sequence[ClientHit]:
-        if not readable(tensor):
-            self.flow.lost(tensor)
-            return ()
-        if self.flow.following or self.learning:
-            (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
-        self.structure.add_slot(name, slot, tensor)
-        plan = self.plans.of(name)
-        capture = self.step.see(name, slot, tensor, plan, look=self.learning or self.measuring, mutated=mutated)
-        # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
-        at_once = self._judge_at_once if plan is not None and not self._surprised else None
-        return at_once(capture) if at_once is not None else ()
-
-    def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
-        agent = self.agent
-        if agent is not None and (hits or agent.wants_nodes):
-            try:
-                agent.node_end(name, hits)
-            except Exception as error:
-                self.escaped = error
-                raise
-
-    def given(self, name: str, tensor: torch.Tensor) -> None:
+    def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
-        if len(self.step.captures) >= MOST or not readable(tensor):
+        step = self._step(name, 1, no_grad=no_grad)
+        if step is None or not self._readable(name, tensor):
             return
         if name not in self.structure.inputs:
             self.structure.inputs[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
             self.structure.changed = True
         if self.flow.following:
-            made = [each for each in self.flow.sources([tensor]) if each in self.structure.nodes]
+            made = [each for each in self.flow.sources([tensor]) if split_output(each)[0] in self.structure.nodes]
             if made:  # a model that is called with what it returned before
                 self.structure.feed(name, [*made, UNKNOWN])
             self.flow.replaced(tensor, name)
-        self.step.see(name, 0, tensor, self.plans.of(name), look=self.learning or self.measuring)
+        self._look(step, name, 0, tensor, self._plan(name))
+
+    def lost(self, what: str, example: str, count: int = 1) -> None:
+        """Something ran and could not be recorded."""
+        self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
 
     def clear(self) -> None:
         """The step is over, and nobody looks at it any more."""
+        self.passes.clear()
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
-        self._order, self._last = 0, ""
+        self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:
             self._surprises += 1
             self._calm = 0
@@ -239,6 +256,78 @@ class Recording:
             self.structure.gradients_doubted = False
             self.structure.changed = True
         self._surprised = False
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _step(self, name: str, count: int, *, no_grad: bool = False) -> Step | None:
+        """Where a tensor belongs; None when there are too many."""
+        step = (self.passes.now or self.passes.begin()) if no_grad else self.step
+        if len(step) < MOST:
+            return step
+        self.lost(f"tensors beyond {MOST:,} in one {'pass' if no_grad else 'step'}", name, count)
+        return None
+
+    def _readable(self, name: str, tensor: torch.Tensor) -> bool:
+        if readable(tensor):
+            return True
+        self.lost("tensors without plain values (quantized, nested, on no device, inside torch.func)", name)
+        return False
+
+    def _see(
+        self,
+        step: Step,
+        name: str,
+        slot: int,
+        tensor: torch.Tensor,
+        *,
+        mutated: bool = False,
+        no_grad: bool = False,
+    ) -> Sequence[ClientHit]:
+        if not self._readable(name, tensor):
+            self.flow.lost(tensor)
+            return ()
+        if self.flow.following:
+            (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
+        self.structure.add_slot(name, slot, tensor)
+        plan = self._plan(name)
+        # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
+        later = not self._at_once or self._surprised or (self.scaled and name.startswith(GRADIENTS))
+        if later or plan is None or not self.plans.knows(name):
+            self._look(step, name, slot, tensor, plan, mutated=mutated)
+            return ()
+        waiting = Waiting()
+        capture = self._look(step, name, slot, tensor, plan, mutated=mutated, alone=waiting)
+        hits = judge_one(capture, waiting, self.plans.judge)
+        return self.passes.caught(step, hits) if no_grad and hits else hits
+
+    def _plan(self, name: str) -> Plan | None:
+        plan = self.plans.of(name)
+        if plan is None and self.plans.strange(name):
+            self.lost("tensors of nodes that came after the watchpoints", name)
+        return plan
+
+    def _look(
+        self,
+        step: Step,
+        name: str,
+        slot: int,
+        tensor: torch.Tensor,
+        plan: Plan | None,
+        *,
+        mutated: bool = False,
+        alone: Waiting | None = None,
+    ) -> Capture:
+        look = self.learning or self.measuring
+        return step.see(name, slot, tensor, plan, look=look, screen=self.learning, mutated=mutated, alone=alone)
+
+    def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
+        agent = self.agent
+        if agent is not None and (hits or agent.wants_nodes):
+            try:
+                agent.node_end(name, hits)
+            except Exception as error:
+                self.escaped = error
+                raise
 
     def at_work(self) -> AtWork:
         """Something of ours is computed: nothing of that is recorded, or cast by autocast."""

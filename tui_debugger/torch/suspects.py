@@ -7,7 +7,7 @@ elements of a half type by ``COARSE``; what a condition says within that room is
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
 from tui_debugger.analysis.conditions import JudgingPlan
-from tui_debugger.torch.captures import Capture
+from tui_debugger.torch.captures import Capture, TensorGroup
 from tui_debugger.torch.plans import Plan
 from tui_debugger.torch.transfer import Doubles, Fetched
 
@@ -23,6 +23,8 @@ Mask = npt.NDArray[np.bool_]
 
 SLACK: Final = 1e-3
 COARSE: Final = 0.05
+_HALF: Final = 2
+"""Bytes of an element of a half type."""
 _TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
 """Smallest normal number: differences below it may be lost."""
 
@@ -41,26 +43,33 @@ def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
     return [captures[number] for number in sorted(found)]
 
 
-class _Numbers:
+def lines(entries: Iterable[Capture | TensorGroup], fetched: Fetched) -> Iterator[Capture]:
+    """The lines of a step, and of its groups those that have to be looked at exactly."""
+    for entry in entries:
+        if isinstance(entry, Capture):
+            yield entry
+        else:
+            with np.errstate(all="ignore"):
+                found = _Energies(entry, fetched).suspicious(entry.plan)
+            yield from (entry.capture(number) for number in np.flatnonzero(found).tolist())
+
+
+class _Columns:
     """The quick numbers of some tensors as columns: what is not known is NaN."""
 
-    def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
-        def column(places: list[int]) -> Doubles:
-            return fetched.first(np.array(places, np.int64))
-
-        self.captures = captures
-        self.fetched = fetched
-        self.count = np.array([math.prod(each.meta.shape) for each in captures], np.float64)
-        self.slack = np.array([SLACK if "16" not in each.meta.dtype else COARSE for each in captures])
-        self.low = column([each.extremes for each in captures])
-        self.high = column([each.extremes + (each.extremes >= 0) for each in captures])
-        self.magnitude = column([each.magnitude for each in captures])
-        self.energy = column([each.energy for each in captures])
-        self.total = column([each.total for each in captures])
-        self.zeros = column([each.zeros for each in captures])
-        self.normed = np.array([each.energy >= 0 for each in captures], np.bool_)
-        self.ranged = np.array([each.extremes >= 0 for each in captures], np.bool_)
-        self.summed = np.array([each.magnitude >= 0 for each in captures], np.bool_)
+    captures: Sequence[Capture] = ()
+    fetched: Fetched
+    count: Doubles
+    slack: Doubles
+    low: Doubles
+    high: Doubles
+    magnitude: Doubles
+    energy: Doubles
+    total: Doubles
+    zeros: Doubles
+    normed: Mask
+    ranged: Mask
+    summed: Mask
 
     def suspicious(self, plan: Plan) -> Mask:
         """Which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
@@ -145,3 +154,39 @@ class _Numbers:
         owner = np.repeat(np.arange(len(places)), [len(each) for each in places])
         sums: Doubles = np.bincount(owner, flat, len(places)).astype(np.float64)
         return sums
+
+
+class _Numbers(_Columns):
+    """Those of lines."""
+
+    def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
+        def column(places: list[int]) -> Doubles:
+            return fetched.first(np.array(places, np.int64))
+
+        self.captures = captures
+        self.fetched = fetched
+        self.count = np.array([math.prod(each.meta.shape) for each in captures], np.float64)
+        self.slack = np.array([SLACK if "16" not in each.meta.dtype else COARSE for each in captures])
+        self.low = column([each.extremes for each in captures])
+        self.high = column([each.extremes + (each.extremes >= 0) for each in captures])
+        self.magnitude = column([each.magnitude for each in captures])
+        self.energy = column([each.energy for each in captures])
+        self.total = column([each.total for each in captures])
+        self.zeros = column([each.zeros for each in captures])
+        self.normed = np.array([each.energy >= 0 for each in captures], np.bool_)
+        self.ranged = np.array([each.extremes >= 0 for each in captures], np.bool_)
+        self.summed = np.array([each.magnitude >= 0 for each in captures], np.bool_)
+
+
+class _Energies(_Columns):
+    """Those of a group: one number each."""
+
+    def __init__(self, group: TensorGroup, fetched: Fetched) -> None:
+        size = len(group.names)
+        unknown, never = np.full(size, np.nan), np.zeros(size, np.bool_)
+        self.fetched = fetched
+        self.count = np.array([each.numel() for each in group.tensors], np.float64)
+        self.slack = np.full(size, SLACK if group.tensors[0].element_size() > _HALF else COARSE)
+        self.low = self.high = self.magnitude = self.total = self.zeros = unknown
+        self.energy = fetched.first(np.arange(group.energy, group.energy + size))
+        self.normed, self.ranged, self.summed = np.ones(size, np.bool_), never, never

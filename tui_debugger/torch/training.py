@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import Judge, watched
+from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.internals import version_of
-from tui_debugger.torch.naming import Tree, gradient_of, tree_of
+from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN
@@ -44,6 +45,7 @@ class Training:
         self._versions: dict[str, tuple[int, int]] = {}
         recording.at_begin = self._notice_tampering
         self._names: set[str] = set()
+        self._young: set[str] = set()
         self._seen: set[str] = set()
         self._weights_seen = False
 
@@ -65,6 +67,7 @@ class Training:
     def learned(self) -> None:
         """The first recorded step is over."""
         self._look_at_buffers()
+        self.recording.passes.settle()
         self.recording.learning = False
 
     def _look_at_buffers(self) -> None:
@@ -145,12 +148,18 @@ class Training:
         self.see_gradients()
         see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
 
+    def goes_on(self) -> None:
+        """Weights and gradients were looked at before the step was over: at its end they are seen again."""
+        self._seen.clear()
+        self._weights_seen = False
+
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
         plans = self.recording.plans
+        kept = self._kept() if plans else ()  # going through all of them takes a while
         compared = [
             (name, each)
-            for name, each in self._kept()
+            for name, each in kept
             if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
         ]
         self._versions = {name: self._version(name) for name, each in self.tree.parameters.items() if readable(each)}
@@ -195,17 +204,30 @@ class Training:
             self._moving,
             # What operators make of a mask is infinite as well: that is nobody's fault, and no operator's own work.
             constants=[
-                *(() if self.recording.judges_at_once else self._masks),
+                *(() if self.recording.every_operator else self._masks),
                 *(name for name in self.tree.buffers if name not in self._buffers),
             ],
             learned=not self.recording.learning,
         )
-        self._names = set(self._all_names())
+        names = set(self._all_names())
+        self._young = names - self._names if self._names else set()
+        self._names = names
         return data
 
     def names(self) -> set[str]:
         """Nodes and parameters of the graph that was made last."""
         return self._names
+
+    def plans(self, watchpoints: Sequence[RemoteWatchpoint]) -> Plans:
+        """What a list of watchpoints asks for.
+
+        The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
+        """
+        young, self._young = self._young, set()
+        known = self._names - young
+        nodes = self.recording.structure.nodes
+        forward = [each for each in nodes if each in known and not each.startswith(GRADIENTS)]
+        return Plans(watched(watchpoints, self._names), known, forward)
 
     def identity(self) -> Identity:
         """Who trains."""

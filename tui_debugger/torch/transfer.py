@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,35 @@ class Waiting:
     def __init__(self) -> None:
         """Starts empty."""
         self._values: list[torch.Tensor] = []
+        self._apart: list[int] = []
+        """For each of them how many places it has: 1, or one for each of its numbers."""
+        self._places = 0
 
     def __len__(self) -> int:
         """How many results wait."""
-        return len(self._values)
+        return self._places
 
     def add(self, values: torch.Tensor) -> int:
         """Adds a number, or a few; what comes back leads to them after ``fetch``."""
+        return self._add(values, 1)
+
+    def add_each(self, numbers: Sequence[torch.Tensor]) -> int:
+        """Adds many numbers of one device and type; the place of the first one: those of the others follow."""
+        return self._add(torch.stack(list(numbers)), len(numbers))
+
+    def _add(self, values: torch.Tensor, places: int) -> int:
         self._values.append(values)
-        return len(self._values) - 1
+        self._apart.append(places)
+        self._places += places
+        return self._places - places
 
     def fetch(self) -> Fetched:
         """All of them, by one transfer from each device (usually there is one); starts empty again."""
         values, self._values = self._values, []
-        return _fetch(values)
+        apart, self._apart = self._apart, []
+        self._places = 0
+        numbers, start = _fetch(values)
+        return Fetched(numbers, _starts(start, np.array(apart, np.int64)))
 
 
 class Fetched:
@@ -58,7 +74,17 @@ class Fetched:
         return found
 
 
-def _fetch(values: list[torch.Tensor]) -> Fetched:
+def _starts(start: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Where the numbers of each place start, by where those of each result do."""
+    if not len(places) or int(places.max()) == 1:
+        return start
+    first = np.repeat(start[:-1], places)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(places) - places, places)
+    return np.append(first + within, start[-1])
+
+
+def _fetch(values: list[torch.Tensor]) -> tuple[Doubles, npt.NDArray[np.int64]]:
+    """The numbers of all results one after the other, and where those of each start, with one entry more."""
     sizes = np.fromiter((each.numel() for each in values), np.int64, len(values))
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for number, each in enumerate(values):
@@ -78,4 +104,4 @@ def _fetch(values: list[torch.Tensor]) -> Fetched:
     np.cumsum(sizes, out=start[1:])
     target = np.repeat(start[order], sizes[order]) + np.arange(len(numbers)) - np.repeat(placed[:-1], sizes[order])
     found[target] = numbers
-    return Fetched(found, start)
+    return found, start

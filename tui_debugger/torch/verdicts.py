@@ -11,7 +11,8 @@ from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.rough import rough_record
-from tui_debugger.torch.suspects import suspects
+from tui_debugger.torch.suspects import lines, suspects
+from tui_debugger.torch.transfer import Waiting
 
 
 def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
@@ -22,22 +23,27 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
         judge: the watchpoints.
         recheck: look at everything exactly, also what was judged before.
     """
-    watched = [each for each in step if judge.need(each.name) is not None and (recheck or not each.told)]
     if step.fetched is None:
         step.fetched = step.waiting.fetch()
+    seen = step if recheck else lines(step.entries, step.fetched)
+    watched = [each for each in seen if judge.need(each.name) is not None and (recheck or not each.told)]
     if recheck:
         chosen = watched
     else:
-        screened = [each for each in watched if each.screened and each.look is None and each.record is None]
+        screened = [
+            each
+            for each in watched
+            if each.plan is not None and each.screened and each.look is None and each.record is None
+        ]
         clean = {id(each) for each in screened} - {id(each) for each in suspects(screened, step.fetched)}
         chosen = [each for each in watched if id(each) not in clean]
     find_records(step, chosen, judge)
     return _hits(chosen, judge)
 
 
-def judge_one(step: Step, capture: Capture, judge: Judge) -> list[ClientHit]:
-    """What the watchpoints say about a tensor that was just made."""
-    fetched = step.waiting.fetch()
+def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHit]:
+    """What the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
+    fetched = waiting.fetch()
     capture.told = True
     if capture.screened and capture.look is None and not suspects([capture], fetched):
         return []
@@ -59,7 +65,7 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
         if capture.record is not None and capture.record.need.covers(need):
             continue
         if capture.look is not None:
-            capture.record = exact.finish([capture.look], step.fetched)[0]
+            capture.record, capture.look = exact.finish([capture.look], step.fetched)[0], None
         elif capture.intact:
             pending.append(capture)
         elif capture.screened and capture.record is None:

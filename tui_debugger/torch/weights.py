@@ -9,10 +9,10 @@ from typing import Final
 import torch
 
 from tui_debugger.torch import quick
-from tui_debugger.torch.captures import Capture, Step, measure
-from tui_debugger.torch.elements import dense, local, meta_of, numeric, readable
+from tui_debugger.torch.captures import Capture, Step, TensorGroup, measure
+from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric, readable
 from tui_debugger.torch.internals import copy_all, differences, version_of
-from tui_debugger.torch.plans import Plans, Quick
+from tui_debugger.torch.plans import Plan, Plans, Quick
 
 SUMMED: Final = 1e-3
 """What a sum that is made in float32 may be off by, as a part of it."""
@@ -41,8 +41,8 @@ class Previous:
     def follow(self, step: Step) -> None:
         """Σ|x| of what the weights are now: it cannot have changed by more than Σ|cur − prev|. Saves measuring it."""
         sums: dict[str, tuple[float, float]] = {}
-        for capture in step:
-            if capture.difference and step.fetched is not None:
+        for capture in step.entries:
+            if isinstance(capture, Capture) and capture.difference and step.fetched is not None:
                 changed = sum(float(step.fetched.all(place)[0]) for place in capture.difference)
                 low, high = capture.between or (math.inf, -math.inf)
                 if capture.reference:
@@ -87,17 +87,25 @@ def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plan
     """
     summed: dict[int, list[tuple[Capture, torch.Tensor]]] = {1: [], 2: []}
     changed: list[tuple[Capture, torch.Tensor, torch.Tensor]] = []
+    groups: dict[tuple[int, torch.dtype, torch.device], tuple[Plan, list[str], list[torch.Tensor]]] = {}
     for name, tensor in tensors:
+        plan = plans.of(name)
+        if plan is not None and plan.one_number and is_simple(tensor):
+            key = (id(plan), tensor.dtype, tensor.device)
+            _, names, members = groups.setdefault(key, (plan, [], []))
+            names.append(name)
+            members.append(tensor)
+            continue
         if not readable(tensor):
             continue
-        values, plan = local(tensor), plans.of(name)
+        values = local(tensor)
         capture = Capture(name, 0, meta_of(tensor), plan, values, version_of(values))
         step.add(capture)
         if previous is not None:
             capture.previous = previous.get(name)
         if plan is None or not numeric(tensor) or (values.is_complex() and plan.need.previous):
             continue  # a complex weight that is compared is looked at exactly: |cur| − |prev| tells too little
-        measure(capture, values, step.waiting, many=True)
+        measure(capture, values, step.waiting, plan, many=True)
         x = quick.plain(dense(values))
         for order, kind in ((1, Quick.MAGNITUDE), (2, Quick.ENERGY)):
             if plan.many & kind:
@@ -105,8 +113,12 @@ def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plan
         if plan.need.previous and capture.previous is not None and capture.previous.shape == values.shape:
             changed.append((capture, x, quick.plain(capture.previous)))
             capture.between = previous.sum_of(name) if previous is not None else None
-    for order, members in summed.items():
-        for (capture, _), norm in zip(members, quick.norms([x for _, x in members], order), strict=True):
+    for plan, names, members in groups.values():
+        with torch.no_grad():
+            energy = step.waiting.add_each(quick.norms(members, 2))
+        step.entries.append(TensorGroup(names, members, [version_of(each) for each in members], plan, energy))
+    for order, lines in summed.items():
+        for (capture, _), norm in zip(lines, quick.norms([x for _, x in lines], order), strict=True):
             setattr(capture, "magnitude" if order == 1 else "energy", step.waiting.add(norm))
     _compare(changed, step)
 

@@ -89,7 +89,11 @@ def coverage(session: Session, state: State) -> Text:
         if cover.unreadable:
             text.append(f" · {cover.unreadable:,} unreadable", theme.DOUBT)
         if cover.parts:
-            text.append(f" · {plural(len(cover.parts), 'part')} not listed", theme.DOUBT)
+            lost = sum(part.unrecorded for part in cover.parts)
+            if lost:
+                text.append(f" · {plural(lost, 'thing')} not recorded", theme.DOUBT)
+            if lost < len(cover.parts):
+                text.append(f" · {plural(len(cover.parts) - lost, 'part')} not listed", theme.DOUBT)
     notices = len(session.info.notices)
     if notices:
         text.append("  " if text.plain else "").append(f"! {plural(notices, 'notice')}", theme.DOUBT)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
-from tui_debugger.session.unreadable import is_closed
+from tui_debugger.session.unreadable import is_closed, part_text
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
@@ -236,7 +236,8 @@ class Navigator:
         """What was missing or odd."""
         from tui_debugger.tui.screens.notices import NoticesScreen
 
-        closed = [f"cannot be listed: {part.where} ({part.why})" for part in self._session.unreadable()]
+        parts = self._session.unreadable()
+        closed = [f"{'not recorded' if part.unrecorded else 'cannot be listed'}: {part_text(part)}" for part in parts]
         self._desk.app.push_screen(NoticesScreen([*closed, *self._session.info.notices]))
 
     # -- nodes -----------------------------------------------------------------------------------

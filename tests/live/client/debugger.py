@@ -27,12 +27,12 @@ def reply(**fields: Any) -> Any:
     return wire.message("EventReply")(**fields)
 
 
-def run(level: bytes = wire.LEVEL_STEP, node: bytes | None = None) -> Any:
-    """Go on."""
+def run(level: bytes = wire.LEVEL_STEP, node: bytes | None = None, ahead: int = 0) -> Any:
+    """Go on; ``ahead``: over so many steps more without asking."""
     command = reply()
     command.run_cmd.run_level = level
     if node is None:
-        command.run_cmd.run_steps = 1
+        command.run_cmd.run_steps, command.run_cmd.ahead = 1, ahead
     else:
         command.run_cmd.node_name = node
     return command

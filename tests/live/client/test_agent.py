@@ -42,6 +42,14 @@ class Scripted:
     def attached(self) -> None:
         self.told.append("attached")
 
+    def unfinished(self) -> bool:
+        """Nothing."""
+        return False
+
+    def rest(self) -> Sequence[ClientHit]:
+        """Nothing."""
+        return ()
+
     def unrecorded(self) -> Sequence[Unrecorded]:
         return ()
 
@@ -133,6 +141,37 @@ def test_stops_at_a_node_that_hits(debugger: Debugger, probe: Scripted) -> None:
     assert stop.cur_node == b"b"
     assert [each.tensor.node_name for each in debugger.answer("SendWatchpointHits")] == [b"b"]
     assert debugger.stop(run()).cur_node == b""
+    assert loop.end() is None
+
+
+# -- steps of which there is nothing to say ------------------------------------------------------------
+
+
+def test_it_runs_ahead_without_a_word_and_stops_at_a_hit(
+    debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_debugger.live.client.conversation.UNASKED", PATIENCE)
+    agent = Agent(probe, Settings(debugger.address))
+    hit = ClientHit("b", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
+    probe.on_evaluate = lambda: [hit] if agent.step == 7 else ()
+    loop = _trains(agent, steps=13, nodes=())
+    assert debugger.stop(watch(1, 13, ["b"]), run(ahead=3)).step == 0
+    assert debugger.stop(run(ahead=100)).step == 4
+    assert debugger.stop(run()).step == 7
+    assert [each.tensor.node_name for each in debugger.answer("SendWatchpointHits")] == [b"b"]
+    assert debugger.stop(run(ahead=100)).step == 8
+    assert debugger.done().step == 12
+    assert loop.end() is None
+    assert probe.told.count("evaluate") == 12  # every step was judged, whether or not there was anything to say
+
+
+def test_it_asks_now_and_then_however_far_it_may_run(
+    debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui_debugger.live.client.conversation.UNASKED", 0.0)
+    agent = Agent(probe, Settings(debugger.address))
+    loop = _trains(agent, steps=3, nodes=())
+    assert [debugger.stop(run(ahead=100)).step for _ in range(3)] == [0, 1, 2]
     assert loop.end() is None
 
 

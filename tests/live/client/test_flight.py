@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.live.client.debugger import Debugger, run
+from tests.live.client.debugger import Debugger, run, watch
 from tests.live.client.training import Network
 from tui_debugger.analysis.record import Need
 from tui_debugger.errors import BadWatchpointError, TdbgError
@@ -104,16 +104,19 @@ def test_a_check_of_the_dump_finds_the_same(trained: Trained, opened: Session) -
     assert overflow == {trained.bad}
 
 
-def test_recommended_watchpoints_are_the_default(tmp_path: Path) -> None:
-    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3))
+@pytest.mark.parametrize("watch", [None, ["recommended"]])
+def test_nan_and_inf_are_the_default_and_the_recommended_watchpoints_may_be_added(
+    tmp_path: Path, watch: list[str] | None
+) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), steps=3, watch=watch))
     weight = np.ones(10, np.float32)
-    for step in range(4):
+    for step in range(6):
         recorder.record("w", weight, kind="weight")
-        recorder.record("h", np.zeros(5) if step == 3 else np.ones(5), kind="relu")
+        recorder.record("h", np.zeros(5) if step == 3 else np.full(5, np.inf if step == 5 else 1.0), kind="relu")
         weight = weight * 1.01
         recorder.step()
-    (path,) = tmp_path.iterdir()
-    assert "TZ hit on h" in (path / REASON).read_text()
+    reasons = sorted((path / REASON).read_text() for path in tmp_path.iterdir())
+    assert reasons == ["TO hit on h at step 5\n", *(["TZ hit on h at step 3\n"] if watch else [])]
 
 
 def test_a_weight_that_stands_still_is_found_from_the_second_step_on(tmp_path: Path) -> None:
@@ -131,7 +134,18 @@ def test_nan_that_keeps_a_condition_from_being_judged_is_a_reason_as_nan(tmp_pat
     recorder.record("w", np.full(10, np.nan), kind="weight")
     recorder.step()
     (path,) = tmp_path.iterdir()
-    assert "NaN in w at step 0" in (path / REASON).read_text()
+    assert (path / REASON).read_text() == "TO hit on w at step 0\n"
+
+
+def test_where_nan_and_inf_count_can_be_said(tmp_path: Path) -> None:
+    recorder = Recorder("", flight=Flight(str(tmp_path), watch=["TO @ category=weight", "WNC"]))
+    recorder.record("mask", np.array([0, -np.inf]))
+    recorder.step()
+    assert not list(tmp_path.iterdir())
+    recorder.record("w", np.full(10, np.nan), kind="weight")
+    recorder.step()
+    (path,) = tmp_path.iterdir()
+    assert "hit on w at step 1" in (path / REASON).read_text()
 
 
 @pytest.mark.parametrize("form", ["around the loop", "one step"])
@@ -169,7 +183,7 @@ def test_the_end_of_a_training_is_no_reason(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_is_written_while_a_debugger_is_attached(tmp_path: Path) -> None:
+def test_nothing_is_written_of_what_an_attached_debugger_watches(tmp_path: Path) -> None:
     def train() -> None:
         recorder = Recorder(debugger.address, flight=Flight(str(tmp_path / "flights"), watch=NAN))
         for _ in range(2):
@@ -180,12 +194,11 @@ def test_nothing_is_written_while_a_debugger_is_attached(tmp_path: Path) -> None
     with Debugger() as debugger:
         thread = threading.Thread(target=train)
         thread.start()
+        debugger.stop(watch(1, 13, ["x"]), run())
         debugger.stop(run())
         debugger.stop(run())
         thread.join()
-    written = list(tmp_path.glob("flights/*"))
-    assert len(written) <= 1  # the debugger came at the end of the first step
-    assert all("step0" in path.name for path in written)
+    assert not list(tmp_path.glob("flights/*"))
 
 
 def _row(name: str, size: int) -> Row:
@@ -209,7 +222,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 def test_a_step_that_is_too_much_by_itself_loses_its_values_first(tmp_path: Path) -> None:
     recorder = _recorder(Flight(str(tmp_path), steps=10, tensor_steps=10, memory=10 * ROW_BYTES))
     recorder.keep(0, [_row("a", 1_000_000), _row("b", 10)])
-    assert [row.values for row in recorder._ring[0].rows] == [None, None]
+    assert [row.values is None for row in recorder._ring[0].rows] == [True, False]
     recorder.keep(1, [_row(f"n{number}", 1) for number in range(1000)])
     assert recorder._nbytes <= 10 * ROW_BYTES
     assert len(recorder._ring) == 1
@@ -225,14 +238,16 @@ def test_the_number_of_dumps_is_bounded_and_events_do_not_repeat(tmp_path: Path)
     assert names == ["step10", "step5"]
 
 
-def test_what_comes_up_shortly_after_a_dump_is_written_later(tmp_path: Path) -> None:
+def test_a_nan_is_written_at_once_whatever_was_written_before(tmp_path: Path) -> None:
     recorder = Recorder("", flight=Flight(str(tmp_path), steps=5, watch=NAN))
     for step in range(12):
         recorder.record("a", np.full(3, np.nan if step >= 2 else 1.0))
         recorder.record("b", np.full(3, np.nan if step == 4 else 1.0))  # once only
         recorder.step()
     reasons = sorted((path / REASON).read_text() for path in tmp_path.iterdir())
-    assert reasons == ["TO hit on a at step 2\n", "TO hit on b at step 4\n"]
+    assert reasons == ["TO hit on a at step 2\n", "TO hit on b and 1 more at step 4\n"]
+    names = sorted(path.name.split("-")[2] for path in tmp_path.iterdir())
+    assert names == ["step2", "step4"]
 
 
 def test_disk_is_bounded(tmp_path: Path) -> None:

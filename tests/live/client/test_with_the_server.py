@@ -70,7 +70,7 @@ def test_a_training_that_goes_wrong(server: Server, happened: Happened, expected
     with training(server.address, "--rate", TOO_FAST, "--steps", "60") as process:
         found = happened.training(Event.STOPPED)
         assert found.info.program.startswith("NumPy (tdbg")
-        assert found.info.features == wire.FULL_STATISTICS
+        assert found.info.features == wire.FULL_STATISTICS | wire.RUNS_AHEAD
         assert found.stop == Stop(1, 0)
         _watch_everything(found)
 

@@ -8,7 +8,7 @@ from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
 from tui_debugger.live.server.commands import Command, Exit, Level, Recheck, RunNode, RunStep, Unwatch, View, Watch
-from tui_debugger.live.server.conversation import Conversation
+from tui_debugger.live.server.conversation import ENDLESS, Conversation
 from tui_debugger.live.server.exchange import Asked, Report
 from tui_debugger.live.types import START, Phase, RemoteTensor, RemoteWatchpoint, Stop
 
@@ -363,6 +363,50 @@ def test_another_version_can_only_be_ended_or_let_go() -> None:
     client.enter()
     conversation.terminate()
     assert client.told() == Exit()
+
+
+class TestRunningAhead:
+    """Our own client asks only now and then, and says which step it stands after."""
+
+    @pytest.fixture
+    def conversation(self) -> Conversation:
+        return Conversation(0.0, features=wire.RUNS_TO_NODES | wire.RUNS_AHEAD)
+
+    def test_steps_that_it_did_not_tell_of_count(self, conversation: Conversation, client: Client) -> None:
+        client.enter(Report(START))
+        conversation.run(10)
+        assert client.told() == RunStep(9)
+        assert client.step(Report(3)) == RunStep(5)
+        assert client.enter(Report(9)) == [Event.STOPPED]
+        assert conversation.stop == Stop(3, 9)
+
+    def test_it_stops_where_a_watchpoint_hits(self, conversation: Conversation, client: Client) -> None:
+        client.enter(Report(START))
+        conversation.run(None)
+        assert client.told() == RunStep(ENDLESS)
+        assert conversation.report_hits()
+        assert client.enter(Report(6)) == [Event.STOPPED]
+        assert conversation.stop == Stop(2, 6)
+
+    def test_a_pause_ends_it_when_it_asks(self, conversation: Conversation, client: Client) -> None:
+        client.enter(Report(START))
+        conversation.run(None)
+        client.told()
+        conversation.pause()
+        assert client.enter(Report(6)) == [Event.STOPPED]
+
+    def test_the_end_says_how_far_it_came(self, conversation: Conversation, client: Client) -> None:
+        client.enter(Report(START))
+        conversation.run(None)
+        client.told()
+        assert conversation.finish(11) == [Event.DONE]
+        assert conversation.stop == Stop(1, 11)
+
+    def test_a_client_that_cannot_is_not_told_to(self) -> None:
+        client = Client(Conversation(0.0))
+        client.enter()
+        client.conversation.run(None)
+        assert client.told() == RunStep()
 
 
 def test_one_that_said_it_was_done_and_goes_on_is_back(conversation: Conversation, client: Client) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.live.conftest import Happened
-from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, hit_message, tensor_messages
+from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, hit_message, metadata, tensor_messages
 from tests.live.server.clock import Clock
 from tests.live.server.sinks import Arrays
 from tests.live.server.watching import wait_until, wait_until_it_reads
@@ -22,7 +23,8 @@ from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server
-from tui_debugger.live.types import Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.live.server.connections import gone
+from tui_debugger.live.types import Phase, RemoteTensor, RemoteWatchpoint, Stop, Unrecorded
 
 OWN = {"client": "PyTorch 2.13.0", "session": "s1", "pid": 4711, "host": "node7", "rank": 0}
 
@@ -204,6 +206,101 @@ class TestKilled:
         finally:
             process.kill()
             process.wait()
+
+    @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux lists connections")
+    def test_with_kill_9_while_it_runs_without_a_call(self, server: Server, happened: Happened) -> None:
+        """Found out by the connection within 10 s; a heartbeat every 30 s would take more than 90."""
+        code = (
+            "import sys, threading; from tests.live.scripted import Script, ScriptedTraining\n"
+            "def forever(step, watched):\n    print('runs', flush=True)\n    threading.Event().wait(60)\n"
+            "it = ScriptedTraining(sys.argv[1], Script(hits=forever)); it.client.beat(30); threading.Event().wait(60)"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code, server.address], stdout=subprocess.PIPE, text=True)
+        try:
+            training = happened.training(Event.STOPPED)
+            training.run(None)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "runs\n"
+            server._look_at_connections()
+            assert training.phase is Phase.RUNNING
+            os.kill(process.pid, signal.SIGKILL)
+            before = time.monotonic()
+            assert happened.training(Event.LOST) is training
+            assert time.monotonic() - before < 10
+        finally:
+            process.kill()
+            process.communicate()
+
+
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:C383 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
+   1: 0100007F:C383 0100007F:CB94 01 00000000:00000000 00:00000000 00000000     0        0 2 1
+   2: 0100007F:C383 0100007F:CB95 08 00000000:00000000 00:00000000 00000000     0        0 3 1
+   3: 0000000000000000FFFF00000100007F:C383 0000000000000000FFFF00000100007F:CB96 01 00000000:00000000 00:0
+   4: broken
+"""
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the table is of a machine with little-endian words")
+@pytest.mark.parametrize(
+    ("peer", "lost"),
+    [
+        ("ipv4:127.0.0.1:52116", False),
+        ("ipv4:127.0.0.1:52117", True),  # it closed, and nobody read that yet
+        ("ipv4:127.0.0.1:52118", False),  # IPv4 through a socket of IPv6
+        ("ipv4:127.0.0.1:52119", True),
+        ("ipv4:10.0.0.7:52116", True),
+        ("ipv6:%5B::1%5D:52116", True),
+        ("unix:", False),
+        ("what is this", False),
+    ],
+)
+def test_which_connections_stand_is_read_from_the_system(peer: str, lost: bool) -> None:
+    assert gone([peer], 50051, lambda: TABLE) == ({peer} if lost else set())
+    assert gone([peer], 50052, lambda: TABLE) == set(), "the tables of another network"
+    assert gone([peer], 50051, lambda: None) == set(), "a system without tables"
+
+
+class TestUnrecorded:
+    """What a client could not record is kept, and nothing of it is believed."""
+
+    def test_comes_with_calls_that_wait_and_with_the_end(self, server: Server, happened: Happened) -> None:
+        client = ScriptedClient(server.address, session="s1")
+        client.hello(**OWN)
+        client.graph(b"g")
+        client.wait_later(**{**OWN, "unrecorded": unrecorded(("passes", 2, "blocks.1", 3))})
+        training = happened.training(Event.STOPPED)
+        assert training.unrecorded == (Unrecorded("passes", 2, "blocks.1", 3),)
+        client.call(
+            "SendMetadata",
+            metadata(**OWN, training_done=True, unrecorded=unrecorded(("passes", 5, "x", 4), ("tensors", 1, "", 6))),
+        )
+        happened.wait(Event.DONE)
+        assert training.unrecorded == (Unrecorded("passes", 5, "blocks.1", 3), Unrecorded("tensors", 1, "", 6))
+
+    def test_is_bounded_and_clean(self, server: Server, happened: Happened) -> None:
+        client = ScriptedClient(server.address, session="s1")
+        client.hello(**OWN)
+        client.graph(b"g")
+        strange = [(f"kind {number}", 1, "", -5) for number in range(1000)]
+        strange[0] = ("\x1b[31m" + 1000 * "long ", 1 << 62, "\x00", 0)
+        strange[1] = ("nothing at all", 0, "", 0)
+        client.wait_later(**{**OWN, "unrecorded": unrecorded(*strange)})
+        kept = happened.training(Event.STOPPED).unrecorded
+        assert 10 < len(kept) <= 32
+        assert len(kept[0].what) <= 200
+        assert not any("\x1b" in each.what or "\x00" in each.example or each.step < 0 for each in kept)
+        assert "nothing at all" not in {each.what for each in kept}
+
+
+def unrecorded(*entries: tuple[str, int, str, int]) -> list[Any]:
+    """Messages of what could not be recorded: (what, count, example, step)."""
+    new = wire.message("Unrecorded")
+    return [
+        new(what=what.encode(), count=count, example=example.encode(), step=step)
+        for what, count, example, step in entries
+    ]
 
 
 class TestBack:

@@ -25,6 +25,7 @@ from tui_debugger.live.types import (
     RemoteWatchpoint,
     Stop,
     TrainingInfo,
+    Unrecorded,
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
@@ -94,6 +95,7 @@ class ScriptedTraining:
         self.stop: Stop | None = None
         self.graphs: Sequence[bytes] = graphs
         self.hits: Sequence[ReceivedHit] = ()
+        self.unrecorded: Sequence[Unrecorded] = ()
         self.watchpoints: Sequence[RemoteWatchpoint] = ()
         self.asked: list[tuple[str, tuple[RemoteTensor, ...]]] = []
         self.said: list[str] = []
@@ -130,6 +132,14 @@ class ScriptedTraining:
         """Is heard of again."""
         self.phase = Phase.STOPPED
         self.emit(Event.BACK)
+
+    def come_back(self, step: int) -> None:
+        """Introduces itself again after it ran alone, or for the first time after that step."""
+        self.phase = Phase.RECEIVING
+        self.emit(Event.BACK)
+        self.stop = Stop((self.stop.count if self.stop else 0) + 1, step, alone=True)
+        self.hits, self.phase = (), Phase.STOPPED
+        self.emit(Event.STOPPED)
 
     def finish(self) -> None:
         """Is done."""

@@ -25,7 +25,7 @@ from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
-from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint
+from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
 from tui_debugger.model import (
     NodeKind,
     NodeSelection,
@@ -38,6 +38,7 @@ from tui_debugger.model import (
     Verdict,
 )
 from tui_debugger.session.live import LiveKind, LiveSession
+from tui_debugger.session.verdicts import judge
 
 Make = Callable[..., Live]
 
@@ -449,10 +450,10 @@ def test_statistics_that_come_with_hits_need_no_question(live: Make) -> None:
     it.arrive()
     it.session.watchpoints.add_missing(it.session.recommended()[4:5])
     it.run(1)
-    out = it.session.tensor_rows(0, 0, it.session.nodes(0).find(LOSS))[1]
-    (row,) = it.session.measure([out])
-    assert (row.stats, row.remote, row.recorded, row.hit) == (stats, True, False, True)
-    assert it.training.asked == []
+    known = it.session.known([(0, 0)])
+    assert known is not None
+    assert [hit.stats for hit in known.hits] == [stats]
+    assert LOSS not in {tensor.node for kind, asked in it.training.asked if kind == "statistics" for tensor in asked}
 
 
 # -- changes -----------------------------------------------------------------------------------------
@@ -466,7 +467,7 @@ def test_refresh_tells_what_came_and_forgets_no_result(live: Make) -> None:
     it.run(1)
     changes = it.session.refresh()
     assert changes.new_steps == ((0, 0),)
-    it.session.read(key(LOSS, 0))
+    it.session.read(key(MATMUL, 0))
     assert (0, 0) in it.session.refresh().grown_steps
     assert it.session.known([(0, 0)]) is not None
     assert not it.session.refresh()
@@ -598,3 +599,100 @@ def test_a_mask_is_no_finding_unless_a_whole_row_of_it_makes_nan(
         **({WEIGHTS: (Verdict.FINDING, True)} if whole else {}),
     }
     assert known.coverage.by_design == (0 if whole else 1)
+
+
+# -- what nobody judged ------------------------------------------------------------------------------
+
+
+def lost(it: Live) -> list[str]:
+    return [f"{part.where} ({part.why})" for part in it.session.unreadable() if part.unrecorded]
+
+
+def test_what_a_client_could_not_record_belongs_to_every_step_of_it(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.session.add_recommended()
+    it.training.unrecorded = (Unrecorded("passes inside torch.compile", 3, "blocks.1", 2), Unrecorded("tensors", 1))
+    it.run(2)
+    assert lost(it) == [
+        "rank 0: passes inside torch.compile (3, first blocks.1 at step 2)",
+        "rank 0: tensors (1, first at step 0)",
+    ]
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert len(known.coverage.parts) == 2
+    (doubt,) = judge(known).doubts
+    assert doubt.kind == "unrecorded"
+    assert doubt.text.startswith("not recorded by the training: rank 0: passes inside torch.compile (3, first")
+
+
+def test_steps_that_ran_while_it_was_lost_are_not_called_clean(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.session.add_recommended()
+    it.run(2)
+    it.training.lose()
+    it.training.come_back(7)
+    it.told.wait(LiveKind.STOPPED, 3)
+    assert it.session.known([(0, 7)]) is None
+    assert lost(it) == ["rank 0: steps that ran while the connection was lost (5, first step 2)"]
+    it.session.run(1)
+    it.told.wait(LiveKind.STOPPED, 4)
+    assert it.training.said[-2:] == ["recheck", "run 1"], "the step that it came back with is judged before it goes on"
+    assert it.session.known([(0, 7), (0, 8)]) is not None
+    assert it.session.ended() == {0: 8}
+
+
+def test_a_step_that_ended_before_the_list_came_is_judged_and_what_is_found_holds_it(live: Make) -> None:
+    it = live(hits=overflow_at(4, LOSS), features=wire.FULL_STATISTICS)
+    it.training.emit(Event.CONNECTED)
+    it.training.emit(Event.GRAPH)
+    it.training.come_back(4)
+    it.told.wait(LiveKind.STOPPED)
+    it.session.add_recommended()
+    assert it.session.run(1) == ()
+    known = it.session.known([(0, 4)])
+    assert known is not None
+    assert known.hits.findings == 1
+    assert it.session.run(1) == (0,)
+    assert lost(it) == []
+
+
+def test_a_step_of_which_nothing_is_left_is_not_called_clean(live: Make) -> None:
+    it = live(values=lambda _step: {WEIGHT: ones(0)[WEIGHT]})
+    it.training.emit(Event.CONNECTED)
+    it.training.emit(Event.GRAPH)
+    it.training.come_back(4)
+    it.told.wait(LiveKind.STOPPED)
+    it.session.add_recommended()
+    assert it.session.run(1) == (0,)
+    assert lost(it) == ["rank 0: steps of which it kept no values (1, first step 4)"]
+    assert it.session.known([(0, 4)]) is None
+
+
+def test_hits_on_unknown_nodes_are_not_called_clean(live: Make) -> None:
+    it = live(hits=overflow_at(1, "what/is/this"))
+    it.arrive()
+    it.session.add_recommended()
+    it.run(3)
+    assert lost(it) == ["rank 0: steps with hits on nodes that are not in the graph (1, first step 1)"]
+
+
+def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
+    it = live()
+    it.arrive()
+    it.session.add_recommended()
+    it.run(1)
+    it.training.phase = Phase.RUNNING
+    it.training.emit(Event.RUNNING)
+    number = next(each.id for each in it.training.watchpoints if each.condition == 13)
+    for node in (MATMUL, RELU, LOSS):
+        it.training.stop = Stop(9, 1, node)
+        it.training.hits = (ReceivedHit(node, 0, number, 13, ()),)
+        it.training.emit(Event.HITS)
+    it.training.finish()
+    it.told.wait(LiveKind.DONE)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert [hit.key.node for hit in known.hits] == [MATMUL, RELU, LOSS]
+    assert it.session.ended() == {0: 0}, "a step that it only began does not count"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT
+from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT, graph
 from tui_debugger.analysis.conditions import validate
+from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint
@@ -37,6 +38,34 @@ def test_hits_are_in_the_order_in_which_they_came_parameters_last_with_all_that_
     assert loss.results[1].params == (actual,)
     assert (loss.key.rank, loss.key.step, loss.stats) == (2, 4, None)
     assert notices == []
+
+
+def test_of_a_client_that_reports_in_no_order_a_node_stands_after_what_it_was_made_from() -> None:
+    hits = [said(WEIGHT, WNC), said(LOSS, TO), said(RELU, TO), said(MATMUL, TO), said("x", TO)]
+    found = received_hits((0, 4), GRAPH, (TO, TL, WNC), hits, print, by_client=False)
+    assert [hit.key.node for hit in HitList([found])] == ["x", MATMUL, RELU, LOSS, WEIGHT]
+
+
+def test_of_two_independent_nodes_the_first_one_reported_stands_first() -> None:
+    independent = RankGraph([graph([(f"Default/{name}", "Log", ["x"], (2, 3)) for name in ("A-op1", "B-op2")], ["x"])])
+    hits = [said("Default/B-op2", TO), said("Default/A-op1", TO)]
+    for by_client in (True, False):
+        found = received_hits((0, 4), independent, (TO,), hits, print, by_client=by_client)
+        assert [hit.key.node for hit in HitList([found])] == ["Default/B-op2", "Default/A-op1"]
+
+
+def test_inputs_of_the_model_stand_where_our_client_reports_them_and_slots_ascend() -> None:
+    two = ("float32", (2, 3))
+    made = GraphBuilder()
+    made.add_parameter("inputs.x", two)
+    made.add_node("net/Split", "Split", ["inputs.x"], [two, two])
+    hits = [said("inputs.x", TO), said("net/Split", TO, slot=1), said("net/Split", TO)]
+    found = received_hits((0, 4), RankGraph([made.serialize()]), (TO,), hits, print)
+    assert [(hit.key.node, hit.key.slot) for hit in HitList([found])] == [
+        ("inputs.x", 0),
+        ("net/Split", 0),
+        ("net/Split", 1),
+    ]
 
 
 def test_a_client_that_sends_statistics_has_them_shown() -> None:

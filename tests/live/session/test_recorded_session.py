@@ -75,5 +75,5 @@ def test_what_is_saved_is_checked_to_the_same_findings(stopped: LiveSession, tmp
     saved = open_dump(tmp_path / "dump", remember=False)
     saved.watchpoints.add("tensor_overflow", selection=everything())
     found = {hit.key.node for hit in saved.check(saved.pairs()).hits}
-    assert found == {hit.key.node for hit in live.hits[:20]}
+    assert {hit.key.node for hit in live.hits[:20]} <= found <= {hit.key.node for hit in live.hits}
     saved.close()

@@ -18,7 +18,7 @@ from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import parse_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.control import Event, Training
-from tui_debugger.live.types import ReceivedHit, RemoteStats, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.live.types import Phase, ReceivedHit, RemoteStats, RemoteTensor, RemoteWatchpoint, Stop
 from tui_debugger.live.watching import wire_params
 from tui_debugger.model import Watchpoint
 
@@ -117,6 +117,15 @@ class Driven:
             if self.training.stop is not None and self.training.stop.count > count:
                 return self
             times = self._happened.count(Event.STOPPED) + 1
+
+    def moved_on(self) -> None:
+        """Runs on, and waits until it stands at another stop, or has ended."""
+        before = self.stop.count
+        self.training.run(None)
+        self._happened.until(lambda: self.training.phase is Phase.DONE or self._stands_after(before))
+
+    def _stands_after(self, count: int) -> bool:
+        return self.training.phase is Phase.STOPPED and self.stop.count > count
 
     def hits(self) -> dict[str, ReceivedHit]:
         """The hits of this stop by node (the first one of each)."""

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import resource
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import tui_debugger.torch as tdbg
+from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.operators import kind_of
 
 WIDTH = 16
 WORDS = 50
@@ -161,7 +169,216 @@ def _one_of_two(rank: int, options: argparse.Namespace) -> None:
     torch.distributed.destroy_process_group()
 
 
-PROGRAMS = {each.__name__: each for each in (plain, checkpointed, autocast, with_steps, parallel)}
+def small() -> nn.Sequential:
+    """A net on numbers, so that a batch can be bad."""
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True), nn.Linear(WIDTH, 4))
+
+
+def numbers(options: argparse.Namespace, *place: object) -> torch.Tensor:
+    """A batch; bad at the place that ``--bad`` names: ``train.2``, ``eval.1.3``."""
+    x = torch.randn(8, WIDTH)
+    if place and ".".join(map(str, place)) == options.bad:
+        x[0, 0] = float("nan")
+    return x
+
+
+def learn(model: Callable[..., torch.Tensor], optimizer: torch.optim.Optimizer, x: torch.Tensor) -> None:
+    """One step, which skips what is not finite: a NaN does not spread to the next one."""
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    if not loss.isfinite():
+        optimizer.zero_grad()
+    optimizer.step()
+
+
+def evaluate(model: nn.Module, options: argparse.Namespace, step: int) -> None:
+    """Three batches without gradients; ``step`` as in ``numbers``."""
+    model.eval()
+    with torch.inference_mode() if options.kind == "inference" else torch.no_grad():
+        for part in range(3):
+            model(numbers(options, "eval", step, part)).mean()
+    model.train()
+
+
+def evaluating(options: argparse.Namespace) -> None:
+    """Evaluates before the first step, after each, and once more after the loop."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    evaluate(model, options, -1)
+    for step in range(options.steps):
+        learn(model, optimizer, numbers(options, "train", step))
+        evaluate(model, options, step)
+    evaluate(model, options, options.steps)
+    say(f"unrecorded {handle.unrecorded}")
+
+
+def evaluating_late(options: argparse.Namespace) -> None:
+    """Evaluates for the first time when the graph is known; in blocks, or when the loop is over."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    tdbg.attach(model, None if options.kind == "blocks" else optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        with tdbg.step():
+            learn(model, optimizer, numbers(options, "train", step))
+            if options.kind == "blocks" and step == 1:
+                evaluate(model, options, step)
+    if options.kind != "blocks":
+        evaluate(model, options, options.steps)
+
+
+def reference(options: argparse.Namespace) -> None:
+    """A policy, and a frozen reference that is called 300 times a step without gradients."""
+    pair = nn.ModuleDict({"policy": small(), "reference": small()})
+    pair["reference"].requires_grad_(False)
+    optimizer = torch.optim.Adam(pair["policy"].parameters(), lr=1e-3)
+    tdbg.attach(pair, optimizer, options.address, level=options.level, memory=options.memory)
+    for step in range(options.steps):
+        x = numbers(options, "train", step)
+        for part in range(300):
+            with torch.no_grad():
+                target = pair["reference"](numbers(options, "eval", step, part))
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        learn(lambda x, target=target: pair["policy"](x) - target.nan_to_num(), optimizer, x)
+        say(f"step {step} held {held}")
+
+
+def unfinished(options: argparse.Namespace) -> None:
+    """A bad batch in a step that never ends."""
+    model = small()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        learn(model, optimizer, numbers(options))
+        say(f"step {step}")
+    optimizer.zero_grad()
+    model(numbers(options, "train", options.steps)).square().mean().backward()
+    if options.kind == "raise":
+        raise ValueError("the loss is not finite")
+    if options.kind == "exit":
+        sys.exit(3)
+    if options.kind == "detach":
+        handle.detach()
+    say("the end")
+
+
+def counting(options: argparse.Namespace) -> None:
+    """Says which operators the program itself runs in its last step; those of the optimizer left out."""
+    model = Transformer()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    if options.address:
+        tdbg.attach(model, optimizer, options.address, level="op")
+    counts = _Counts()
+    optimizer.register_step_pre_hook(lambda *_: counts.pause(True))
+    with contextlib.nullcontext() if options.address else counts:
+        for step in range(options.steps):
+            counts.found.clear()
+            ids = batch(step)
+            optimizer.zero_grad()
+            loss_of(model(ids), ids).backward()
+            with torch.no_grad():
+                model(ids[:1]).argmax()
+            optimizer.step()
+            counts.pause(False)
+    say(json.dumps(counts.found))
+
+
+class _Counts(TorchDispatchMode):
+    """A plain mode of PyTorch: operators that make tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+        self._paused = False
+
+    def pause(self, now: bool) -> None:
+        """Counts nothing for a while."""
+        self._paused = now
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if not self._paused and leaves(out):
+            self.found[kind_of(func)] += 1
+        return out
+
+
+def scaled(options: argparse.Namespace) -> None:
+    """Half types with a GradScaler that begins much too high, and skips steps until it does not."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24, growth_interval=3)
+    skipped = 0
+    for step in range(options.steps):
+        for part in range(2):
+            with torch.autocast("cpu", torch.float16):
+                loss = model(numbers(options, "train", step, part)).float().square().mean()
+            scaler.scale(loss).backward()
+        before = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        skipped += scaler.get_scale() < before
+        optimizer.zero_grad()
+    say(f"skipped {skipped} unrecorded {handle.unrecorded}")
+
+
+def closures(options: argparse.Namespace) -> None:
+    """The optimizer runs the forward and the backward pass."""
+    model = small()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-2, max_iter=2)
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        x = numbers(options, "train", step)
+
+        def closure(x: torch.Tensor = x) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).nan_to_num().square().mean()
+            loss.backward()
+            for each in model.parameters():
+                each.grad.nan_to_num_()
+            return loss
+
+        optimizer.step(closure)
+    say(f"unrecorded {handle.unrecorded}")
+
+
+def hidden(options: argparse.Namespace) -> None:
+    """What cannot be seen: a compiled module, a module in another thread, a tensor that stands for others."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    if options.kind == "compile":
+        model[0] = torch.compile(model[0], backend="eager")
+    handle = tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        learn(model, optimizer, numbers(options, "train", step))
+        if options.kind == "thread":
+            thread = threading.Thread(target=lambda: model(numbers(options, "other", 0)))
+            thread.start()
+            thread.join()
+        if options.kind == "vmap":
+            torch.vmap(model[2])(torch.randn(3, 2, WIDTH))
+    say(f"unrecorded {handle.unrecorded}")
+
+
+PROGRAMS = {
+    each.__name__: each
+    for each in (
+        plain,
+        checkpointed,
+        autocast,
+        with_steps,
+        parallel,
+        evaluating,
+        evaluating_late,
+        reference,
+        unfinished,
+        counting,
+        scaled,
+        closures,
+        hidden,
+    )
+}
 
 
 def main() -> None:
@@ -178,6 +395,7 @@ def main() -> None:
     parser.add_argument("--flight", default="")
     parser.add_argument("--grow", type=int, default=-1)
     parser.add_argument("--kind", default="")
+    parser.add_argument("--bad", default="")
     parser.add_argument("--reuse", type=int, default=0)
     parser.add_argument("--file", default="")
     options = parser.parse_args()

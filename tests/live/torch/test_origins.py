@@ -110,10 +110,10 @@ def at(*places: str) -> Places:
 
 TRUE: dict[str, tuple[Places, str]] = {
     # Every origin of all steps, and the first bad tensor of the bad step.
-    "experts with bad data": (at("inputs.x"), "router/Linear"),
+    "experts with bad data": (at("inputs.x"), "inputs.x"),
     "a bad expert": (at("experts/3/Broken"), "experts/3/Broken"),
     "an expert with a bad gradient": (at("Gradients/experts/3/layer/LinearGrad"),) * 2,
-    "an LSTM with bad data": (at("inputs.x"), "rnn/LSTM"),
+    "an LSTM with bad data": (at("inputs.x"), "inputs.x"),
     "the state of an LSTM": (at("Log"), "Log"),
     "a sum": (at("Add"), "Add"),
     "tied weights": (at("middle/Broken"), "middle/Broken"),
@@ -127,7 +127,7 @@ TRUE: dict[str, tuple[Places, str]] = {
     "the gradient in a reentrant checkpoint": (at("Gradients/blocks/1/layer/LinearGrad"),) * 2,
     "functions between modules": (at("middle/Broken", "Gradients/middle/layer/LinearGrad"), "middle/Broken"),
     "a frozen backbone": (at("backbone/2/Broken"), "backbone/2/Broken"),
-    "statistics of a norm": (at("inputs.x"), "layer/Linear"),
+    "statistics of a norm": (at("inputs.x"), "inputs.x"),
     "data classes": (at("splits/Splits:1"), "splits/Splits"),
     "layers that are left out": (at("layers/1/Broken"), "layers/1/Broken"),
     # What is between the output of the model and its gradient, or what ran as it never ran before, is not recorded.

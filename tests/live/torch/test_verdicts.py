@@ -161,7 +161,7 @@ def test_weights_are_followed_over_many_steps(watchpoint: Watchpoint) -> None:
         before = weight.clone()
         weight += torch.randn(500, generator=generator) * 10.0 ** -(turn % 12)
         see_all(step, [("x", weight)], plans, previous)
-        measured += bool(step.captures[0].reference)
+        measured += bool(next(iter(step)).reference)
         hits = judge_step(step, judge, recheck=False)
         assert {hit.result.watchpoint for hit in hits} == said(watchpoint, weight, before), turn
         previous.follow(step)

@@ -28,6 +28,8 @@ __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTe
 
 _GOODBYE: Final = 1.0
 """Seconds at most that the end of a training waits for the debugger to hear of it."""
+_SILENCE: Final = 5.0
+"""Seconds after which a training that ends with hits goes on when the debugger tells it nothing."""
 
 
 class Agent:
@@ -144,7 +146,7 @@ class Agent:
         if self._talk is None:
             link = keeper.first_attempt() if first else keeper.link
             if link is not None:
-                self._guarded(lambda: self._attach(link))
+                self._guarded(lambda: self._attach(link) if first else self._attach_after(link))
         else:
             self._guarded(self._stop)
 
@@ -153,12 +155,19 @@ class Agent:
         self._graph_changed = True
 
     def close(self) -> None:
-        """The training is done: says so, with a short time-out, and stops the thread. Idempotent; run at exit."""
+        """The training is done: judges what ran after its last step, says so, and stops the thread.
+
+        With short time-outs; idempotent; run at exit.
+        """
+        if not self.on:
+            return
+        atexit.unregister(self._at_exit)
+        with contextlib.suppress(TrainingTerminated):
+            self._guarded(self._judge_rest)
         keeper, talk = self._keeper, self._talk
         self._keeper = None
         if keeper is None:
             return
-        atexit.unregister(self._at_exit)
         if talk is not None:
             with contextlib.suppress(LinkLostError):
                 talk.done(self.step, min(_GOODBYE, self._settings.timeout))
@@ -171,7 +180,25 @@ class Agent:
 
     # -- inside --------------------------------------------------------------------------------------
 
-    def _attach(self, link: Link | None) -> None:
+    def _judge_rest(self) -> None:
+        """Hits of a step that never ends: reported at a stop inside it. Nothing where there are none."""
+        if not self._probe.unfinished():
+            return
+        limit = min(_SILENCE, self._settings.timeout)
+        keeper = self._keeper
+        if self._talk is None and keeper is not None:  # no step has ended since the debugger came
+            self._attach(keeper.link, limit)
+        talk = self._talk
+        hits = talk.rest() if talk is not None else ()
+        if talk is None or not hits:
+            return
+        talk.link.timeout = limit
+        if self._graph_changed:
+            self._graph_changed = False
+            talk.introduce(self.step)
+        talk.stop(self.step + 1, hits[0].node, hits, limit=limit)
+
+    def _attach(self, link: Link | None, limit: float | None = None) -> None:
         if link is None or link.lost.is_set():
             return
         talk = Conversation(link, self._probe, self._session)
@@ -180,7 +207,14 @@ class Agent:
         self._probe.attached()
         talk.introduce(self.step)
         self._say(f"attached to the debugger at {self._settings.address}")
-        talk.stop(self.step)
+        talk.stop(self.step, limit=limit)
+
+    def _attach_after(self, link: Link) -> None:
+        """Attaches at the end of a step, which is judged if it was recorded: the debugger sets watchpoints first."""
+        self._attach(link)
+        talk = self._talk
+        if talk is not None and (hits := talk.judge(self.step)):
+            talk.stop(self.step, hits=hits)
 
     def _stop(self) -> None:
         """The end of a step."""
@@ -191,6 +225,8 @@ class Agent:
         if self._graph_changed:
             self._graph_changed = False
             talk.introduce(self.step)
+        elif not hits and talk.passes():
+            return
         talk.stop(self.step, hits=hits)
 
     def _guarded(self, act: Callable[[], None]) -> None:

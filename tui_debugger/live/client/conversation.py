@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ from tui_debugger.live.types import START, RemoteTensor, RemoteWatchpoint
 
 FAILURES: Final = 5
 """Replies in a row that tell of a failure before the debugger is given up."""
+UNASKED: Final = 0.2
+"""Seconds that a training runs on without asking, where it may."""
 _PAUSE: Final = 0.2
 """Seconds to wait after the first of them, twice as long after the second ..."""
 
@@ -31,12 +34,15 @@ class Conversation:
     Attributes:
         link: the connection.
         node: where the debugger wants the training to stop inside a step: None nowhere, empty at the next node.
+        ahead: steps that may end without a word, because nothing is to be said of them.
     """
 
     def __init__(self, link: Link, probe: Probe, session: str) -> None:
         """Says nothing yet."""
         self.link = link
         self.node: str | None = None
+        self.ahead = 0
+        self._asked = 0.0
         self._probe = probe
         self._process = messages.Process(probe.identity(), session, socket.gethostname(), os.getpid())
         self._watchpoints: dict[int, RemoteWatchpoint] = {}
@@ -67,24 +73,33 @@ class Conversation:
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
 
-    def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = ()) -> None:
+    def rest(self) -> Sequence[ClientHit]:
+        """What the watchpoints say about what ran after the last step ended."""
+        self._tell()
+        self._reported = dict(self._watchpoints)
+        return self._probe.rest() if self._watchpoints else ()
+
+    def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
         """Reports hits and does what it is told, until it is told to run.
 
         Args:
             step: the step that ended, or that ``node`` belongs to.
             node: where it stands in the step; empty at its end.
             hits: of this stop.
+            limit: seconds after which it goes on when it is told nothing; None: never.
 
         Raises:
             LinkLostError: the debugger is gone.
             TrainingTerminated: it said exit.
         """
         self._report(hits)
-        self.node = None
+        self.node, self.ahead = None, 0
         failures = 0
         while True:
             where = messages.metadata(self._process, step, node, unrecorded=self._probe.unrecorded())
-            command = self.link.call("WaitCMD", where, patient=True)
+            command = self.link.call("WaitCMD", where, patient=True, limit=limit)
+            if command is None:
+                return
             if command.status != wire.OK:
                 failures += 1
                 self._after_failure(failures)
@@ -100,6 +115,16 @@ class Conversation:
                 failures = 0
                 self._obey(command, step)
 
+    def passes(self) -> bool:
+        """A step has ended of which there is nothing to say: whether it goes on without asking.
+
+        It asks every now and then all the same, so that a debugger which wants it to stop is soon heard.
+        """
+        if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
+            return False
+        self.ahead -= 1
+        return True
+
     def done(self, step: int, limit: float) -> None:
         """Says that the training is over."""
         self.link.timeout = limit
@@ -109,6 +134,7 @@ class Conversation:
 
     def _run(self, command: Any) -> None:
         self._tell()
+        self.ahead, self._asked = command.ahead, time.monotonic()
         if command.run_level == wire.LEVEL_NODE:
             self.node = messages.text_of(command.node_name)
 

@@ -1,14 +1,19 @@
 """The flight recorder: the last steps are kept, and written down when something goes wrong while nobody watches.
 
 What is written is a dump directory that ``tdbg open`` reads: the graph, statistics of every tensor of the last steps,
-and, when asked for, values of the last few. Memory, disk and the number of dumps are bounded.
+values of the last few when asked for, and in any case of what went bad first and of what it was made from, where that
+is still there. Memory, disk and the number of dumps are bounded.
+
+A NaN or Inf is an event. It is written down at the end of the step in which it came up, whatever was written before.
+What goes bad because something else is bad, in the same step or later, belongs to the same event: no dump of its own.
+Other hits wait: after a dump none is written for them until as many steps have passed as are kept, or until the end.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,9 +21,12 @@ from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.conditions import by_abbr, not_finite_words
 from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.errors import TdbgError
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.live.client.graph import GRADIENTS
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.probe import ClientHit, Identity
-from tui_debugger.model import TensorMeta, TensorStats, Verdict
+from tui_debugger.live.types import Unrecorded
+from tui_debugger.model import PARAMETERS, TensorMeta, TensorStats, Verdict
 
 ROW_BYTES: Final = 600
 """What one tensor's statistics take in memory, about."""
@@ -26,6 +34,18 @@ _FOUND: Final = (Verdict.FINDING, Verdict.BLOCKED)
 """What makes a tensor a finding."""
 REMEMBERED: Final = 100_000
 """Hits that are not reported a second time."""
+EVIDENCE: Final = 8 << 20
+"""Bytes of values of bad tensors, and of what they were made from, that are written even when none are kept."""
+_EXAMINED: Final = 100
+"""Bad tensors of a step, the first ones, whose values are looked for."""
+_NAMED: Final = 10
+OVERFLOW: Final = frozenset({"tensor_overflow", "operator_overflow"})
+RECOMMENDED: Final = "recommended"
+
+Key = tuple[str, int]
+"""Node name and slot."""
+Values = Callable[[str, int], Array | None]
+"""The values of a tensor of the step that is judged, a copy that nobody changes; None when they are not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +55,14 @@ class Flight:
     Attributes:
         directory: every dump becomes a directory in here.
         steps: steps of which statistics are kept.
-        tensor_steps: steps of which values are kept as well; 0: none.
-        watch: texts such as ``"TL abs_mean_gt=10 @ category=weight"``; None: the recommended watchpoints.
+        tensor_steps: steps of which values are kept as well; 0: none, but for a few MB of what went bad first.
+        watch: what is watched besides NaN and Inf: texts such as ``"TL abs_mean_gt=10 @ category=weight"``, and
+            ``"recommended"`` for the recommended watchpoints. None: nothing besides NaN and Inf. NaN and Inf are
+            looked for in every tensor, unless one of the texts says where (``"TO @ category=weight"``).
         memory: bytes that are kept at most; older steps go first.
         disk: bytes of all dumps together at most: values that do not fit are left out, then no more is written.
-        dumps: dumps of this process at most.
+        dumps: dumps of this process at most. One of them is for the first NaN or Inf: hits of other watchpoints, and
+            exceptions that may have been caught, leave it alone.
     """
 
     directory: str
@@ -57,6 +80,8 @@ class Flight:
                 f"a flight recorder cannot keep {self.steps} steps and values of {self.tensor_steps}",
                 hint="steps must be 1 or more, tensor_steps between 0 and steps",
             )
+        if isinstance(self.watch, str):
+            raise TdbgError("watch is a list of texts, not one text", where=self.watch, hint=f"watch=[{self.watch!r}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +104,79 @@ class Row:
 
 @dataclass(slots=True)
 class KeptStep:
-    """One step in the ring."""
+    """One step in the ring.
+
+    Attributes:
+        partial: the step did not come to its end (or has not yet).
+        first: the places in ``rows`` of what is the most important, if there is anything bad.
+    """
 
     step: int
     rows: list[Row]
     nbytes: int
+    partial: bool = False
+    first: Sequence[int] = ()
+
+    def by_importance(self) -> Iterator[int]:
+        """Places in ``rows``: what went bad first and what it was made from, then the others."""
+        yield from self.first
+        important = set(self.first)
+        yield from (place for place in range(len(self.rows)) if place not in important)
 
 
 class FlightRecorder:
     """The ring, the watchpoints and the decision when to write. Not tied to a framework.
+
+    A step is handed over with ``keep``, and what the watchpoints said about it with ``judged``. Every method that may
+    write returns a sentence for people, which is empty when nothing was written. None raises when a dump cannot be
+    written: the recorder is off then.
 
     Attributes:
         flight: the settings.
         judge: the watchpoints on the nodes of the graph that it knows: what has to be measured.
     """
 
-    def __init__(self, flight: Flight, identity: Identity) -> None:
+    def __init__(
+        self, flight: Flight, identity: Identity, unrecorded: Callable[[], Sequence[Unrecorded]] = tuple
+    ) -> None:
         """Keeps nothing yet.
+
+        Args:
+            flight: the settings.
+            identity: who trains.
+            unrecorded: what could not be recorded so far; a dump says so.
 
         Raises:
             BadWatchpointError: a watch text is wrong.
         """
+        # Imported before they are needed: an import while the interpreter ends changes the exit status after Ctrl+C.
+        import tui_debugger.graph.proto
+        import tui_debugger.live.client.flight_dump
+        import tui_debugger.live.client.selecting  # noqa: F401
+
         self.flight = flight
         self.judge = Judge()
         self._identity = identity
+        self._unrecorded = unrecorded
         self._graphs: Sequence[bytes] = ()
-        self._watch = None if flight.watch is None else [parse_watch(text) for text in flight.watch]
+        self._table: NodeTable | None = None
+        given = [text for text in flight.watch or () if text.strip() != RECOMMENDED]
+        self._watch = [parse_watch(text) for text in given]
+        self._recommended = len(given) < len(flight.watch or ())
+        if not any(condition in OVERFLOW for condition, _, _ in self._watch):
+            self._watch.insert(0, parse_watch("TO"))
         self._ring: deque[KeptStep] = deque()
         self._nbytes = 0
+        self._events = _Events(self._inputs, self._outlives)
         self._seen: set[tuple[int, str, int]] = set()
         self._quiet_until = -1
-        self._reason = ""
+        self._pending = ""
+        self._overflowed = False
         self._dumps = 0
         self._disk = 0
+        self._off = False
+        self._newest: tuple[Path, int] | None = None
+        """The dump that was written last, and its last step."""
 
     @property
     def knows_graph(self) -> bool:
@@ -125,89 +190,303 @@ class FlightRecorder:
 
     def know(self, graphs: Sequence[bytes]) -> Judge:
         """The graph is this one from now on. Returns the watchpoints on its nodes, as ``judge``."""
-        from tui_debugger.live.client.selecting import flight_watchpoints  # reads graphs: not before it is needed
+        from tui_debugger.live.client.selecting import flight_watchpoints, table_of  # not before graphs are there
 
         self._graphs = tuple(graphs)
-        self.judge = Judge(flight_watchpoints(self._graphs, self._watch, self._identity.backend))
+        self._table = table_of(self._graphs)
+        backend = self._identity.backend
+        watched = flight_watchpoints(self._table, self._watch, backend, with_recommended=self._recommended)
+        self.judge = Judge(watched)
         return self.judge
 
-    def keep(self, step: int, rows: Sequence[Row]) -> None:
-        """Takes a step into the ring."""
-        nbytes = sum(ROW_BYTES + _values_bytes(row) for row in rows)
-        self._ring.append(KeptStep(step, list(rows), nbytes))
-        self._nbytes += nbytes
-        self._drop_values()
+    # -- a step --------------------------------------------------------------------------------------
+
+    def keep(self, step: int, rows: Sequence[Row], *, partial: bool = False) -> None:
+        """Takes a step into the ring, in place of what was kept of it before.
+
+        Args:
+            step: its number.
+            rows: in the order of execution, parameters last.
+            partial: the step did not come to its end.
+        """
+        if self._ring and self._ring[-1].step == step:
+            self._nbytes -= self._ring.pop().nbytes
+        for older in self._older():
+            self._nbytes -= _strip(older)
+        kept = KeptStep(step, list(rows), sum(ROW_BYTES + _values_bytes(row) for row in rows), partial)
+        kept.first = tuple(self._important(kept.rows))
+        self._ring.append(kept)
+        self._nbytes += kept.nbytes
         while len(self._ring) > self.flight.steps or (self._nbytes > self.flight.memory and len(self._ring) > 1):
             self._nbytes -= self._ring.popleft().nbytes
         if self._nbytes > self.flight.memory:  # the newest step alone is too much
-            self._strip(self._ring[-1])
-            most = self.flight.memory // ROW_BYTES
-            del self._ring[-1].rows[most:]
-            self._ring[-1].nbytes = self._nbytes = ROW_BYTES * len(self._ring[-1].rows)
+            self._nbytes = _squeeze(kept, self.flight.memory)
 
-    def judged(self, step: int, hits: Sequence[ClientHit]) -> str:
-        """What the watchpoints said about the step kept last: writes when that is new.
+    def judged(self, step: int, hits: Sequence[ClientHit], values: Values | None = None) -> str:
+        """What the watchpoints said about the step kept last: writes when that is an event that needs a dump.
 
-        One event has many hits, in this step and the following ones: after a dump none is written until as many steps
-        have passed as are kept. What comes up meanwhile is in the ring then, and is the reason of the next one.
-
-        Returns:
-            A sentence for people when something was written; empty else.
+        Args:
+            step: its number. Called again for the same step it adds to what was said before.
+            hits: in the order of execution.
+            values: where the values of bad tensors are had when they are not in the ring.
         """
-        fresh = [hit for hit in hits if hit.result.verdict in _FOUND and _key(hit) not in self._seen]
-        if len(self._seen) < REMEMBERED:
-            self._seen.update(map(_key, fresh))
-        if fresh and not self._reason:
-            more = f" and {len(fresh) - 1} more" if len(fresh) > 1 else ""
-            self._reason = f"{_what(fresh[0])} {fresh[0].node}{more} at step {step}"
-        if not self._reason or step < self._quiet_until:
+        bad = [hit for hit in hits if _is_overflow(hit)]
+        softer = self._fresh([hit for hit in hits if hit.result.verdict is Verdict.FINDING and not _is_overflow(hit)])
+        partial = bool(self._ring) and self._ring[-1].partial
+        if softer and not self._pending and not partial:  # a step that is not over has not updated its weights yet
+            self._pending = _reason(softer, step)
+        origins = self._events.of_step(step, bad)
+        if origins:
+            return self._write_event(step, bad, origins[0], values)
+        return self._write_pending() if self._pending and step >= self._quiet_until else ""
+
+    def flush(self) -> str:
+        """The training ends: what waits to be written is written now."""
+        return self._write_pending() if self._pending else ""
+
+    def failed(self, error: BaseException, *, ends: bool = True) -> str:
+        """An exception came: writes what is kept.
+
+        Args:
+            error: the exception.
+            ends: it ends the training; else the program may have caught it.
+        """
+        if not self._ring:
             return ""
-        reason, self._reason = self._reason, ""
+        last = self._ring[-1]
+        what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        text = f"{what} {'in' if last.partial else 'after'} step {last.step}"
+        if self._newest is not None and self._newest[1] == last.step:
+            self._add_reason(self._newest[0], text)  # everything is in that dump
+            return ""
+        if not self._may_write(whole=ends):
+            self._pending = self._pending or text
+            return ""
+        return self._write(text)
+
+    # -- what is kept --------------------------------------------------------------------------------
+
+    def _older(self) -> Sequence[KeptStep]:
+        """The steps whose values go when another one comes."""
+        count = max(len(self._ring) - max(self.flight.tensor_steps - 1, 0), 0)
+        return [self._ring[place] for place in range(count)]
+
+    def _inputs(self, name: str) -> Sequence[Key]:
+        """What a node was made from, as far as the graph says."""
+        table = self._table
+        row = table.find(name) if table is not None else -1
+        if table is None or row < 0:
+            return ()
+        return [(table.names[node], slot) for node, slot in table.inputs(row) if node >= 0]
+
+    def _outlives(self, name: str) -> bool:
+        row = self._table.find(name) if self._table is not None else -1
+        return self._table is not None and row >= 0 and self._table.category_of(row) in PARAMETERS
+
+    def _important(self, rows: Sequence[Row]) -> Iterator[int]:
+        """Places of bad tensors in order, each after what it was made from."""
+        bad = [place for place, row in enumerate(rows) if row.stats is not None and row.stats.bad][:_EXAMINED]
+        if not bad:
+            return
+        places = {(row.name, row.slot): place for place, row in enumerate(rows)}
+        said: set[int] = set()
+        for place in bad:
+            sources = [places[key] for key in self._inputs(rows[place].name) if key in places]
+            for each in (place, *sources):
+                if each not in said:
+                    said.add(each)
+                    yield each
+
+    def _add_evidence(self, kept: KeptStep, values: Values) -> None:
+        """Takes the values of what went bad first, and of what it was made from, into the ring."""
+        left = EVIDENCE
+        for place in kept.first:
+            row = kept.rows[place]
+            if row.values is None and row.meta.nbytes <= left and (found := values(row.name, row.slot)) is not None:
+                left -= found.nbytes
+                kept.rows[place] = replace(row, values=found)
+                kept.nbytes += found.nbytes
+                self._nbytes += found.nbytes
+
+    # -- when to write -------------------------------------------------------------------------------
+
+    def _fresh(self, hits: Sequence[ClientHit]) -> Sequence[ClientHit]:
+        """Those that were not seen in an earlier step."""
+        fresh = [hit for hit in hits if _hit_key(hit) not in self._seen]
+        if len(self._seen) < REMEMBERED:
+            self._seen.update(map(_hit_key, fresh))
+        return fresh
+
+    def _may_write(self, *, whole: bool) -> bool:
+        """Whether there may be another dump; not ``whole``: one that leaves one for the first NaN or Inf."""
+        most = self.flight.dumps if whole or self._overflowed else self.flight.dumps - 1
+        return self._dumps < most and bool(self._ring) and not self._off
+
+    def _write_event(self, step: int, bad: Sequence[ClientHit], first: ClientHit, found: Values | None) -> str:
+        reason = _reason([first, *(hit for hit in bad if hit is not first)], step)
+        if not self._may_write(whole=True):
+            return "" if self._off else f"{reason}: not written, because {self._dumps} dumps were written already"
+        self._overflowed = True
+        kept = self._ring[-1]
+        if found is not None and kept.step == step:
+            self._add_evidence(kept, found)
+        waiting, self._pending = self._pending, ""
+        return self._write("\n".join(filter(None, (reason, waiting))))
+
+    def _write_pending(self) -> str:
+        if not self._may_write(whole=False):
+            return ""
+        reason, self._pending = self._pending, ""
+        self._quiet_until = self._ring[-1].step + self.flight.steps
         return self._write(reason)
 
-    def failed(self, error: BaseException) -> str:
-        """An exception ends the training: writes what is kept. Returns as ``judged``."""
-        what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
-        return self._write(f"{what} after step {self._ring[-1].step}") if self._ring else ""
-
-    def _drop_values(self) -> None:
-        """Values are kept of the last few steps only."""
-        if len(self._ring) > self.flight.tensor_steps:
-            self._nbytes -= self._strip(self._ring[-1 - self.flight.tensor_steps])
-
-    def _strip(self, kept: KeptStep) -> int:
-        """Lets go of the values of a step; returns their bytes."""
-        freed = sum(map(_values_bytes, kept.rows))
-        if freed:
-            kept.rows = [Row(row.name, row.meta, row.stats, None, row.slot) for row in kept.rows]
-            kept.nbytes -= freed
-        return freed
-
     def _write(self, reason: str) -> str:
-        """Writes a dump, unless there were enough."""
+        """Writes a dump, as far as there is room for it."""
         from tui_debugger.live.client.flight_dump import write_flight
 
         room = self.flight.disk - self._disk
-        if self._dumps >= self.flight.dumps or room <= 0 or not self._ring:
+        if not self._overflowed:
+            room -= self.flight.disk // max(self.flight.dumps, 2)
+        if room <= 0:
             return ""
         self._dumps += 1
-        self._quiet_until = self._ring[-1].step + self.flight.steps
-        directory = Path(self.flight.directory)
-        path, nbytes = write_flight(directory, self._identity, self._graphs, self._ring, room=room, reason=reason)
+        directory, last = Path(self.flight.directory), self._ring[-1].step
+        lines = "\n".join((reason, *self._remarks()))
+        try:
+            path, nbytes = write_flight(directory, self._identity, self._graphs, self._ring, room=room, reason=lines)
+        except OSError as error:
+            self._off = True
+            return f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0]
         self._disk += nbytes
-        return f"{reason}: the last {len(self._ring)} steps are in {path}"
+        self._newest = path, last
+        return f"{reason.splitlines()[0]}: the last {len(self._ring)} steps are in {path}"
+
+    def _remarks(self) -> Iterator[str]:
+        """What whoever reads a dump has to know."""
+        last = self._ring[-1]
+        if last.partial:
+            yield f"step {last.step} did not come to its end: what is there of it was seen before that"
+        lost = [last.rows[place].name for place in last.first if last.rows[place].values is None]
+        if lost:
+            more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+            names = ", ".join(lost[:_NAMED])
+            yield f"statistics only, the values were changed in place, not held any more or too large: {names}{more}"
+        for each in self._unrecorded():
+            example = f", the first one {each.example} in step {each.step}" if each.example else ""
+            yield f"not recorded: {each.count} {each.what}{example}"
+
+    def _add_reason(self, path: Path, text: str) -> None:
+        from tui_debugger.live.client.flight_dump import REASON
+
+        try:
+            with (path / REASON).open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(text + "\n")
+        except OSError:
+            self._off = True
+
+
+class _Events:
+    """Tells a NaN or Inf that came up by itself from one that follows from another."""
+
+    def __init__(self, inputs: Callable[[str], Sequence[Key]], outlives: Callable[[str], bool]) -> None:
+        """Nothing is bad yet.
+
+        Args:
+            inputs: what a node was made from, as far as that is known.
+            outlives: whether a name is a parameter's: what is bad in it is still there when the next step begins.
+        """
+        self._inputs = inputs
+        self._outlives = outlives
+        self._step = -1
+        self._before: set[Key] = set()
+        """What was bad in the step before."""
+        self._now: set[Key] = set()
+        self._spread = self._spreads = False
+        """Something was bad for the first time, in the step before, and in this one."""
+
+    def of_step(self, step: int, bad: Iterable[ClientHit]) -> Sequence[ClientHit]:
+        """The hits of a step that follow from no other one, in order.
+
+        Args:
+            step: its number. Called again for the same step it adds to what was bad.
+            bad: every hit that is a NaN or Inf, in the order of execution, parameters last.
+        """
+        if step != self._step:
+            follows = step == self._step + 1
+            self._before, self._now = (self._now if follows else set()), set()
+            self._spread, self._spreads = follows and self._spreads, False
+            self._step = step
+        found: list[ClientHit] = []
+        for hit in bad:
+            key = hit.node, hit.slot
+            if key in self._now:
+                continue
+            self._now.add(key)
+            if key not in self._before:
+                if not self._follows(hit.node):
+                    found.append(hit)
+                self._spreads = True
+        return found
+
+    def _follows(self, name: str) -> bool:
+        """Whether a tensor that is bad for the first time is so because others are."""
+        if (GRADIENTS + name, 0) in self._now:
+            return True
+        sources = [key for key in self._inputs(name) if key[0] != name]
+        if any(key in self._now or (key in self._before and self._outlives(key[0])) for key in sources):
+            return True
+        if name.startswith(GRADIENTS) or not sources:  # parameters, and what nothing is known about
+            return self._spreads or self._spread
+        return self._spread and any(self._outlives(node) for node, _ in self._before)
+
+
+def _is_overflow(hit: ClientHit) -> bool:
+    """What kept a condition from being judged is no hit of it, but a NaN or Inf all the same."""
+    result = hit.result
+    return result.verdict is Verdict.BLOCKED or (result.verdict is Verdict.FINDING and result.condition in OVERFLOW)
+
+
+def _reason(hits: Sequence[ClientHit], step: int) -> str:
+    """``TO hit on h and 3 more at step 4``."""
+    first, others = hits[0], {(hit.node, hit.slot) for hit in hits} - {(hits[0].node, hits[0].slot)}
+    more = f" and {len(others)} more" if others else ""
+    return f"{_what(first)} {first.node}{more} at step {step}"
 
 
 def _what(hit: ClientHit) -> str:
-    """``TL hit on``; what kept a condition from being judged is no hit of it."""
     if hit.result.verdict is Verdict.BLOCKED:
         return f"{not_finite_words(hit.result.error)} in"
     return f"{by_abbr(hit.result.condition).abbr} hit on"
 
 
-def _key(hit: ClientHit) -> tuple[int, str, int]:
+def _hit_key(hit: ClientHit) -> tuple[int, str, int]:
     return hit.result.watchpoint, hit.node, hit.slot
 
 
 def _values_bytes(row: Row) -> int:
     return 0 if row.values is None else row.values.nbytes
+
+
+def _strip(kept: KeptStep) -> int:
+    """Lets go of the values of a step; returns their bytes."""
+    freed = kept.nbytes - ROW_BYTES * len(kept.rows)
+    if freed:
+        kept.rows = [replace(row, values=None) if row.values is not None else row for row in kept.rows]
+        kept.nbytes -= freed
+    return freed
+
+
+def _squeeze(kept: KeptStep, most: int) -> int:
+    """Lets go of what does not fit, the least important first: values, then rows. Returns the bytes that are left."""
+    places = sorted(list(kept.by_importance())[: most // ROW_BYTES])
+    new = {place: number for number, place in enumerate(places)}
+    kept.first = tuple(new[place] for place in kept.first if place in new)
+    kept.rows = [kept.rows[place] for place in places]
+    kept.nbytes = ROW_BYTES * len(kept.rows)
+    for place in kept.by_importance():
+        nbytes = _values_bytes(kept.rows[place])
+        if kept.nbytes + nbytes > most:
+            kept.rows[place] = replace(kept.rows[place], values=None)
+        else:
+            kept.nbytes += nbytes
+    return kept.nbytes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -29,7 +31,7 @@ def write_flight(
     """Writes one dump. It has its name only when all of it is there.
 
     Args:
-        directory: where the dump's own directory is made.
+        directory: where the dump's own directory is made; other processes may write there, too.
         identity: who trains.
         graphs: serialized ``GraphProto`` messages.
         steps: ascending.
@@ -43,9 +45,7 @@ def write_flight(
         OSError: it cannot be written; nothing is left behind.
     """
     kept, room = _fitting(list(steps), room)
-    name = _free_name(directory, f"flight-rank{identity.rank}-step{kept[-1].step}-{os.getpid()}")
-    part = directory / f"{name}{_PART}"
-    part.mkdir(parents=True)
+    part = _begin(directory, f"flight-rank{identity.rank}-step{kept[-1].step}-{os.getpid()}")
     try:
         writer = DumpWriter(part, rank=identity.rank, net="flight", program=identity.program, device=identity.backend)
         writer.metadata()
@@ -56,11 +56,10 @@ def write_flight(
             room -= _write_step(writer, each, types, room)
         (part / REASON).write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")
         nbytes = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-        part.rename(directory / name)
+        return _finish(part), nbytes
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return directory / name, nbytes
 
 
 def _fitting(kept: Sequence[KeptStep], room: int) -> tuple[Sequence[KeptStep], int]:
@@ -72,18 +71,40 @@ def _fitting(kept: Sequence[KeptStep], room: int) -> tuple[Sequence[KeptStep], i
     return kept[start:], room
 
 
-def _free_name(directory: Path, name: str) -> str:
-    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(
-        each for each in names if not (directory / each).exists() and not (directory / f"{each}{_PART}").exists()
-    )
+def _begin(directory: Path, name: str) -> Path:
+    """A directory of one's own for a dump that is being written."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        each = name if number == 1 else f"{name}-{number}"
+        if not (directory / each).exists():
+            with contextlib.suppress(FileExistsError):  # another process writes there now
+                part = directory / f"{each}{_PART}"
+                part.mkdir()
+                return part
+    raise AssertionError
+
+
+def _finish(part: Path) -> Path:
+    """Gives a dump that is all there its name, or one like it where another process took that meanwhile."""
+    name = part.with_name(part.name.removesuffix(_PART))
+    for number in count(1):
+        path = name if number == 1 else name.with_name(f"{name.name}.{number}")
+        try:
+            part.rename(path)
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise
+        else:
+            return path
+    raise AssertionError
 
 
 def _write_step(writer: DumpWriter, kept: KeptStep, types: dict[str, str], room: int) -> int:
     """Writes one step; returns the bytes of its values."""
     names = [TensorName(types.get(row.name, "Tensor"), row.name, row.slot) for row in kept.rows]
     used = 0
-    for name, row in zip(names, kept.rows, strict=True):
+    for place in kept.by_importance():
+        name, row = names[place], kept.rows[place]
         if row.values is not None and used + row.values.nbytes <= room and _store(writer, kept.step, name, row):
             used += row.values.nbytes
     pairs = zip(names, kept.rows, strict=True)

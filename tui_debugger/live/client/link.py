@@ -105,22 +105,23 @@ class Link:
             response_deserializer=wire.message("EventReply").FromString,
         )
 
-    def call(self, name: str, message: Any, *, patient: bool = False) -> Any:
-        """One request, one reply.
+    def call(self, name: str, message: Any, *, patient: bool = False, limit: float | None = None) -> Any:
+        """One request, one reply; None when there is none within ``limit``.
 
         Args:
             name: of the call.
             message: the request.
             patient: wait as long as the debugger gives signs of life.
+            limit: seconds after which no reply is wanted any more; the connection stays as it is.
 
         Raises:
             LinkLostError: no reply, for whatever reason.
             InterruptedWait: from a signal handler.
         """
-        exchange = Exchange(name, message, None if patient else self.timeout)
+        exchange = Exchange(name, message, None if patient or limit is not None else self.timeout)
         try:
             self._begin(exchange)
-            return self._reply(exchange, exchange.limit)
+            return self._reply(exchange, exchange.limit) if limit is None else self._reply_within(exchange, limit)
         finally:
             self._end(exchange)
 
@@ -230,6 +231,14 @@ class Link:
             self.fail(self._meaning(exchange.failure))
             self._check()
         return exchange.reply
+
+    def _reply_within(self, exchange: Exchange, limit: float) -> Any:
+        try:
+            answered = exchange.wait(limit)
+        except BaseException as error:  # noqa: BLE001 - raised by a signal handler: it is handed on
+            self.fail(LinkLostError("was interrupted"))
+            raise InterruptedWait(error) from None
+        return self._reply(exchange, 0.0) if answered else None
 
     def _meaning(self, failure: Any) -> LinkLostError:
         """What a failed call says about the debugger."""

@@ -61,7 +61,8 @@ def metadata(
         unrecorded: what could not be recorded so far.
     """
     who = process.identity
-    features = wire.FULL_STATISTICS | wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
+    features = wire.FULL_STATISTICS | wire.RUNS_AHEAD
+    features |= wire.RUNS_TO_NODES * who.stops_at_nodes | wire.ANY_PREVIOUS * who.every_previous
     message = wire.message("Metadata")(
         device_name=f"{who.device}:0".encode(),
         cur_step=min(max(step, 0), 2**31 - 1),

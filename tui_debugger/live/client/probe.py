@@ -101,6 +101,12 @@ class Probe(Protocol):
             initial: no step has run: only initial values are judged (``judging.Judge.results`` knows what that is).
         """
 
+    def unfinished(self) -> bool:
+        """Whether anything was recorded after the last step ended."""
+
+    def rest(self) -> Sequence[ClientHit]:
+        """Judges that, in execution order: the training ends, and the step that it belongs to never will."""
+
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape; None when there is no such tensor (now, or with ``previous``)."""
 

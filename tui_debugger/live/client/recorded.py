@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 
 from tui_debugger.analysis.blocks import Array
+from tui_debugger.analysis.conditions import CONDITIONS, needs
 from tui_debugger.analysis.dtypes import name_of
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, resolve, watched
+from tui_debugger.live.client.losses import Losses
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
-from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.model import ErrorBits, TensorMeta, TensorStats, Verdict, WatchResult
 
 PARAMETER_KINDS: Final = frozenset({"weight", "parameter"})
 NODES: Final = 100_000
 """Names that are told apart; what comes with further ones is not kept."""
+AGAIN: Final = 10_000
+"""Tensors of one step that are kept besides a later one of the same name, until a debugger says what it watches."""
+EVIDENCE: Final = 8 << 20
+"""Bytes of small tensors of a step, and of bad ones, that are kept for a dump of the flight recorder."""
+_SMALL: Final = 1 << 20
 _PIECE: Final = 1 << 20
 """Elements of a strided array that are copied at once when it is sent."""
+NOT_TAKEN: Final = "tensors that could not be converted to NumPy, or copied"
+NO_NODE: Final = f"tensors under names beyond the first {NODES:,}"
+NOT_ANNOUNCED: Final = "names that came after the graph had been sent too often"
+NO_ROOM: Final = "tensors that found no room to be kept until watchpoints on them came (keep_bytes)"
+NOT_COMPARED: Final = "tensors whose values of the step before found no room (keep_bytes)"
+REPEATED: Final = f"tensors of the first step beyond {AGAIN:,} that were recorded under the same names again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +54,17 @@ class Held:
     """What is kept of one tensor of this step.
 
     Attributes:
+        order: how many tensors of this step came before.
         record: what was measured when it came; None when nobody wanted to know.
         values: a copy; None when there was no room, or nobody is there who could ask.
+        awaited: a debugger is there, or about to be: it has to be judged.
     """
 
     meta: TensorMeta
+    order: int = 0
     record: Record | None = None
     values: Array | None = None
+    awaited: bool = False
 
 
 @dataclass(slots=True)
@@ -72,24 +89,45 @@ class Recordings:
     Attributes:
         who: for ``identity``.
         room: for copies of values, of this step and the one before.
-        flight_judge: the watchpoints of the flight recorder.
+        flight_judge: the watchpoints of the flight recorder; None when there is none, or does not know the graph yet.
         measuring: statistics of every tensor are wanted.
         keeping: a debugger is there, or will be in a moment: values are kept.
         copying: values are kept for somebody else.
+        evidence: small tensors, and bad ones, are kept as long as the step lasts.
+        unstarted: as far as the debugger is concerned no step has run yet: there are no values.
+        step: the number of this step.
+        losses: what could not be recorded.
         full: names were passed over.
     """
 
     who: Identity
     room: Room
-    flight_judge: Judge = field(default_factory=Judge)
+    flight_judge: Judge | None = None
     measuring: bool = False
     keeping: bool = False
     copying: bool = False
+    evidence: bool = False
+    unstarted: bool = False
+    step: int = 0
+    losses: Losses = field(default_factory=Losses)
     full: bool = False
     nodes: dict[str, Recorded] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
+    _told: bool = False
+    """The debugger has said what it watches."""
+    _count: int = 0
+    _earlier: list[tuple[str, Held]] = field(default_factory=list)
+    """Tensors whose names came again in this step, as long as nobody can judge them."""
+    _hits: list[tuple[int, ClientHit]] = field(default_factory=list)
+    _flight_hits: list[tuple[int, ClientHit]] = field(default_factory=list)
+    """What was said about such tensors, with their order."""
+    _bad_earlier: dict[str, Held] = field(default_factory=dict)
+    """The first bad one of each such name."""
+    _unkept: set[str] = field(default_factory=set)
+    """Names whose values of the step before would be needed, and are not there."""
+    _evidence: Room = field(default_factory=lambda: Room(EVIDENCE))
 
     # -- recording -----------------------------------------------------------------------------------
 
@@ -97,19 +135,53 @@ class Recordings:
         """Whether a tensor need be converted at all: while nobody is there, only to learn of its name."""
         return self.keeping or self.measuring or self.copying or _full_name(name, kind) not in self.nodes
 
+    def lose(self, what: str, name: str, count: int = 1) -> None:
+        """Counts what cannot be recorded although somebody looks."""
+        if self.keeping or self.measuring:
+            self.losses.add(what, self.step, name, count)
+
     def add(self, name: str, kind: str, array: Array, inputs: Sequence[str] = ()) -> None:
-        """Takes a tensor of this step; of two with one name the later one counts."""
+        """Takes a tensor of this step. Of two with one name each is judged; the later one can be looked at."""
         name = _full_name(name, kind)
         if name not in self.nodes and not self._add_node(name, kind, array, inputs):
+            self.lose(NO_NODE, name)
             return
-        held = Held(meta_of(array))
+        earlier = self.held.pop(name, None)
+        if earlier is not None:
+            self._set_aside(name, earlier)
+        held = Held(meta_of(array), self._count, awaited=self.keeping)
+        self._count += 1
         need = self._need(name)
         if need is not None:
             held.record = measure(array, need, self.before.get(name))
-        if self._wants_values(need) and self._take(name, array.nbytes):
+            if name in self._unkept and (watched := self.judge.need(name)) is not None and watched.previous:
+                self.lose(NOT_COMPARED, name)
+        if self._takes_values(need, held):
             held.values = np.array(array, copy=True, order="C")
-        self.held.pop(name, None)  # its place is that of the later one
+        elif self.keeping and held.record is None:
+            held.record = measure(array, Need())  # no room for the values: nothing else will be known
         self.held[name] = held
+
+    def _set_aside(self, name: str, held: Held) -> None:
+        """A name came again: its earlier tensor is judged now, or later when nobody knows yet by what."""
+        if held.record is not None and held.record.stats is not None and held.record.stats.bad:
+            self._bad_earlier.setdefault(name, held)
+        untold = (self.keeping and not self._told) or (self.measuring and self.flight_judge is None)
+        if untold and len(self._earlier) < AGAIN:
+            self._earlier.append((name, held))
+            return
+        if untold:
+            self.lose(REPEATED, name)
+        self._hits += self._of(self.judge, name, held, again=True)
+        if self.flight_judge is not None:
+            self._flight_hits += self._of(self.flight_judge, name, held, again=True)
+        if held.values is not None:
+            self.room.used = max(self.room.used - held.values.nbytes, 0)
+
+    def in_order(self) -> list[tuple[str, Held]]:
+        """What was recorded in this step, one of each name: the first bad one if there is one, else the last one."""
+        found = [(name, self._bad_earlier.get(name, held)) for name, held in self.held.items()]
+        return sorted(found, key=lambda each: (self.nodes[each[0]].kind in PARAMETER_KINDS, each[1].order))
 
     def _add_node(self, name: str, kind: str, array: Array, inputs: Sequence[str]) -> bool:
         if len(self.nodes) >= NODES:
@@ -120,29 +192,41 @@ class Recordings:
 
     def _need(self, name: str) -> Need | None:
         """What has to be measured of a tensor; None: nothing."""
-        wanted, other = self.judge.need(name), self.flight_judge.need(name)
+        wanted = self.judge.need(name)
+        other = self.flight_judge.need(name) if self.flight_judge is not None else None
         if wanted is None and other is None:
             return Need() if self.measuring else None
         return (wanted or Need()) | (other or Need())
 
-    def _wants_values(self, need: Need | None) -> bool:
-        """Everything when a debugger is there; else what the next step is compared with."""
-        return self.keeping or self.copying or (need is not None and need.previous)
+    def _takes_values(self, need: Need | None, held: Held) -> bool:
+        """Whether the values are copied, and there is room: everything when a debugger is there.
 
-    def _take(self, name: str, nbytes: int) -> bool:
-        older = self.held.get(name)
-        if older is not None and older.values is not None:
-            self.room.used -= older.values.nbytes
-        return self.room.take(nbytes)
+        Else what the next step is compared with, and what the flight recorder may have to write.
+        """
+        if (self.keeping or self.copying or (need is not None and need.previous)) and self.room.take(held.meta.nbytes):
+            return True
+        if not self.evidence:
+            return False
+        bad = held.record is not None and held.record.stats is not None and held.record.stats.bad
+        if (bad or held.meta.nbytes <= _SMALL) and self._evidence.take(held.meta.nbytes):
+            self.room.used += held.meta.nbytes
+            return True
+        return False
 
     def next_step(self) -> None:
         """Lets go of this step's tensors, but for those that the next one's are compared with."""
+        compared = {name for name in self.held if self._wants_previous(name)}
         self.before = {
-            name: held.values
-            for name, held in self.held.items()
-            if held.values is not None and self._wants_previous(name)
+            name: held.values for name, held in self.held.items() if held.values is not None and name in compared
         }
+        needs = {name: self.judge.need(name) for name in compared - self.before.keys()}
+        self._unkept = {name for name, need in needs.items() if need is not None and need.previous}
         self.held.clear()
+        self._earlier.clear()
+        self._bad_earlier.clear()
+        self._hits.clear()
+        self._flight_hits.clear()
+        self._count = self._evidence.used = 0
         self.room.used = sum(array.nbytes for array in self.before.values())
 
     def _wants_previous(self, name: str) -> bool:
@@ -162,12 +246,13 @@ class Recordings:
 
     def detached(self) -> None:
         """See ``Probe``. Copies go at the end of the step."""
-        self.keeping = False
+        self.keeping = self._told = False
         self.judge = Judge()
+        self._hits.clear()
 
     def unrecorded(self) -> Sequence[Unrecorded]:
         """See ``Probe``."""
-        return ()
+        return self.losses.all()
 
     def graphs(self) -> Sequence[bytes]:
         """One graph: operators in the order in which they were first recorded, parameters, and what updates them."""
@@ -190,40 +275,81 @@ class Recordings:
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
+        self._told = True
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """See ``Probe``. Tensors are judged by what was measured when they came: they may have changed since."""
         del recheck  # judging is cheap, and nothing of it is remembered
-        return self.judged(self.judge, initial=initial)
+        return self._without_initial() if self.unstarted else self.judged(self.judge, initial=initial)
+
+    def unfinished(self) -> bool:
+        """See ``Probe``."""
+        return bool(self.held)
+
+    def rest(self) -> Sequence[ClientHit]:
+        """See ``Probe``."""
+        self.unstarted = False
+        return self.judged(self.judge)
 
     def judged(self, judge: Judge, *, initial: bool = False) -> list[ClientHit]:
         """The hits of one list of watchpoints, in the order of recording, parameters last."""
-        names = sorted(self.held, key=lambda name: self.nodes[name].kind in PARAMETER_KINDS)
-        hits = []
-        for name in names:
-            need = judge.need(name)
-            record = self._record(name, need) if need is not None else None
-            if record is not None:
-                hits += [
-                    ClientHit(name, 0, result, record.meta, record.stats)
-                    for result in judge.results(name, record, initial=initial)
-                ]
-        return hits
+        found = list(self._hits if judge is self.judge else self._flight_hits)
+        for name, held in self._earlier:
+            found += self._of(judge, name, held, again=True, initial=initial)
+        for name, held in self.held.items():
+            found += self._of(judge, name, held, initial=initial)
+        found.sort(key=lambda each: (self.nodes[each[1].node].kind in PARAMETER_KINDS, each[0]))
+        first: dict[tuple[str, int], ClientHit] = {}
+        for _, hit in found:
+            first.setdefault((hit.node, hit.result.watchpoint), hit)
+        return list(first.values())
 
-    def _record(self, name: str, need: Need) -> Record | None:
+    def _of(
+        self, judge: Judge, name: str, held: Held, *, again: bool = False, initial: bool = False
+    ) -> list[tuple[int, ClientHit]]:
+        """What watchpoints say about one tensor. ``again``: its name came again later in the step.
+
+        Of such a tensor no change is judged: what the step made of it is what came later.
+        """
+        need = judge.need(name)
+        if need is None:
+            return []
+        record = self._record(name, held, need)
+        if record is None:
+            return []
+        if not record.need.covers(need):  # what the statistics say is said all the same
+            kept = [each for each in judge.watchpoints(name) if record.need.covers(needs(each))]
+            judge = Judge((each, [name]) for each in kept)
+        if again:
+            record = replace(record, change=None, close={}, previous="none")
+        results = judge.results(name, record, initial=initial)
+        return [(held.order, ClientHit(name, 0, result, record.meta, record.stats)) for result in results]
+
+    def _record(self, name: str, held: Held, need: Need) -> Record | None:
         """What is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
-        held = self.held[name]
         if held.record is not None and held.record.need.covers(need):
             return held.record
         if held.values is None:
-            return None
+            if held.awaited:
+                self.lose(NO_ROOM, name)
+            return held.record
         held.record = measure(held.values, need | (held.record.need if held.record else Need()), self.before.get(name))
         return held.record
+
+    def _without_initial(self) -> list[ClientHit]:
+        """Initial values were not recorded: what is to be judged by them cannot be."""
+        return [
+            ClientHit(name, 0, WatchResult(each.id, each.condition, Verdict.NOT_COMPARABLE, ErrorBits.NO_PREVIOUS))
+            for name, node in self.nodes.items()
+            if node.kind in PARAMETER_KINDS
+            for each in self.judge.watchpoints(name)
+            if CONDITIONS[each.condition].initial_only
+        ]
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """See ``Probe``."""
         name = resolve(tensor.node, self.nodes)
-        if tensor.slot:
+        if tensor.slot or self.unstarted:
             return None
         if tensor.previous:
             return meta_of(self.before[name]) if name in self.before else None
@@ -237,14 +363,17 @@ class Recordings:
         name = resolve(tensor.node, self.nodes)
         if tensor.previous:
             return meta, measure(self.before[name], Need()).stats
-        record = self._record(name, Need())
+        held = self.held[name]
+        if held.record is None and held.values is None:
+            return None
+        record = self._record(name, held, Need())
         return None if record is None else (meta, record.stats)
 
     def value(self, tensor: RemoteTensor) -> ClientValue | None:
         """See ``Probe``."""
         name = resolve(tensor.node, self.nodes)
         array = self.before.get(name) if tensor.previous else self.held[name].values if name in self.held else None
-        if array is None or tensor.slot or not type_number(name_of(array.dtype)):
+        if array is None or tensor.slot or self.unstarted or not type_number(name_of(array.dtype)):
             return None  # texts, objects and numbers of 80 bits have no number in the protocol
         return ClientValue(name_of(array.dtype), array.shape, _bytes(array))
 

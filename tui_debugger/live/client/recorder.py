@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import platform
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
@@ -10,10 +14,13 @@ from typing import Any, Final
 from tui_debugger.live.client.address import TIMEOUT, settings
 from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.arrays import to_numpy
+from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
+from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.client.probe import Identity
-from tui_debugger.live.client.recorded import Recordings, Room
+from tui_debugger.live.client.probe import ClientHit, Identity
+from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
+from tui_debugger.live.client.termination import TrainingTerminated
 from tui_debugger.live.types import START
 
 KEPT: Final = 2 << 30
@@ -37,7 +44,11 @@ class Recorder:
 
     Instead of the last line the body can stand in ``with recorder.step():``. The graph that the debugger shows is made
     of the names seen in the first step, ``/`` stands between scopes; later names are added at the end of their step.
-    ``begin()`` after the initial weights were recorded stops before the first step.
+    ``begin()`` after the initial weights were recorded stops before the first step with these; without it the
+    debugger stops before the first step all the same, but has no initial values to judge.
+
+    Every step is judged, the first one included, and what was recorded after the last ``step()`` when the loop is
+    left. A debugger that comes later sees the steps from the next one on.
 
     Without an address and without a flight recorder every method returns at once. Nothing that goes wrong with the
     debugger reaches the loop; see ``Agent``. All methods are for the thread that trains.
@@ -68,8 +79,8 @@ class Recorder:
             timeout: seconds after which a debugger that gives no sign of life is given up.
             keep_bytes: for copies of values while a debugger is attached. What does not fit has statistics, and no
                 values to look at.
-            flight: also record statistics of the last steps, and write them down when something goes wrong while no
-                debugger is attached.
+            flight: also record statistics of the last steps, and write them down when something goes wrong that no
+                debugger sees: at the end of the step, at an exception, at exit, or at SIGTERM and SIGHUP.
 
         Raises:
             TdbgError: ``address`` or a watch text of ``flight`` is wrong.
@@ -77,7 +88,9 @@ class Recorder:
         where = settings(address, timeout=timeout)
         identity = Identity(program or f"Python {platform.python_version()}", rank, world_size, backend, device)
         self._recordings = Recordings(identity, Room(keep_bytes))
-        self._flight = FlightRecorder(flight, identity) if flight is not None else None
+        self._recordings.evidence = flight is not None
+        unrecorded = self._recordings.unrecorded
+        self._flight = FlightRecorder(flight, identity, unrecorded) if flight is not None else None
         self._agent = Agent(self._recordings, where)
         self._say = Notice()
         self._fresh = True
@@ -86,8 +99,17 @@ class Recorder:
         """Steps are ``with`` blocks."""
         self._pending: _Step | None = None
         self._told = 0
-        """Names that the debugger and the flight recorder have heard of."""
+        """Names that the debugger has heard of."""
         self._announced = 0
+        self._flown = 0
+        """Names that the flight recorder has heard of."""
+        self._withheld: Sequence[ClientHit] = ()
+        self._error: BaseException | None = None
+        """The exception that was written down last."""
+        self._closed = False
+        self._ending = Ending(self._ended) if self._flight is not None else None
+        if self._agent.on:
+            atexit.register(_close, weakref.ref(self))
 
     @property
     def attached(self) -> bool:
@@ -100,7 +122,7 @@ class Recorder:
         return self._agent.step + 1
 
     def record(self, name: str, array: Any, kind: str = "tensor", inputs: Sequence[str] = ()) -> None:
-        """Shows one tensor of this step. Of two with one name the later one counts.
+        """Shows one tensor of this step. Of two with one name both are judged, and the later one can be looked at.
 
         Args:
             name: ``encoder/block0/attention``; the same in every step. A gradient may have the name of what it is the
@@ -110,7 +132,7 @@ class Recorder:
                 word is the type of operator that made it (``relu``, ``softmax``: these are activations, ``matmul``).
             inputs: names of what it was made from, where known: they tell where a NaN comes from.
         """
-        if not self._agent.on and self._flight is None:
+        if self._closed or (not self._agent.on and self._flight is None):
             return
         self._settle()
         if self._fresh:
@@ -120,6 +142,7 @@ class Recorder:
             if self._recordings.wanted(name, kind):
                 self._recordings.add(name, kind, to_numpy(array), inputs)
         except Exception as error:  # noqa: BLE001 - an array that does not convert must not end the training
+            self._recordings.lose(NOT_TAKEN, name)
             self._say(f"{name} cannot be recorded ({type(error).__name__}: {error})".splitlines()[0])
 
     def begin(self) -> None:
@@ -151,9 +174,32 @@ class Recorder:
         return step
 
     def close(self) -> None:
-        """Tells the debugger that the training is done. Idempotent; done at exit in any case."""
-        self._settle()
-        self._agent.close()
+        """Tells the debugger that the training is done, and of what went wrong since the last ``step()``.
+
+        Idempotent; done at exit in any case.
+
+        Raises:
+            TrainingTerminated: the debugger ended the training.
+        """
+        if self._closed:
+            return
+        try:
+            self._settle()
+        finally:
+            self._closed = True
+            self._announce()
+            self._fly_rest()
+            self._land(None, ends=True)
+            if self._ending is not None:
+                self._ending.close()
+            self._flight = None
+            self._recordings.unstarted = self._agent.step == START
+            self._agent.close()
+
+    def __del__(self) -> None:
+        """A loop that forgot ``close``."""
+        with contextlib.suppress(Exception, TrainingTerminated):
+            self.close()
 
     def __enter__(self) -> Recorder:  # noqa: PYI034 - typing.Self needs Python 3.11
         """``with Recorder() as recorder:`` around the loop: an exception is written down by the flight recorder."""
@@ -163,9 +209,12 @@ class Recorder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Closes. An exception passes on."""
-        if error is not None:
-            self._failed(error)
-        self.close()
+        if error is None:
+            self.close()
+            return
+        self._failed(error, ends=True)
+        with contextlib.suppress(TrainingTerminated):  # it ends in any case
+            self.close()
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -182,58 +231,126 @@ class Recorder:
     def _begin_step(self) -> None:
         """Before the first tensor of a step: decides what is kept of it."""
         self._recordings.keeping = self._agent.expected
+        self._recordings.step = self._agent.step + 1
         flight = self._flight
         self._recordings.measuring = flight is not None
         # What the second step is compared with has to be kept before the graph tells what is watched.
         self._recordings.copying = flight is not None and (flight.flight.tensor_steps > 0 or not flight.knows_graph)
+        if self._ending is not None:
+            self._ending.thread = threading.get_ident()
 
     def _end_step(self) -> None:
+        whole = self._fresh or self._recordings.keeping
         self._fresh = True
-        changed = len(self._recordings.nodes) > self._told
-        if changed:
-            self._announce()
-        if self._flight is not None:
-            self._fly(self._flight, self._agent.step + 1, changed)
+        self._announce()
         try:
+            if whole and self._agent.step == START:
+                self._stop_at_start()
+            seen = self._recordings.judge if self._agent.attached else None
+            self._fly(self._agent.step + 1, seen)
             self._agent.step_end()
+            if seen is not None and not self._agent.attached:
+                self._fly_on()
         finally:
             self._recordings.next_step()
 
+    def _stop_at_start(self) -> None:
+        """The stop before the first step, at the end of it: only now the graph is known. Then the step is judged."""
+        self._recordings.unstarted = True
+        try:
+            self._agent.begin()
+        finally:
+            self._recordings.unstarted = False
+
     def _announce(self) -> None:
+        """There are new names: the debugger gets the graph again."""
+        new = len(self._recordings.nodes) - self._told
+        if not new:
+            return
         if self._recordings.full:
             self._say(f"only the first {len(self._recordings.nodes)} names are shown")
+        if self._agent.attached:
+            if self._announced < _ANNOUNCED:
+                self._announced += 1
+                self._agent.graph_changed()
+            else:
+                self._recordings.lose(NOT_ANNOUNCED, list(self._recordings.nodes)[self._told], new)
         self._told = len(self._recordings.nodes)
-        if self._agent.attached and self._announced < _ANNOUNCED:
-            self._announced += 1
-            self._agent.graph_changed()
 
-    def _fly(self, flight: FlightRecorder, step: int, changed: bool) -> None:
+    # -- the flight recorder -------------------------------------------------------------------------
+
+    def _at_work(self) -> contextlib.AbstractContextManager[None]:
+        return self._ending.at_work() if self._ending is not None else contextlib.nullcontext()
+
+    def _fly(self, step: int, seen: Judge | None, *, partial: bool = False) -> None:
+        """Hands a step over, without what a debugger sees: the nodes that ``seen`` watches."""
+        flight, recordings = self._flight, self._recordings
+        if flight is None:
+            return
         try:
-            if changed or not flight.knows_graph:
-                self._recordings.flight_judge = flight.know(self._recordings.graphs())
-            flight.keep(step, self._rows())
-            if not self._agent.attached:
-                path = flight.judged(step, self._recordings.judged(flight.judge))
-                if path:
-                    self._say(path)
-        except Exception as error:  # noqa: BLE001 - a full disk, a broken array: nothing of it ends the training
+            with self._at_work():
+                if self._flown != len(recordings.nodes) or not flight.knows_graph:
+                    self._flown = len(recordings.nodes)
+                    recordings.flight_judge = flight.know(recordings.graphs())
+                flight.keep(step, self._rows(flight.flight.tensor_steps > 0), partial=partial)
+                self._withheld = recordings.judged(flight.judge)
+                hits = [hit for hit in self._withheld if seen is None or seen.need(hit.node) is None]
+                values = {name: held.values for name, held in recordings.in_order()}
+                self._tell(flight.judged(step, hits, lambda name, _: values.get(name)))
+        except Exception as error:  # noqa: BLE001 - a broken array, no memory: nothing of it ends the training
             self._flight = None
             self._say(f"the flight recorder is off ({type(error).__name__}: {error})".splitlines()[0])
 
-    def _rows(self) -> list[Row]:
-        recordings = self._recordings
+    def _fly_rest(self) -> None:
+        """Hands over what was recorded since the last step ended."""
+        if not self._fresh and self._recordings.held:
+            self._fly(self._agent.step + 1, self._recordings.judge if self._agent.attached else None, partial=True)
+
+    def _fly_on(self) -> None:
+        """The debugger went away at the end of this step, maybe before it was told anything."""
+        if self._flight is not None:
+            with self._at_work():
+                self._tell(self._flight.judged(self._agent.step, self._withheld))
+
+    def _land(self, error: BaseException | None, *, ends: bool) -> None:
+        """Writes what waits to be written."""
+        flight = self._flight
+        if flight is not None:
+            with self._at_work():
+                self._tell(flight.flush())
+                if isinstance(error, Exception) and error is not self._error and not self._agent.attached:
+                    self._error = error
+                    self._tell(flight.failed(error, ends=ends))
+
+    def _ended(self, error: BaseException | None, ends: bool) -> None:
+        """The process is about to end, or a signal came."""
+        if ends:
+            self._fly_rest()
+        self._land(error, ends=ends)
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._say(text)
+
+    def _rows(self, with_values: bool) -> list[Row]:
         return [
-            Row(name, held.meta, held.record.stats if held.record else None, held.values)
-            for name, held in recordings.held.items()
+            Row(name, held.meta, held.record.stats if held.record else None, held.values if with_values else None)
+            for name, held in self._recordings.in_order()
         ]
 
-    def _failed(self, error: BaseException) -> None:
-        """An exception leaves the loop."""
-        flight, self._flight = self._flight, None
-        if flight is not None and isinstance(error, Exception) and not self._agent.attached:
-            if not self._fresh:  # the step in which it happened, as far as it came
-                flight.keep(self._agent.step + 1, self._rows())
-            self._say(flight.failed(error))
+    def _failed(self, error: BaseException, *, ends: bool = False) -> None:
+        """An exception leaves the loop, or one step."""
+        if self._flight is not None:
+            self._fly_rest()  # the step in which it happened, as far as it came
+            self._land(error, ends=ends)
+
+
+def _close(recorder: weakref.ref[Recorder]) -> None:
+    """At exit."""
+    found = recorder()
+    if found is not None:
+        with contextlib.suppress(Exception, TrainingTerminated):
+            found.close()
 
 
 class _Step:

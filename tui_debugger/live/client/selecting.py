@@ -16,25 +16,29 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import NodeSelection, Watchpoint
 
 
+def table_of(graphs: Sequence[bytes]) -> NodeTable:
+    """The nodes of graphs, each a serialized ``GraphProto`` message."""
+    return build_table([parse_graph(graph) for graph in graphs])
+
+
 def flight_watchpoints(
-    graphs: Sequence[bytes], watch: Sequence[tuple[str, Params, NodeSelection]] | None, device: str
+    table: NodeTable,
+    watch: Sequence[tuple[str, Params, NodeSelection]],
+    device: str,
+    *,
+    with_recommended: bool,
 ) -> Iterator[tuple[Watchpoint, list[str]]]:
     """Watchpoints with the full names of the nodes that they cover.
 
     Args:
-        graphs: serialized ``GraphProto`` messages.
-        watch: conditions, parameters and selections; None: the recommended ones.
-        device: ``CPU``, ``GPU`` ...: conditions that never work there are left out.
+        table: the nodes.
+        watch: conditions, parameters and selections.
+        device: ``CPU``, ``GPU`` ...: recommended conditions that never work there are left out.
+        with_recommended: the recommended ones as well.
     """
-    table = build_table([parse_graph(graph) for graph in graphs])
-    for number, watchpoint in enumerate(_watchpoints(table, watch, device), 1):
+    wanted = [Watchpoint(0, condition, params, selection) for condition, params, selection in watch]
+    if with_recommended:
+        wanted += recommended(table.category, [table.op_type(row) for row in range(len(table))], device=device)
+    for number, watchpoint in enumerate(wanted, 1):
         rows = np.flatnonzero(select(table, watchpoint.selection)).tolist()
         yield replace(watchpoint, id=number), [table.names[row] for row in rows]
-
-
-def _watchpoints(
-    table: NodeTable, watch: Sequence[tuple[str, Params, NodeSelection]] | None, device: str
-) -> Sequence[Watchpoint]:
-    if watch is not None:
-        return [Watchpoint(0, condition, params, selection) for condition, params, selection in watch]
-    return recommended(table.category, [table.op_type(row) for row in range(len(table))], device=device)

@@ -29,7 +29,9 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Goes on to the end of the step."""
+    """Goes on to the end of the step, and over so many steps more as long as no watchpoint hits."""
+
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,10 @@ def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
     match command:
         case Exit():
             reply.exit = True
-        case RunStep():
+        case RunStep(ahead):
             reply.run_cmd.run_level, reply.run_cmd.run_steps = wire.LEVEL_STEP, 1
+            if ahead:
+                reply.run_cmd.ahead = ahead
         case RunNode(name):
             reply.run_cmd.run_level, reply.run_cmd.node_name = wire.LEVEL_NODE, name.encode()
         case Recheck():

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
@@ -21,6 +23,8 @@ from tui_debugger.live.server.watchlist import as_sent, difference
 from tui_debugger.live.types import START, Phase, RemoteWatchpoint, Stop
 
 Events = list[Event]
+ENDLESS: Final = 2**31 - 1
+"""Steps that a training which was told to run until a hit may run without asking. It asks now and then all the same."""
 
 
 class Conversation:
@@ -53,6 +57,7 @@ class Conversation:
         self._questions: deque[Question] = deque()
         self._open: Question | None = None
         self._arrived_hits = False
+        self._grown = False
 
     # What the client does ------------------------------------------------------------------------------------------
 
@@ -71,6 +76,7 @@ class Conversation:
         if events or not resumes:
             self._course = self._last = None
             self._arrived_hits = False
+        self._grown = resumes and self._course is not None and not self.released
         if not resumes and self.stop is not None:
             self.stop = Stop(self.stop.count, START)
         self._lose_questions()
@@ -122,7 +128,7 @@ class Conversation:
         if first or isinstance(last, RunStep | RunNode):
             return events + self._arrive(first, report)
         if self.phase is Phase.RECEIVING:  # it is to go on, but did not get to hear of it
-            self.stop = self.stop or Stop(1, START if report.step is None else report.step)
+            self.stop = self.stop or Stop(1, START if report.step is None else report.step, alone=True)
             self.phase = Phase.RUNNING
         if self.released and self.phase is Phase.STOPPED:  # let go while it was lost
             self.phase = Phase.RUNNING
@@ -160,11 +166,13 @@ class Conversation:
         self._broken = False  # only silent: any sign of life brings it back
         return events
 
-    def finish(self) -> Events:
-        """It said that it is done."""
+    def finish(self, step: int | None = None) -> Events:
+        """It said that it is done; ``step`` ended last, where it counts them: it may have run ahead to its end."""
         self._lose_questions()
         if self.phase is Phase.DONE:
             return []
+        if step is not None and self.stop is not None and step > self.stop.step and self.phase is Phase.RUNNING:
+            self.stop = Stop(self.stop.count, step)
         self.phase = Phase.DONE
         return [Event.DONE]
 
@@ -310,7 +318,13 @@ class Conversation:
             return self._next_question(self._questions[0])
         if self.phase is not Phase.RUNNING or self._course is None:
             return None
-        return self._change() or (RunStep() if self._course.node is None else RunNode(self._course.node))
+        return self._change() or self._onward(self._course)
+
+    def _onward(self, course: Course) -> Command:
+        if course.node is not None:
+            return RunNode(course.node)
+        alone = self.features & wire.RUNS_AHEAD and not self._pause
+        return RunStep((ENDLESS if course.left is None else course.left) if alone else 0)
 
     def _next_question(self, question: Question) -> Command:
         if isinstance(question.command, Recheck) and (change := self._change()) is not None:
@@ -347,13 +361,19 @@ class Conversation:
         )
 
     def _arrive(self, first: bool, report: Report) -> Events:
-        self.stop = Stop((self.stop.count if self.stop else 0) + 1, self._step(first, report), report.node)
+        before, step = self.stop, self._step(first, report)
+        grown, self._grown = self._grown, False
+        self.stop = Stop((before.count if before else 0) + 1, step, report.node, alone=first, grown=grown)
+        ran = max(step - before.step, 1) if before is not None else 1
         hits, self._arrived_hits = self._arrived_hits, False
         self.phase = Phase.RUNNING
         if self.released:
             self._course = Course(None, stop_on_hit=False)
             return []
-        if not first and self._continues(hits):
+        goes_on = not first and self._continues(hits, ran)
+        if goes_on and grown:
+            self.stop = replace(self.stop, passing=True)
+        elif goes_on:
             return [Event.HITS] if hits else []
         self._course, self._pause = None, False
         self.phase = Phase.STOPPED
@@ -367,7 +387,7 @@ class Conversation:
         # The first stop has no step before it; inside a step, its end is the same step.
         return self.stop.step if first or self.stop.node else self.stop.step + 1
 
-    def _continues(self, hits: bool) -> bool:
+    def _continues(self, hits: bool, ran: int) -> bool:
         course = self._course
         if course is None or self._terminate or self._pause or (hits and course.stop_on_hit):
             return False
@@ -377,7 +397,7 @@ class Conversation:
             return bool(course.node and here and here != course.node)
         if course.left is None:
             return True
-        course.left -= 1
+        course.left -= ran
         return course.left >= 0
 
     def _lose_questions(self) -> None:

@@ -23,6 +23,7 @@ from tui_debugger.live.server.limits import Limits, Memory
 from tui_debugger.live.server.patience import Patience
 from tui_debugger.live.server.registry import Registry
 from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.server.unrecorded import unrecorded_of
 from tui_debugger.live.server.versions import Admission
 from tui_debugger.live.types import ReceivedHit
 
@@ -93,7 +94,8 @@ class Service:
         message = call.only()
         if message.training_done:
             if training := self._registry.find(call.caller):
-                training.finish()
+                training.lacks(unrecorded_of(message))
+                training.finish(_step_of(training, message))
             return _OK
         hello = hello_of(message)
         if hello.own and (refusal := self._gate.own_refusal(call.token)):
@@ -144,9 +146,9 @@ class Service:
             )
             return encode(RunStep())
         self._follow(call, training)
-        counts = training.hello.own and message.HasField("step")
-        step = int(message.step) if counts else None
-        reply = training.wait(Report(step, text(message.cur_node)), call.context.add_callback)
+        training.lacks(unrecorded_of(message))
+        report = Report(_step_of(training, message), text(message.cur_node))
+        reply = training.wait(report, call.context.add_callback)
         if reply is None:
             call.abort(grpc.StatusCode.CANCELLED, "another call waits in place of this one")
         return reply
@@ -250,3 +252,8 @@ class Service:
         if self._ended(call, training, doubtful=not answer.complete):
             training.viewed(question)
         return _OK
+
+
+def _step_of(training: RemoteTraining, message: Any) -> int | None:
+    """The step of a ``Metadata``; None from clients that cannot be trusted to count."""
+    return int(message.step) if training.hello.own and message.HasField("step") else None

@@ -18,6 +18,7 @@ import grpc
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.control import Listener
 from tui_debugger.live.server.admission import UNIX, Gate, is_private
+from tui_debugger.live.server.connections import gone
 from tui_debugger.live.server.limits import Limits, Memory
 from tui_debugger.live.server.patience import Patience
 from tui_debugger.live.server.registry import Registry
@@ -26,6 +27,8 @@ from tui_debugger.live.server.threads import DaemonThreads, named_daemon
 from tui_debugger.live.server.training import RemoteTraining
 
 _TICK_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 2.0
+"""Between two looks at the connections of clients that have no call open."""
 _GOODBYE_SECONDS: Final = 2.0
 """How long a server that closes waits for trainings to take their last commands."""
 _GRACE_SECONDS: Final = 0.5
@@ -61,6 +64,8 @@ class Server:
         """
         memory = Memory(limits.memory_bytes)
         self._clock = clock
+        self._port = 0
+        self._looked = clock()
         self._registry = Registry(clock, limits, memory)
         self._patience = Patience(limits.idle, clock)
         self._service = Service(self._registry, gate, limits, memory, self._patience)
@@ -99,6 +104,17 @@ class Server:
         self._patience.tick()
         for training in self.all():
             training.tick()
+        if self._clock() - self._looked >= _LOOK_SECONDS:
+            self._looked = self._clock()
+            self._look_at_connections()
+
+    def _look_at_connections(self) -> None:
+        """A client without an open call may have died: only its connection knows."""
+        silent = [(training, *route) for training in self.all() if (route := training.silent_route()) is not None]
+        lost = gone([peer for _, peer, _ in silent], self._port)
+        for training, peer, connection in silent:
+            if peer in lost:
+                training.lose(connection)
 
     def close(self, *, terminate: bool = False) -> None:
         """Lets every training go on by itself (or ends it), waits shortly for that, and stops. Idempotent.
@@ -140,7 +156,8 @@ class Server:
             return host
         _check_address(host, port)
         shown = f"[{host}]" if ":" in host else host
-        return f"{shown}:{self._add(f'{shown}:{port}', f'{shown}:{port}')}"
+        self._port = self._add(f"{shown}:{port}", f"{shown}:{port}")
+        return f"{shown}:{self._port}"
 
     def _add(self, address: str, where: str) -> int:
         try:

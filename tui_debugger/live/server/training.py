@@ -19,6 +19,7 @@ from tui_debugger.live.server.exchange import Asked, Question, Report
 from tui_debugger.live.server.identity import Caller, Hello
 from tui_debugger.live.server.limits import Limits, Memory
 from tui_debugger.live.server.shelf import Shelf
+from tui_debugger.live.server.unrecorded import together
 from tui_debugger.live.server.versions import RIGHT_TOLERANCES, VIEWS_NUMBERS, Admission
 from tui_debugger.live.types import (
     Phase,
@@ -28,6 +29,7 @@ from tui_debugger.live.types import (
     RemoteWatchpoint,
     Stop,
     TrainingInfo,
+    Unrecorded,
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, no_progress
@@ -70,6 +72,7 @@ class RemoteTraining:
         self._events: deque[Event] = deque()
         self._calls = count(1)
         self._shelf = Shelf(memory, limits.hits, hello.graphs)
+        self._unrecorded: tuple[Unrecorded, ...] = ()
         mismatch = hello.judged.admission is Admission.MISMATCH
         self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
 
@@ -101,6 +104,11 @@ class RemoteTraining:
     def hits(self) -> Sequence[ReceivedHit]:
         """The hits of the last stop."""
         return self._shelf.hits
+
+    @property
+    def unrecorded(self) -> Sequence[Unrecorded]:
+        """All that it ran so far and could not record."""
+        return self._unrecorded
 
     def set_watchpoints(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """The list as it should be."""
@@ -178,6 +186,15 @@ class RemoteTraining:
         """Whether no command is on its way to it."""
         return self._conversation.settled
 
+    def silent_route(self) -> tuple[str, int] | None:
+        """Where it called from last and through which connection, when only that connection can tell that it is gone.
+
+        None while a call of it waits or when it is gone; our own client holds a call open all the time.
+        """
+        with self._changed:
+            there = self._conversation.phase not in (Phase.LOST, Phase.DONE) and self._conversation.waiting is None
+            return (self.caller.peer, self.connection) if there and not self.hello.own else None
+
     def shake(self, info: TrainingInfo, hello: Hello, caller: Caller, *, resumes: bool) -> None:
         """It introduced itself again."""
         with self._changed:
@@ -225,9 +242,15 @@ class RemoteTraining:
         self.hidden = True
         self._act(Conversation.cut)
 
-    def finish(self) -> None:
-        """It said that it is done."""
-        self._act(Conversation.finish)
+    def finish(self, step: int | None = None) -> None:
+        """It said that it is done, and which step ended last, if it counts them."""
+        self._act(lambda it: it.finish(step))
+
+    def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
+        """What it says it could not record so far."""
+        if unrecorded:
+            with self._changed:
+                self._unrecorded = together(self._unrecorded, unrecorded)
 
     def take_graphs(self, graphs: Sequence[bytes], size: int) -> None:
         """Graphs of one stream, for which ``size`` bytes of memory were taken."""

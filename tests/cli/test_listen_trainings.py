@@ -1,0 +1,159 @@
+"""``tdbg listen --no-screen`` against trainings in processes of their own, with our own clients."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Answer, run
+from tui_debugger.cli import listen_common
+from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
+from tui_debugger.session.live import LiveSession
+from tui_debugger.sources.open import open_source
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 60.0
+NODES = 5
+"""Of ``recorder_program``: three operators, a weight, and what changes it."""
+Listen = Callable[..., Answer]
+
+
+@pytest.fixture
+def listen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
+    """Listens with some options, and starts a training (module, arguments) as soon as the server does."""
+    started: list[subprocess.Popen[str]] = []
+    open_live = listen_common.open_live
+
+    def listened(training: Sequence[object], *options: object) -> Answer:
+        def opened(arguments: argparse.Namespace) -> LiveSession:
+            session = open_live(arguments)
+            module, *given = (str(each).replace("ADDRESS", session.address) for each in training)
+            started.append(subprocess.Popen([sys.executable, "-m", module, *given], cwd=ROOT, text=True))
+            return session
+
+        monkeypatch.setattr(listen_common, "open_live", opened)
+        with tempfile.TemporaryDirectory(prefix="tdbg") as directory:
+            where = ("--host", f"unix:{directory}/s", "--timeout", 30)
+            answer = run(capsys, "listen", "--no-screen", *where, *options)
+        assert started[-1].wait(PATIENCE) == 0
+        return answer
+
+    yield listened
+    for process in started:
+        process.kill()
+        process.wait(PATIENCE)
+
+
+def test_what_a_recorded_training_of_mindspore_saves_names_the_two_true_origins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    open_live = listen_common.open_live
+    with ExitStack() as stack:
+
+        def opened(arguments: argparse.Namespace) -> LiveSession:
+            session = open_live(arguments)
+            source = open_source(demo_dump())
+            stack.callback(source.close)
+            training = RecordedTraining(Recording(source), session.address, pace=0, missing=lambda _: None)
+            stack.callback(training.close)
+            training.start()
+            return session
+
+        monkeypatch.setattr(listen_common, "open_live", opened)
+        directory = tmp_path / "dump"
+        options = ("--recommended", "--stop-on-hit", "--save", directory)
+        answer = run(capsys, "listen", "--no-screen", "--port", 0, "--timeout", 30, *options)
+    assert answer.code == 1
+    assert [line.rpartition("/")[2] for line in answer.lines if "◆" in line] == ["Log-op415:out:0", "Div-op419:out:0"]
+    assert answer.lines[0].startswith("step 3  rank 0  TO  ◆ -Inf 1 of 4  ")
+    assert "tdbg: step 3  rank 0  349 tensors  314 findings  first: Log-op415 (-Inf 1 of 4)" in answer.err
+    found = json.loads(run(capsys, "origin", directory, "--json").out)
+    assert sorted(origin["node"].rpartition("/")[2] for origin in found["origins"]) == ["Div-op419", "Log-op415"]
+    assert found["not_judged"] == []
+
+
+def recorder(steps: int, **options: object) -> list[object]:
+    given = [f"{name}={value}" for name, value in options.items()]
+    return ["tests.cli.recorder_program", "ADDRESS", steps, *given]
+
+
+def torch_program(name: str, **options: object) -> list[object]:
+    given = [f"--{key}={value}" for key, value in options.items()]
+    return ["tests.live.torch.programs", name, "--address=ADDRESS", *given]
+
+
+def rows(answer: Answer) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The hits, and the summary at the end: with ``--json`` nothing else is on stdout."""
+    *hits, summary = [json.loads(line) for line in answer.lines]
+    assert {hit["event"] for hit in hits} <= {"hit"}
+    assert (summary["event"], summary["exit_code"]) == ("summary", answer.code)
+    return hits, summary
+
+
+@pytest.mark.parametrize("begin", [{}, {"begin": 1}], ids=["attached-after-the-first-step", "before-it"])
+@pytest.mark.parametrize("bad", ["", "0", "3", "5", "0,1,2,3,4,5"])
+def test_every_step_is_judged_once(listen: Listen, begin: dict[str, int], bad: str) -> None:
+    hits, summary = rows(listen(recorder(6, bad=bad, **begin), "--watch", "TO", "--json"))
+    wrong = [int(step) for step in bad.split(",") if step]
+    assert [(hit["step"], hit["node"]) for hit in hits] == [
+        (step, node) for step in wrong for node in ("net/log", "net/sum")
+    ]
+    assert summary["steps"] == [{"rank": 0, "steps": 6}]
+    assert summary["coverage"]["checked"] == 6 * NODES
+    assert summary["verdict"] == ("finding" if bad else "clean")
+    assert [origin["node"] for origin in summary["origins"]] == ["net/log"] * len(wrong)
+
+
+def test_the_step_that_brings_a_new_tensor_is_judged_with_it(listen: Listen) -> None:
+    """A list names nodes; of one that comes later nobody could name it before."""
+    for watch in (("--watch", "TO"), ("--recommended",)):
+        hits, summary = rows(listen(recorder(6, bad="3", grow=3, begin=1), *watch, "--json"))
+        assert [(hit["step"], hit["node"]) for hit in hits if hit["node"] != "fc.weight"] == [
+            (3, name) for name in ("net/log", "net/sum", "net/late")
+        ]
+        assert summary["steps"] == [{"rank": 0, "steps": 6}]
+        assert summary["coverage"]["unreadable"] == 0
+
+
+def test_every_step_is_judged_once_operator_by_operator(listen: Listen) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+    _, clean = rows(listen(torch_program("plain", level="op", steps=3), "--watch", "TO", "--json"))
+    assert (clean["verdict"], clean["steps"]) == ("clean", [{"rank": 0, "steps": 3}])
+    for spoil in (0, 2):
+        answer = listen(torch_program("plain", level="op", steps=3, spoil=spoil), "--watch", "TO", "--json")
+        hits, summary = rows(answer)
+        assert summary["steps"] == [{"rank": 0, "steps": 3}]
+        assert {hit["step"] for hit in hits} == set(range(spoil, 3))
+        assert len(hits) > 5 * (3 - spoil), "each operator is reported, not the first one of a step only"
+        keys = [(hit["step"], hit["node"], hit["slot"]) for hit in hits]
+        assert len(keys) == len(set(keys))
+        assert summary["findings"] == len(hits)
+
+
+def test_findings_are_summed_up_in_one_line_a_step(listen: Listen) -> None:
+    answer = listen(recorder(6, bad="2,4", begin=1), "--watch", "TO")
+    lines = [line for line in answer.err.splitlines() if re.match(r"tdbg: step \d", line)]
+    assert lines == [
+        f"tdbg: step {step}  rank 0  {NODES} tensors  2 findings  first: log (-Inf 6 of 6)" for step in (2, 4)
+    ]
+
+
+def test_what_is_saved_are_values_and_names_the_true_origin(
+    listen: Listen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "dump"
+    answer = listen(recorder(6, bad="3", begin=1), "--watch", "TO", "--stop-on-hit", "--save", directory, "--json")
+    _, summary = rows(answer)
+    assert ": 4 tensors, statistics of 0 more" in summary["saved"]
+    found = json.loads(run(capsys, "origin", directory, "--json").out)
+    assert [origin["node"] for origin in found["origins"]] == ["net/log"]

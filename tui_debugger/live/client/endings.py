@@ -1,0 +1,215 @@
+"""Tells when a process is about to end, so that what is kept in memory can be written down.
+
+That is: at exit (the end of the program, ``sys.exit``), at an exception that nobody catches, in the main thread or in
+the one that trains, and at SIGTERM, SIGHUP and SIGINT. ``os._exit``, SIGKILL and a crash of the interpreter end a
+process without a word; so does a signal while the program is inside a call that does not return to Python.
+
+Nothing of this changes how a program ends: hooks and signal handlers that are there are called afterwards, what a
+signal does by default is done, and a handler that the program installs later replaces ours.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, Final
+
+SIGNALS: Final = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name))
+_PATIENCE: Final = 5.0
+"""Seconds at most that a signal waits for work in another thread."""
+
+Ended = Callable[[BaseException | None, bool], None]
+"""Called with the exception that ends the program, if there is one, and whether it really ends: a signal handler of
+its own may let it go on."""
+
+
+class Ending:
+    """One that wants to know when the process ends.
+
+    Attributes:
+        thread: the one that trains: an exception that ends another one is nothing to tell.
+    """
+
+    def __init__(self, ended: Ended) -> None:
+        """From now on. Signals are heard of where this is made in the main thread only.
+
+        Args:
+            ended: a bound method. Its object is not kept alive.
+        """
+        self.thread = threading.get_ident()
+        self._ended = weakref.WeakMethod(ended)
+        self._lock = threading.RLock()
+        self._worker: int | None = None
+        self._late: list[_Handler] = []
+        _install(self)
+
+    def close(self) -> None:
+        """No longer. Idempotent."""
+        _remove(self)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Around what must not be told in the middle of: a signal that comes meanwhile is followed afterwards."""
+        late: list[_Handler] = []
+        with self._lock:
+            before, self._worker = self._worker, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._worker = before
+                if before is None:
+                    late, self._late = self._late, []
+                for handler in late:
+                    handler(handler.number, None)
+
+    def waits(self, handler: _Handler) -> bool:
+        """Whether a signal has to wait, because this very thread is at work."""
+        if self._worker != threading.get_ident():
+            return False
+        self._late = [handler]
+        return True
+
+    def tell(self, error: BaseException | None, ends: bool) -> None:
+        """The process ends. Whatever goes wrong here has no consequences."""
+        if self._lock.acquire(timeout=_PATIENCE):
+            try:
+                ended = self._ended()
+                if ended is not None:
+                    with contextlib.suppress(Exception):
+                        ended(error, ends)
+            finally:
+                self._lock.release()
+
+
+class _Hook:
+    """An exception hook in front of the one that was there. One that is no longer in use only passes on."""
+
+    def __init__(self, before: Callable[..., Any]) -> None:
+        self.before = before
+
+    def __call__(self, *given: Any) -> None:
+        """What Python calls: for the main thread with three arguments, for others with one that holds them."""
+        error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
+        try:
+            if self in (_hooks.main, _hooks.threads) and isinstance(error, Exception):
+                _tell(error, True, thread)
+        finally:
+            self.before(*given)
+
+
+class _Handler:
+    """A signal handler in front of the one that was there. One that is no longer in use only passes on.
+
+    Attributes:
+        number: of the signal.
+        func: the program's own handler, named as in ``functools.partial``: what it raises is the program's.
+    """
+
+    def __init__(self, number: int, before: Any) -> None:
+        self.number = number
+        self.before = before
+        self.func: Callable[[int, FrameType | None], Any] = before if callable(before) else _by_default
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """What Python calls."""
+        chained = self.func is not _by_default
+        if _handlers.get(number) is self and os.getpid() == _hooks.process:
+            if any(each.waits(self) for each in _endings):
+                return
+            _tell(None, not chained)
+        if chained or signal.getsignal(number) is self:  # a later handler that calls this one decides for itself
+            self.func(number, frame)
+
+
+class _Hooks:
+    """What is installed in this process."""
+
+    process = 0
+    main: _Hook | None = None
+    threads: _Hook | None = None
+
+
+_endings: Final[list[Ending]] = []
+_lock: Final = threading.RLock()
+_handlers: Final[dict[int, _Handler]] = {}
+_hooks: Final = _Hooks()
+
+
+def _install(ending: Ending) -> None:
+    with _lock:
+        if os.getpid() != _hooks.process:
+            _endings.clear()  # those of the process that this one was forked from
+        _hooks.process = os.getpid()
+        _endings.append(ending)
+        if sys.excepthook is not _hooks.main:
+            _hooks.main = _Hook(sys.excepthook)
+            sys.excepthook = _hooks.main
+        if threading.excepthook is not _hooks.threads:
+            _hooks.threads = _Hook(threading.excepthook)
+            threading.excepthook = _hooks.threads
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                with contextlib.suppress(ValueError, OSError):
+                    _handle(number)
+
+
+def _handle(number: int) -> None:
+    now = signal.getsignal(number)
+    if now is None or now is _handlers.get(number) or now in (signal.SIG_IGN, signal.default_int_handler):
+        return  # Ctrl+C is an exception by default, which is heard of as one; None: a handler that is not Python's
+    _handlers[number] = _Handler(number, now)
+    signal.signal(number, _handlers[number])
+
+
+def _remove(ending: Ending) -> None:
+    with _lock:
+        if ending in _endings:
+            _endings.remove(ending)
+        if _endings:
+            return
+        atexit.unregister(_at_exit)
+        main, threads = _hooks.main, _hooks.threads
+        if main is not None and sys.excepthook is main:
+            sys.excepthook = main.before
+        if threads is not None and threading.excepthook is threads:
+            threading.excepthook = threads.before
+        _hooks.main = _hooks.threads = None
+        if threading.current_thread() is threading.main_thread():
+            ours = dict(_handlers)
+            _handlers.clear()
+            for number, each in ours.items():
+                before = each.before
+                if signal.getsignal(number) is each:
+                    signal.signal(number, before)
+
+
+def _tell(error: BaseException | None, ends: bool, thread: int | None = None) -> None:
+    if os.getpid() == _hooks.process:
+        for ending in tuple(_endings):
+            if thread is None or ending.thread == thread:
+                ending.tell(error, ends)
+
+
+def _of_a_thread(args: Any) -> tuple[Any, int | None]:
+    return args.exc_value, args.thread.ident if args.thread is not None else None
+
+
+def _at_exit() -> None:
+    # An exception hook that was installed after ours, and does not call it, leaves the exception here.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    _tell(error if isinstance(error, Exception) else None, True)
+
+
+def _by_default(number: int, _: FrameType | None) -> None:
+    """Ends the process as the signal would have, with its exit status."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

@@ -1,0 +1,153 @@
+"""What speaks for the origins of a step at which a training stands: fetched while it is there to be asked.
+
+A step further the training has let it go. In this order: the origins with all their inputs, the other findings with
+theirs, in the order of time; statistics of all of it, values as far as there is room.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
+from tui_debugger.live.keeping import StepKept
+from tui_debugger.live.npy_file import size_of
+from tui_debugger.live.rank import BATCH, LiveRank
+from tui_debugger.model import Progress, ProgressFn, Side, Verdict
+from tui_debugger.session.flow import Flow
+from tui_debugger.session.hits import HitList
+
+MOST_HITS: Final = 1024
+"""So many findings of a step are kept with what speaks for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be fetched.
+
+    Attributes:
+        tensors: so many.
+        nbytes: bytes of values.
+        largest: bytes of one tensor.
+        seconds: after that no further request is made.
+    """
+
+    tensors: int
+    nbytes: int
+    largest: int
+    seconds: float = float("inf")
+
+
+AT_STOPS: Final = Budget(2048, 32 << 20, 8 << 20, 2.0)
+"""At every stop with findings: so little that nobody waits for it."""
+
+Place = tuple[int, int]
+"""A step, and the number of a tensor in the graph."""
+
+
+def evidence(live: LiveRank, flow: Flow, step: int, hits: HitList) -> list[Place]:
+    """The tensors of the findings of a step and all that their nodes were fed with, most wanted first."""
+    found = hits.with_verdict(Verdict.FINDING)
+    chosen = [hit for hit in found[:MOST_HITS] if hit.origin]
+    chosen += [hit for hit in found[:MOST_HITS] if not hit.origin]
+    places: dict[Place, None] = {}
+    for hit in chosen:
+        places |= dict.fromkeys(_around(live, flow, step, hit.row))
+    return list(places)
+
+
+def _around(live: LiveRank, flow: Flow, step: int, row: int) -> Iterator[Place]:
+    """The outputs of a node, then its inputs."""
+    graph = live.graph
+    if graph is None or row >= len(graph.nodes):
+        return
+    yield from outputs(live, step, row)
+    for number in range(len(flow.holders(row))):
+        at = flow.locate_input(step, row, number)
+        if at is not None and at.side is Side.OUTPUT and (place := graph.place(at.row, at.slot)) >= 0:
+            yield at.step, place
+
+
+def outputs(live: LiveRank, step: int, row: int) -> Iterator[Place]:
+    """The outputs of a node."""
+    graph, slot = live.graph, 0
+    while graph is not None and (place := graph.place(row, slot)) >= 0:
+        yield step, place
+        slot += 1
+
+
+def statistics(live: LiveRank, places: Iterable[Place], budget: Budget, progress: ProgressFn) -> None:
+    """Fetches statistics; those that are here already are not asked for again.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    _fetch(live.fetch_statistics, list(places)[: budget.tensors], _until(budget, progress))
+
+
+def values(live: LiveRank, places: Sequence[Place], budget: Budget, progress: ProgressFn) -> None:
+    """Fetches values, most wanted first, as far as the budget goes; of some that are too large smaller ones follow.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    chosen, left = [], budget.nbytes
+    kept = {step: live.kept(step) for step in {step for step, _ in places}}
+    for step, place in places[: budget.tensors]:
+        size = _size(live, kept[step], place)
+        if size is not None and size <= min(left, budget.largest):
+            left -= size
+            chosen.append((step, place))
+    _fetch(live.fetch_values, chosen, _until(budget, progress))
+
+
+def _fetch(
+    ask: Callable[[int, Sequence[int], ProgressFn], object], places: Sequence[Place], progress: ProgressFn
+) -> None:
+    """Asks for places, some at a time, in their order as far as they are of one step."""
+    for start in range(0, len(places), BATCH):
+        part = places[start : start + BATCH]
+        for step in dict.fromkeys(of for of, _ in part):
+            if not _asked(ask, step, [place for of, place in part if of == step], progress):
+                return
+
+
+def _asked(
+    ask: Callable[[int, Sequence[int], ProgressFn], object], step: int, places: Sequence[int], progress: ProgressFn
+) -> bool:
+    """Asks; whether it makes sense to ask on."""
+    try:
+        ask(step, places, progress)
+    except _TooLateError:
+        return False
+    except (UnsupportedError, LostError, NotStoppedError):  # what it cannot say, or does not hold
+        return True
+    return True
+
+
+class _TooLateError(CancelledError):
+    """The time is over."""
+
+    def __init__(self) -> None:
+        """Says so."""
+        super().__init__("no time is left")
+
+
+def _until(budget: Budget, progress: ProgressFn) -> ProgressFn:
+    end = time.monotonic() + budget.seconds
+
+    def told(done: Progress) -> None:
+        progress(done)
+        if time.monotonic() > end:
+            raise _TooLateError
+
+    return told
+
+
+def _size(live: LiveRank, kept: StepKept | None, place: int) -> int | None:
+    said = kept.told.get(place) if kept is not None else None
+    if said is not None:
+        return size_of(said.meta.dtype, said.meta.shape)
+    return live.graph.nbytes(place) if live.graph is not None else None

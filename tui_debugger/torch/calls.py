@@ -1,0 +1,157 @@
+"""Outermost calls of a model and its modules: where a pass begins, what it is given, where it ends."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Mapping
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import nn
+
+from tui_debugger.torch.hook import Hook
+from tui_debugger.torch.internals import in_backward
+from tui_debugger.torch.leaves import named_leaves
+from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
+from tui_debugger.torch.recording import Recording
+
+Guard = Callable[[Callable[[], None]], None]
+
+is_compiling = torch.compiler.is_compiling
+
+
+class Calls:
+    """Knows which call is the outermost one.
+
+    Attributes:
+        outer: the module that was called, None between passes.
+        nested: how often it was called again inside itself.
+        no_grad: the pass began without gradients.
+        thread: the one that trains, None until something has run.
+    """
+
+    def __init__(self, recording: Recording, tree: Tree, guard: Guard, began: Callable[[bool], None]) -> None:
+        """``began(of_the_root)`` is called when a pass begins."""
+        self.outer: nn.Module | None = None
+        self.nested = 0
+        self.no_grad = False
+        self.thread: int | None = None
+        self._recording = recording
+        self._root = tree.root
+        self._guard = guard
+        self._began = began
+        self._times: Counter[str] = Counter()
+        self._names: dict[nn.Module, Mapping[str, inspect.Parameter]] = {}
+        self._captures = torch.cuda.is_available()
+
+    def place_of_root(self, tree: Tree) -> tuple[Place, ...]:
+        """A place for the root where the tree has none, because the root is no node."""
+        self._root = tree.root
+        root = tree.root
+        return () if any(place.module is root for place in tree.places) else (Place(root, "", "", ""),)
+
+    def hook(self, place: Place) -> Hook:
+        """What is to be called before a module runs (``with_kwargs``)."""
+        return _Enter(self, place)
+
+    def new_step(self, *, ended: bool) -> None:
+        """A step is over. ``ended``: in this thread, which therefore is the one that trains."""
+        self.outer, self.nested = None, 0
+        self._times.clear()
+        if ended:
+            self.thread = get_ident()
+
+    def begin(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """No pass runs, and a module is called."""
+        if in_backward():
+            return
+        self._guard(lambda: self._begin(place, module, args, kwargs))
+
+    def end(self, module: nn.Module) -> bool:
+        """A module has run, or failed; whether that ends the pass."""
+        if module is not self.outer:
+            return False
+        if self.nested:
+            self.nested -= 1
+            return False
+        self.outer = None
+        return True
+
+    def elsewhere(self, place: Place) -> None:
+        """A module was called in another thread than the one that trains, or while another thread runs a pass."""
+        self._recording.lost("calls of modules in other threads", place.name)
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _begin(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if module is not place.module:
+            self._recording.lost("calls of copies of modules (DataParallel)", place.name)
+            return
+        if self.thread is None:
+            self.thread = get_ident()
+        elif self.thread != get_ident():
+            self.elsewhere(place)
+            return
+        if self._captures and capturing():
+            self._recording.lost("passes inside a CUDA graph", place.name)
+            return
+        self.outer, self.nested, self.no_grad = module, 0, not torch.is_grad_enabled()
+        if self.no_grad:
+            self._recording.begin_pass()
+        self._began(module is self._root)
+        self._given(place, args, kwargs)
+
+    def _given(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What a pass works on. A module that is called by itself may be given what another one made."""
+        recording, no_grad = self._recording, self.no_grad
+        whole = place.module is self._root
+        scope = "inputs" if whole else "inputs." + place.scope.replace("/", ".")
+        if not whole and not no_grad:
+            self._times[scope] += 1
+        times = self._times[scope] or 1
+        following = recording.flow.following
+        with recording.at_work():
+            for key, value in (*self._named(place.module, args), *kwargs.items()):
+                for name, tensor in named_leaves(f"{scope}.{key}", value):
+                    full = without_gradients(name) if no_grad else numbered(name, times)
+                    known = whole or full in recording.structure.inputs
+                    if known or not (following and recording.flow.has_maker(tensor)):
+                        recording.given(full, tensor, no_grad=no_grad)
+
+    def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
+        """Arguments by the names that the module has for them."""
+        if module not in self._names:
+            self._names[module] = inspect.signature(module.forward).parameters
+        names = [name for name, each in self._names[module].items() if each.kind not in _MANY]
+        return [*zip([*names, *(f"arg{at}" for at in range(len(names), len(args)))], args, strict=False)]
+
+
+class _Enter(Hook):
+    """Runs before every module: what is not the outermost call costs next to nothing."""
+
+    __slots__ = ("_calls", "_place")
+
+    def __init__(self, calls: Calls, place: Place) -> None:
+        super().__init__(calls.begin)
+        self._calls = calls
+        self._place = place
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if is_compiling():
+            return
+        calls = self._calls
+        if calls.outer is None:
+            calls.begin(self._place, module, args, kwargs)
+        elif calls.outer is module and calls.thread == get_ident():
+            calls.nested += 1
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured: Python code runs without tensors."""
+    cuda: Any = torch.cuda
+    return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
+
+
+_MANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
