@@ -16,6 +16,7 @@ from tui_debugger.torch.internals import in_backward
 from tui_debugger.torch.leaves import named_leaves
 from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import UNKNOWN
 
 Guard = Callable[[Callable[[], None]], None]
 
@@ -44,6 +45,8 @@ class Calls:
         self._began = began
         self._times: Counter[str] = Counter()
         self._names: dict[nn.Module, Mapping[str, inspect.Parameter]] = {}
+        self._made: set[str] = set()
+        """Inputs that other modules make."""
         self._captures = torch.cuda.is_available()
 
     def place_of_root(self, tree: Tree) -> tuple[Place, ...]:
@@ -117,8 +120,13 @@ class Calls:
                 for name, tensor in named_leaves(f"{scope}.{key}", value):
                     full = without_gradients(name) if no_grad else numbered(name, times)
                     known = whole or full in recording.structure.inputs
-                    if known or not (following and recording.flow.has_maker(tensor)):
-                        recording.given(full, tensor, no_grad=no_grad)
+                    if following and not known and recording.flow.has_maker(tensor):
+                        self._made.add(full)
+                    if full in self._made:
+                        continue
+                    recording.given(full, tensor, no_grad=no_grad)
+                    if not known and not following:  # another one may have made it
+                        recording.structure.feed(full, [UNKNOWN])
 
     def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
         """Arguments by the names that the module has for them."""
