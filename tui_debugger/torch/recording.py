@@ -80,6 +80,7 @@ class Recording:
         self._last = ""
         self._surprised = False
         self._surprises = 0
+        self._off_course = False
         self._calm = 0
 
     @property
@@ -164,7 +165,7 @@ class Recording:
             self._orders.add(order)
             self._calm = 0
         else:
-            self._wonder()
+            self._wonder(no_grad=no_grad)
         return False
 
     def unexpected(self, name: str) -> None:
@@ -174,9 +175,10 @@ class Recording:
         self.structure.doubt(name)
         self._wonder()
 
-    def _wonder(self) -> None:
-        if not self._surprised:
-            self._surprised = self.structure.gradients_doubted = self.structure.changed = True
+    def _wonder(self, *, no_grad: bool = False) -> None:
+        self._surprised = self.structure.changed = True
+        if not no_grad:
+            self._off_course = self.structure.gradients_doubted = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
         """The gradient of one output of a node came.
@@ -255,7 +257,7 @@ class Recording:
         if self.flow.following and self.structure.gradients_doubted:
             self.structure.gradients_doubted = False
             self.structure.changed = True
-        self._surprised = False
+        self._surprised = self._off_course = False
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -291,7 +293,7 @@ class Recording:
         self.structure.add_slot(name, slot, tensor)
         plan = self._plan(name)
         # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
-        later = not self._at_once or self._surprised or (self.scaled and name.startswith(GRADIENTS))
+        later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated)
             return ()
