@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tui_debugger.graph.categories import Update, update_of
 from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.table import NodeTable
+
+BUFFER_UPDATE: Final = "BufferUpdate"
+"""Operator type of our client for PyTorch: a buffer or an input of the model, and what it is made of in the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,19 @@ def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]
                 found.setdefault(inputs[place], Relative(word, *inputs[place]))
     found.pop((row, slot), None)
     return tuple(found.values())
+
+
+def assigned(nodes: NodeTable, row: int) -> list[int] | None:
+    """What the graph says that a parameter is made of in the step; None where it says nothing.
+
+    Returns:
+        Rows, -1 for what is not known: a buffer that a module changes is made by that module. Empty: the program
+        itself put the values there.
+    """
+    for consumer, at in real_consumers(nodes, row):
+        if at == 0 and nodes.op_type(consumer) == BUFFER_UPDATE:
+            return [made for made, _ in real_inputs(nodes, consumer)[1:]]
+    return None
 
 
 def _group(update: Update, start: int) -> list[tuple[str, int]]:

@@ -18,10 +18,21 @@ from tui_debugger.analysis.condition_table import (
     WIRE_OVERFLOW,
 )
 from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.updates import assigned
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged
-from tui_debugger.model import PARAMETERS, Category, Coverage, ErrorBits, ProgressFn, Verdict, Watchpoint, no_progress
+from tui_debugger.model import (
+    PARAMETERS,
+    TRAINABLE,
+    Category,
+    Coverage,
+    ErrorBits,
+    ProgressFn,
+    Verdict,
+    Watchpoint,
+    no_progress,
+)
 from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.origin.by_design import Contents, Designs, contents_of, mark, stated
@@ -54,9 +65,24 @@ class Watched:
 
 
 def judgement_of(
-    rank: int, stop: Stop, watched: Watched, hits: Sequence[ReceivedHit], notice: Callable[[str], None]
+    rank: int,
+    stop: Stop,
+    watched: Watched,
+    hits: Sequence[ReceivedHit],
+    notice: Callable[[str], None],
+    *,
+    bad_before: frozenset[str] | None = None,
 ) -> PairResult:
-    """The result of one step by what a training reported, or did not report, of the list that it was given."""
+    """The result of one step by what a training reported, or did not report, of the list that it was given.
+
+    Args:
+        rank: of the training.
+        stop: where it stands.
+        watched: the list.
+        hits: what it reported.
+        notice: is told what cannot be used.
+        bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
+    """
     info = watched.info
     asked = [
         (watchpoint, mask)
@@ -67,9 +93,11 @@ def judgement_of(
     covered = _places(watched.graph, asked)
     if stop.step <= START:
         covered &= watched.graph.parameter
-    clean = _known_clean(watched.graph, found, asked, covered)
+    looked = _looked_for_overflow(watched.graph, asked, covered)
+    clean = _without_bad(watched.graph, found, looked)
     designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
-    found.origin[:] = _origins(watched.graph, found, clean, designs)
+    used = clean if bad_before is None else _as_used(watched.graph, clean, looked, bad_before)
+    found.origin[:] = _origins(watched.graph, found, used, designs, bad_before or frozenset())
     for at in np.flatnonzero(bad_tensors(found)).tolist():
         if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
             mark(found, at, types)
@@ -132,19 +160,48 @@ def _coverage(
     )
 
 
-def _known_clean(
-    graph: RankGraph, hits: ReceivedHits, asked: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
+def _looked_for_overflow(
+    graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
 ) -> Mask:
-    """Places of which the client would have said so if they held NaN or Inf: some overflow watchpoint looks at them."""
+    """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
     overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in asked]
-    clean: Mask = np.zeros(len(graph), np.bool_)
+    looked: Mask = np.zeros(len(graph), np.bool_)
     for row in np.flatnonzero(overflow).tolist():
-        clean |= covered[row]
+        looked |= covered[row]
+    return looked
+
+
+def _without_bad(graph: RankGraph, hits: ReceivedHits, looked: Mask) -> Mask:
+    """Places that were looked at, and that are clean."""
+    clean: Mask = looked.copy()
     for row, slot, bad in zip(hits.node.tolist(), hits.slot.tolist(), bad_tensors(hits).tolist(), strict=True):
         place = graph.place(row, slot)
         if bad and place >= 0:
             clean[place] = False
     return clean
+
+
+def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[str]) -> Mask:
+    """Places that were clean when they were used: weights and statistics had the values of the step before.
+
+    They are judged at the end of a step, after it has changed them. A weight that is bad because the program itself
+    changed it between the steps was that when it was used.
+    """
+    used: Mask = clean.copy()
+    nodes = graph.nodes
+    for place in np.flatnonzero(looked & graph.parameter).tolist():
+        row = int(graph.node[place])
+        made = assigned(nodes, row)
+        if nodes.category_of(row) not in TRAINABLE:
+            kept = made is not None  # statistics of a module; anything else was fed in as it is
+        elif made:
+            continue  # read again after an optimizer changed it
+        else:
+            kept = made is None
+            used[place] &= kept
+        if kept:
+            used[place] = nodes.names[row] not in bad_before
+    return used
 
 
 class _Held:
@@ -166,11 +223,11 @@ class _Held:
         return stated(self._graph.nodes, row)
 
 
-def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs) -> Mask:
-    """Bad tensors all of whose inputs are known to be clean; what was fed in from outside has none.
+def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs, bad_before: frozenset[str]) -> Mask:
+    """Bad tensors all of whose inputs are known to have been clean; what was fed in from outside has none.
 
-    A weight is judged after the optimizer changed it. Where it is clean then, it was clean before: nothing an
-    optimizer does takes a NaN away. Constants of the graph are what the program says.
+    A weight is judged after the optimizer changed it. Where nobody knows what it was before, and it is clean then, it
+    was clean before: nothing an optimizer does takes a NaN away. Constants of the graph are what the program says.
     """
     origins = bad_tensors(hits)
     for at in np.flatnonzero(origins).tolist():
@@ -180,7 +237,10 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
             continue
         category = graph.nodes.category_of(row)
         if category in PARAMETERS:
-            origins[at] = category is Category.PARAMETER  # the others are what the optimizer made them
+            # The others are what the optimizer made them, or the module that keeps its statistics there.
+            made = assigned(graph.nodes, row)
+            tampered = category in TRAINABLE and made == [] and graph.nodes.names[row] not in bad_before
+            origins[at] = tampered or (category is Category.PARAMETER and made is None)
             continue
         kind = graph.nodes.op_type(row)
         exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it

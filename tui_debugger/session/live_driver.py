@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tui_debugger.analysis.condition_table import WIRE_OVERFLOW
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.rank import LiveRank
@@ -63,6 +64,8 @@ class Driven:
     last: int = START
     step: tuple[int, int] | None = None
     said: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
+    since: int | None = None
+    bad: dict[int, frozenset[str]] = field(default_factory=dict)
     late: Stop | None = None
     unjudged: int | None = None
     ended: int = START
@@ -74,6 +77,18 @@ class Driven:
             self.step, self.said = at, {}
         self.said |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
         return tuple(self.said.values())
+
+    def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:
+        """The parameters that were bad at the end of the step before one; None when that step was not judged.
+
+        Args:
+            step: the one.
+            now: those that are bad at its end, for the next one.
+        """
+        self.bad = {at: names for at, names in self.bad.items() if at == step - 1} | {step: now}
+        if step - 1 in self.bad:
+            return self.bad[step - 1]
+        return frozenset() if self.since is not None and step - 1 > self.since else None  # it had no hits
 
 
 class Driver:
@@ -271,6 +286,9 @@ class Driver:
             return before  # naming a hundred thousand nodes anew at every step would take a while
         pairs = zip(watched.watchpoints, watched.masks, strict=True)
         live.training.set_watchpoints(remote_watchpoints(pairs, watched.graph.nodes, live.training.info))
+        stop = live.training.stop
+        if stop is not None and (before is None or before.version != watched.version):
+            driven.since, driven.bad = stop.step + (driven.phase is Phase.RUNNING), {}
         driven.watched = watched
         return watched
 
@@ -440,7 +458,11 @@ class Driver:
             self._strange.add(pair)
             what = "steps with hits on nodes that are not in the graph"
             self._source.unjudged(live.number, what, 1, f"first step {stop.step}")
-        result = judgement_of(live.number, stop, watched, received, self._source.notice)
+        with self._lock:
+            # A client may put a scope before the name of a parameter.
+            names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
+            bad_before = self._of(live).bad_before(stop.step, names)
+        result = judgement_of(live.number, stop, watched, received, self._source.notice, bad_before=bad_before)
         if watched.graph is not live.graph:  # its rows are not those of now
             return result
         with self._book.judging(pair) as ticket:

@@ -17,6 +17,7 @@ from tui_debugger.torch.internals import in_backward
 from tui_debugger.torch.leaves import named_leaves
 from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import UNKNOWN
 
 Guard = Callable[[Callable[[], None]], None]
 
@@ -44,9 +45,9 @@ class Calls:
         self._guard = guard
         self._began = began
         self._times: Counter[str] = Counter()
-        self._of_others: set[str] = set()
-        """Arguments of modules that are called by themselves which another module made."""
         self._names: dict[nn.Module, Mapping[str, inspect.Parameter]] = {}
+        self._made: set[str] = set()
+        """Inputs that other modules make."""
         self._captures = torch.cuda.is_available()
 
     def place_of_root(self, tree: Tree) -> tuple[Place, ...]:
@@ -110,7 +111,7 @@ class Calls:
             return
         self.outer, self.nested, self.no_grad = module, 0, not torch.is_grad_enabled()
         if self.no_grad:
-            self._recording.begin_pass(place.scope)
+            self._recording.begin_pass()
         self._began(module is self._root)
         self._given(place, args, kwargs)
 
@@ -122,15 +123,19 @@ class Calls:
         if not whole and not no_grad:
             self._times[scope] += 1
         times = self._times[scope] or 1
-        following = recording.following(no_grad=no_grad)
+        following = recording.flow.following
         with recording.at_work():
             for key, value in (*self._named(place.module, args), *kwargs.items()):
                 for name, tensor in named_leaves(f"{scope}.{key}", value):
                     full = without_gradients(name) if no_grad else numbered(name, times)
-                    if following and full not in self._of_others and recording.flow.sources(tensor):
-                        self._of_others.add(full)
-                    if whole or full in recording.structure.inputs or (following and full not in self._of_others):
-                        recording.given(full, tensor, no_grad=no_grad)
+                    known = whole or full in recording.structure.inputs
+                    if following and not known and recording.flow.has_maker(tensor):
+                        self._made.add(full)
+                    if full in self._made:
+                        continue
+                    recording.given(full, tensor, no_grad=no_grad)
+                    if not known and not following:  # another one may have made it
+                        recording.structure.feed(full, [UNKNOWN])
 
     def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
         """Arguments by the names that the module has for them."""

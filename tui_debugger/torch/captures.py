@@ -300,6 +300,11 @@ class Step:
         capture.tensor = values
         return True
 
+    def seen_as(self, tensor: torch.Tensor) -> str:
+        """The node that was seen last to make this very tensor as it is now, empty for others."""
+        same = self._same(tensor)
+        return same.name if same is not None else ""
+
     def _take(self, size: int) -> bool:
         taken = self._room.take(size)
         self._taken += size if taken else 0

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import torch
 
 from tui_debugger.analysis.recommend import BIAS, BIAS_GRADIENT
+from tui_debugger.graph.updates import BUFFER_UPDATE
 from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.torch.elements import readable
-from tui_debugger.torch.naming import Tree, gradient_of, update_of
-from tui_debugger.torch.structure import Node, Structure, slot_of, unique
+from tui_debugger.torch.naming import Tree, change_of, gradient_of, update_of
+from tui_debugger.torch.structure import UNKNOWN, Slot, Structure, slot_of, split_output
 
 UPDATE = "OptimizerUpdate"
 """Operator type of what updates a parameter: weight, gradient, what the optimizer keeps (``graph.categories``)."""
@@ -25,6 +27,7 @@ def draw(
     optimizers: Iterable[torch.optim.Optimizer],
     buffers: Iterable[str],
     *,
+    constants: Iterable[str] = (),
     learned: bool,
 ) -> bytes:
     """A serialized ``GraphProto``.
@@ -34,36 +37,71 @@ def draw(
         structure: what was seen of a step.
         optimizers: what updates its parameters.
         buffers: names of the buffers that are worth looking at.
+        constants: names of those that cannot hold anything bad: what is made of them is not told.
         learned: a step has run.
     """
-    graph = GraphBuilder()
+    drawing = _Drawing(structure, constants)
+    graph = drawing.graph
+    known = {name: tree.buffers[name] for name in buffers if name in tree.buffers}
+    for name, tensor in (*tree.parameters.items(), *known.items()):
+        graph.add_parameter(name, slot_of(tensor))
     for name, slot in structure.inputs.items():
         graph.add_parameter(name, slot)
-    for name, parameter in tree.parameters.items():
-        graph.add_parameter(name, slot_of(parameter))
-    for name in buffers:
-        graph.add_parameter(name, slot_of(tree.buffers[name]))
-    nodes = structure.nodes
-    if not learned:
-        nodes = nodes or {place.name: Node(place.kind) for place in tree.places}
-    consumers = structure.consumers()
-    backward = {node.forward: name for name, node in nodes.items() if node.forward}
-    for name, node in nodes.items():
-        inputs = _of_gradient(node, consumers, backward) if node.forward else node.inputs
-        slots = [node.outputs[slot] for slot in sorted(node.outputs)]
-        graph.add_node(name, node.kind, inputs, slots, node.source)
+    if learned or structure.nodes:
+        for name in structure.nodes:
+            drawing.add_node(name)
+    else:
+        for place in tree.places:
+            graph.add_node(place.name, place.kind, [UNKNOWN])
     states = states_of(tree, optimizers)
     for name, parameter in tree.parameters.items():
         if parameter.requires_grad:
-            made = _of_parameter_gradient(name, nodes, consumers, backward)
-            kind = BIAS_GRADIENT if _BIAS.search(name) else PARAMETER_GRADIENT
-            graph.add_node(gradient_of(name), kind, made, [slot_of(parameter)])
+            drawing.add_parameter_gradient(name, parameter)
     for name, kept in states.items():
         for state, tensor in kept.items():
             graph.add_parameter(state, slot_of(tensor))
         inputs = [name, gradient_of(name), *kept]
         graph.add_node(update_of(name), UPDATE, inputs, [slot_of(tree.parameters[name])])
+    for name, sources in structure.fed.items():
+        drawing.add(change_of(name), BUFFER_UPDATE, [name, *sources])
     return graph.serialize()
+
+
+class _Drawing:
+    """The graph while it is drawn."""
+
+    def __init__(self, structure: Structure, constants: Iterable[str]) -> None:
+        self.graph = GraphBuilder()
+        self._structure = structure
+        self._constants = frozenset(constants)
+
+    def add_node(self, name: str) -> None:
+        """A node that was seen."""
+        node = self._structure.nodes[name]
+        # A gradient may have come of the second output only: the first one still has its place.
+        forward = self._structure.nodes.get(node.forward)
+        like = {} if forward is None else forward.outputs
+        slots = [node.outputs.get(slot, like.get(slot, _NOTHING)) for slot in range(max(node.outputs, default=-1) + 1)]
+        self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
+
+    def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
+        """What an optimizer will use as the gradient of a parameter."""
+        name = gradient_of(parameter)
+        kind = BIAS_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
+        self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
+
+    def add(self, name: str, kind: str, inputs: Iterable[str], slots: Sequence[Slot] = (), source: str = "") -> None:
+        """A node. A later output of another one is taken out of its tuple by a node between."""
+        made = [each for each in inputs if each not in self._constants]
+        for each in made:
+            node, slot = split_output(each)
+            if slot and node in self._structure.nodes:
+                self.graph.add_item(each, node, slot)
+        self.graph.add_node(name, kind, made, slots, source)
+
+
+_NOTHING: Final[Slot] = ("float32", (0,))
+"""Stands for an output that was never seen."""
 
 
 def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mapping[str, Mapping[str, torch.Tensor]]:
@@ -87,22 +125,3 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 
 def _is_state(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() > 0 and readable(value)
-
-
-def _of_gradient(node: Node, consumers: Mapping[str, list[str]], backward: Mapping[str, str]) -> list[str]:
-    """Gradients come from those of the consumers, and from the values at which a function is differentiated."""
-    if node.inputs:
-        return node.inputs
-    later = (backward.get(consumer, "") for consumer in consumers.get(node.forward, ()))
-    return unique([*later, node.forward])
-
-
-def _of_parameter_gradient(
-    name: str, nodes: Mapping[str, Node], consumers: Mapping[str, list[str]], backward: Mapping[str, str]
-) -> list[str]:
-    known = nodes.get(gradient_of(name))
-    if known is not None:
-        return known.inputs
-    users = consumers.get(name, ())
-    fed = (each for user in users for each in nodes[user].inputs if each in nodes)
-    return unique([*(backward.get(user, "") for user in users), *fed])

@@ -5,6 +5,7 @@ What is missing in another version makes attaching fail, which is said in one li
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _python_dispatch as dispatch
 
 
@@ -76,6 +78,39 @@ def name_of(operator: Any) -> str:
 def changes_its_arguments(operator: Any) -> bool:
     """Whether an operator works in place."""
     return bool(operator._schema.is_mutable)  # noqa: SLF001 - see above
+
+
+@functools.cache
+def written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
+    """The arguments that an operator writes to, by place and name."""
+    arguments = enumerate(operator._schema.arguments)  # noqa: SLF001 - see above
+    return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
+
+
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a distributed tensor that this process has, any other tensor as it is."""
+    part = getattr(tensor, "_local_tensor", None)
+    return part if isinstance(part, torch.Tensor) else tensor
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """What tells the memory of a tensor from others while it lives; None where a tensor has none of its own."""
+    if tensor.layout is not torch.strided or tensor.is_meta or transformed(tensor):
+        return None
+    try:
+        return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 - see above
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
+def hold_weakly(tensor: torch.Tensor) -> StorageWeakRef:
+    """Keeps ``storage_of`` from being used for other memory, and lets the memory itself go."""
+    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call] # PyTorch does not say its type
+
+
+def other_mode() -> bool:
+    """Whether something sees every operator already."""
+    return bool(torch._C._len_torch_dispatch_stack())  # noqa: SLF001 - see above
 
 
 def calling_scaler() -> Any:

@@ -1,22 +1,30 @@
-"""Hooks on modules: their outputs, and the gradients of their outputs."""
+"""Hooks on modules: their outputs, and the gradients of their outputs.
+
+What functions between modules compute (a sum, a logarithm) is recorded where it goes into a module: as a node of its
+own, named by the function.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import re
 from collections import Counter
 from threading import get_ident
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch.calls import Calls, Guard, is_compiling
+from tui_debugger.torch.elements import readable
 from tui_debugger.torch.hook import Hook
-from tui_debugger.torch.internals import in_backward, version_of
+from tui_debugger.torch.internals import EveryOperator, in_backward, other_mode, version_of
 from tui_debugger.torch.leaves import leaves
-from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
+from tui_debugger.torch.naming import Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import unique
+from tui_debugger.torch.structure import UNKNOWN, output_of, unique
 
 
 class ModuleHooks:
@@ -37,6 +45,12 @@ class ModuleHooks:
         self._times: Counter[str] = Counter()
         self._again: Counter[str] = Counter()
         self._times_bare: Counter[str] = Counter()
+        self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
+        self._given_as_made: dict[tuple[str, int], set[str]] = {}
+        self._takers: set[str] = set()
+        self._kinds = {place.scope: place.kind for place in tree.places}
+        self._mode: EveryOperator | None = None
+        self._left_modes: list[EveryOperator] = []
         self._calls = Calls(recording, tree, guard, self._began)
 
     @property
@@ -49,11 +63,15 @@ class ModuleHooks:
         if self._handles:
             return
         self._tree = tree
+        self._kinds = {place.scope: place.kind for place in tree.places}
         for place in (*self._calls.place_of_root(tree), *tree.places):
             module, hooks = place.module, self._handles
             with self._calls.hooking(place):
                 hooks.append(module.register_forward_pre_hook(self._calls.hook(place), with_kwargs=True, prepend=True))
+                if place.kind:
+                    hooks.append(module.register_forward_pre_hook(Hook(self._enter, place), with_kwargs=True))
                 hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
+        self._follow()
 
     def remove(self) -> None:
         """Takes them all away. Gradients that are still to come are not recorded."""
@@ -67,8 +85,38 @@ class ModuleHooks:
         self._times.clear()
         self._again.clear()
         self._calls.new_step(ended=ended)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Sees operators while it is followed what tensors are made of, and only then."""
+        flow = self._recording.flow
+        wanted = self.installed and flow.following
+        if self._mode is not None and not wanted:
+            self._left_modes.append(self._mode)
+            self._mode = None
+        self._left_modes = [mode for mode in self._left_modes if not mode.leave()]
+        if wanted and self._mode is None:
+            # torch.compile would not compile, and a mode that was there before might be left before this one.
+            flow.seeing = not self._tree.compiled and not other_mode()
+            if not flow.seeing:
+                return
+            self._mode = EveryOperator(self._seen)
+            self._mode.enter()
+
+    def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        if self._mode is not None and not self._recording.paused:
+            self._guard(lambda: self._recording.flow.ran(func, args, kwargs, out))
 
     # -- hooks ---------------------------------------------------------------------------------------
+
+    def _enter(
+        self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """A module is going to run. PyTorch leaves ``kwargs`` out where another hook has just removed this one."""
+        if kwargs is None or module is not place.module or is_compiling():
+            return
+        if self._recording.flow.following or place.name in self._takers:
+            self._guard(lambda: self._takes(place, args, kwargs))
 
     def _after(self, place: Place, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """A module has run, or failed: then nothing came out."""
@@ -93,45 +141,137 @@ class ModuleHooks:
             self._times.clear()
             self._again.clear()
 
+    def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What functions computed, and a module is given, is recorded now: the module may change it in place."""
+        again = in_backward()
+        calls = self._calls
+        if not again and (calls.outer is None or calls.thread != get_ident()):
+            return
+        call = self._name(place, 1)
+        with self._recording.at_work():
+            if self._recording.flow.following:
+                self._know_parameters(place)
+            for at, tensor in enumerate(leaves((args, kwargs))):
+                node = self._given_to.get((call, at))
+                if node is None and self._recording.flow.following and not again:
+                    node = self._function_before(place, tensor)
+                    if node is not None:
+                        self._given_to[call, at] = node
+                        self._takers.add(place.name)
+                if node is None:
+                    if not again:
+                        self._direct(place.name, call, at, tensor)
+                    continue
+                name, kind = node
+                if again:
+                    self._recording.flow.recomputed(tensor, name)
+                else:
+                    self._recording.made(
+                        name, kind, [tensor], functools.partial(self._recording.flow.sources, [tensor])
+                    )
+        if again or not calls.no_grad:
+            self._await_functions(call, args, kwargs)
+
+    def _name(self, place: Place, later: int = 0) -> str:
+        """The node of the call of a module that has just ended, or of a later one."""
+        if in_backward():
+            return numbered(place.name, self._again[place.name] + later)
+        times = self._times_bare if self._calls.no_grad else self._times
+        name = numbered(place.name, times[place.name] + later)
+        return without_gradients(name) if self._calls.no_grad else name
+
+    def _direct(self, place: str, call: str, at: int, tensor: torch.Tensor) -> None:
+        """What a module is given as another one made it, in the steps that were followed, it must be given always."""
+        seen = self._recording.step.seen_as(tensor)
+        known = self._given_as_made.get((call, at))
+        if not self._recording.flow.following:
+            if known and seen not in known:
+                self._recording.unexpected(call)
+        elif not seen:
+            self._given_as_made[call, at] = set()
+        elif known is None:
+            self._given_as_made[call, at] = {seen}
+            self._takers.add(place)
+        elif known:
+            known.add(seen)
+
+    def _await_functions(self, call: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for at, tensor in enumerate(leaves((args, kwargs))):
+            if (node := self._given_to.get((call, at))) is not None:
+                self._await_gradients(*node, node[0], [tensor])
+
+    def _know_parameters(self, place: Place) -> None:
+        """Weights may be other tensors while a module runs: parts that were gathered from all processes."""
+        for name, parameter in place.module.named_parameters(recurse=False):
+            known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
+            if known in self._tree.parameters:
+                self._recording.flow.know_parameter(known, parameter)
+
+    def _function_before(self, place: Place, tensor: torch.Tensor) -> tuple[str, str] | None:
+        """The node of a function that computed what a module is given: name and kind; None where that is none.
+
+        Masks are made of infinities by design, which only what reads them tells: they are no nodes.
+        """
+        made = self._recording.flow.of(tensor)
+        if not made.work or not (tensor.is_floating_point() or tensor.is_complex()) or not readable(tensor):
+            return None
+        if _WEIGHS.search(place.kind) or bool(tensor.detach().isinf().any()):
+            self._recording.flow.doubt(tensor)
+            return None
+        scope = place.scope
+        while scope:
+            scope = scope.rpartition("/")[0]
+            if self._kinds.get(scope, "") not in _ONLY_HOLD:
+                break
+        name = f"{scope}/{made.work}" if scope else made.work
+        if self._calls.no_grad:
+            name = without_gradients(name)
+        taken = {node for node, _ in self._given_to.values()} | set(self._recording.structure.nodes)
+        number = next(each for each in itertools.count(1) if numbered(name, each) not in taken)
+        return numbered(name, number), made.work
+
     def _ran(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         tensors = leaves(out)
         if in_backward():
             self._ran_again(place, tensors)
-        elif self._calls.outer is None or not tensors:
             return
-        elif self._calls.no_grad:
-            times = self._times_bare
-            times[place.name] += 1
-            name = without_gradients(numbered(place.name, times[place.name]))
-            with self._recording.at_work():
-                self._recording.made(
-                    name, place.kind, tensors, lambda: self._sources(place, args, kwargs, tensors), no_grad=True
-                )
-        else:
-            self._times[place.name] += 1
-            call = self._times[place.name]
-            with self._recording.at_work():
-                self._recording.made(
-                    numbered(place.name, call),
-                    place.kind,
-                    tensors,
-                    lambda: self._sources(place, args, kwargs, tensors),
-                )
-            self._await_gradients(place, call, tensors)
+        if self._calls.outer is None or not tensors:
+            return
+        no_grad = self._calls.no_grad
+        (self._times_bare if no_grad else self._times)[place.name] += 1
+        name = self._name(place)
+        with self._recording.at_work():
+            sources = functools.partial(self._sources, place, args, kwargs, tensors)
+            self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
+        if not no_grad:
+            self._await_gradients(place.name, place.kind, name, tensors)
 
     def _ran_again(self, place: Place, tensors: list[torch.Tensor]) -> None:
         """For a checkpoint. Which of several calls is recomputed cannot be told."""
         self._again[place.name] += 1
-        if self._times[place.name] <= 1:
-            self._await_gradients(place, self._again[place.name], tensors)
+        once, name = self._times[place.name] <= 1, self._name(place)
+        if self._recording.flow.following:
+            for slot, tensor in enumerate(tensors):
+                self._recording.flow.recomputed(tensor, output_of(name, slot) if once else UNKNOWN)
+        if once:
+            self._await_gradients(place.name, place.kind, name, tensors)
 
-    def _await_gradients(self, place: Place, call: int, tensors: list[torch.Tensor]) -> None:
-        scope, _, _ = place.name.rpartition("/")
-        name = "/".join(part for part in ("Gradients", scope, f"{place.kind}Grad") if part)
+    def _await_gradients(self, node: str, kind: str, forward: str, tensors: list[torch.Tensor]) -> None:
+        """Sees gradients of the outputs of a node come.
+
+        Args:
+            node: its name, without the number of the call.
+            kind: its type.
+            forward: its name.
+            tensors: its outputs.
+        """
+        scope, _, last = node.rpartition("/")
+        number = forward[len(node) :] + (last[len(kind) :] if last.startswith(f"{kind}#") else "")
+        name = "/".join(part for part in ("Gradients", scope, f"{kind}Grad") if part) + number
         for slot, tensor in enumerate(tensors):
             # A leaf would keep the hook for good; what an inner module made has its hook.
             if tensor.grad_fn is not None and not self._hooked(tensor):
-                hook = Hook(self._gradient, place, call, numbered(name, call), slot)
+                hook = Hook(self._gradient, name, f"{kind}Grad", forward, slot)
                 tensor.register_hook(hook)  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def _hooked(self, tensor: torch.Tensor) -> bool:
@@ -140,27 +280,33 @@ class ModuleHooks:
         setattr(tensor, _MARK, version_of(tensor))  # an inner module may have made it and another one changed it since
         return False
 
-    def _gradient(self, place: Place, call: int, name: str, slot: int, gradient: torch.Tensor) -> None:
+    def _gradient(self, name: str, kind: str, forward: str, slot: int, gradient: torch.Tensor) -> None:
         if self.installed and not is_compiling():
-            self._guard(lambda: self._came(place, call, name, slot, gradient))
+            self._guard(lambda: self._came(name, kind, forward, slot, gradient))
 
-    def _came(self, place: Place, call: int, name: str, slot: int, gradient: torch.Tensor) -> None:
+    def _came(self, name: str, kind: str, forward: str, slot: int, gradient: torch.Tensor) -> None:
         with self._recording.at_work():
-            self._recording.came(name, f"{place.kind}Grad", slot, gradient, numbered(place.name, call))
+            self._recording.came(name, kind, slot, gradient, forward)
 
     def _sources(
         self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any], out: list[torch.Tensor]
     ) -> list[str]:
-        """What fed a module: what its outputs were made of; where that is not known what it was called with."""
+        """What the outputs of a module were made of; where that is not all known also what it was called with."""
         flow = self._recording.flow
-        behind = [
-            name for tensor in out for name in (flow.sources(tensor) if flow.maker(tensor) else flow.behind(tensor))
-        ]
-        own = [flow.maker(parameter) for parameter in place.module.parameters(recurse=False)]
-        if behind and next(place.module.children(), None) is not None:
-            return unique([*behind, *own])
-        fed = [name for tensor in leaves((args, kwargs)) for name in flow.sources(tensor)]
-        return unique([*fed, *behind, *own])
+        made = flow.sources(out)
+        if not flow.seeing and not self._holds_others(place):
+            module = place.module
+            return flow.sources([*leaves((args, kwargs)), *module.parameters(), *module.buffers()])
+        return made if UNKNOWN not in made else unique([*made, *flow.sources(leaves((args, kwargs)))])
+
+    def _holds_others(self, place: Place) -> bool:
+        """Whether modules inside a module are seen as well."""
+        inside = f"{place.scope}/" if place.scope else ""
+        return any(scope.startswith(inside) for scope in self._kinds if scope and scope != place.scope)
 
 
 _MARK = "_tdbg_hooked"
+_ONLY_HOLD: Final = frozenset({"", "ModuleList", "ModuleDict"})
+"""Kinds of modules that are not called themselves."""
+_WEIGHS: Final = re.compile(r"softmax|attention", re.IGNORECASE)
+"""Kinds of modules that are given masked values."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import nn
+
+from tui_debugger.torch import internals
 
 _WRAPPED: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 """Attributes under which wrappers keep what they wrap: of torch.compile, FSDP and checkpoint_wrapper."""
@@ -35,6 +38,33 @@ class Place:
     kind: str
 
 
+class Buffers(Mapping[str, torch.Tensor]):
+    """Tensors that modules have besides their parameters, as they are now: a program may put others in their places.
+
+    Beside the registered ones those that are plain attributes: a mask, a table of positions.
+    """
+
+    def __init__(self, owners: Mapping[str, tuple[nn.Module, str]]) -> None:
+        """``owners``: by clean name the module, and what it calls the tensor."""
+        self._owners = owners
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        """The tensor that has this name now."""
+        module, attribute = self._owners[name]
+        found = getattr(module, attribute, None)
+        if not isinstance(found, torch.Tensor):
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of those that are there."""
+        return (name for name, (module, attribute) in self._owners.items() if _holds(module, attribute))
+
+    def __len__(self) -> int:
+        """How many are there."""
+        return sum(1 for _ in self)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree:
     """A model by names.
@@ -43,7 +73,7 @@ class Tree:
         root: the model without what wraps it.
         places: its modules, the root first; each once. Those inside a compiled one are left out.
         parameters: by clean name; each once.
-        buffers: by clean name.
+        buffers: by clean name, those that are no parameters and are not made anew in every step.
         compiled: scopes of modules that torch.compile took; their inside is not seen.
         hidden: number of modules inside them.
     """
@@ -51,7 +81,7 @@ class Tree:
     root: nn.Module
     places: tuple[Place, ...]
     parameters: dict[str, nn.Parameter]
-    buffers: dict[str, torch.Tensor]
+    buffers: Buffers
     compiled: tuple[str, ...]
     hidden: int
 
@@ -79,7 +109,7 @@ def tree_of(model: nn.Module) -> Tree:
         root,
         tuple(places),
         {clean(name): parameter for name, parameter in root.named_parameters()},
-        {clean(name): buffer for name, buffer in root.named_buffers()},
+        Buffers(_owners(root)),
         tuple(compiled),
         len(hidden),
     )
@@ -100,9 +130,20 @@ def update_of(parameter: str) -> str:
     return "Optimizer/" + parameter.replace(".", "/")
 
 
+def change_of(buffer: str) -> str:
+    """The node that stands for what changes a buffer, or an input of the model, in a step."""
+    return "Changes/" + buffer.replace(".", "/")
+
+
 def numbered(name: str, call: int) -> str:
     """The node of the second, third ... call of a module in one step."""
     return name if call == 1 else f"{name}#{call}"
+
+
+def kind_of(func: Any) -> str:
+    """Operator type: ``aten._log_softmax.default`` is ``LogSoftmax``, which is what categories know it by."""
+    name = internals.name_of(func).rpartition("::")[2].strip("_")
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) or "Operator"
 
 
 def without_gradients(name: str) -> str:
@@ -117,6 +158,24 @@ def _bare(model: nn.Module) -> nn.Module:
         inner = inner.module
     found: nn.Module = inner
     return found
+
+
+def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
+    """The tensors of a model that are no parameters: the modules that hold them, and what they are called there."""
+    found: dict[str, tuple[nn.Module, str]] = {}
+    seen: set[int] = set()
+    for scope, module in root.named_modules():
+        plain = ((name, each) for name, each in vars(module).items() if isinstance(each, torch.Tensor))
+        for name, tensor in (*module.named_buffers(recurse=False), *plain):
+            # What a graph hangs on is what the module computed last, not what it has.
+            if tensor.grad_fn is None and not isinstance(tensor, nn.Parameter) and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[clean(f"{scope}.{name}" if scope else name)] = module, name
+    return found
+
+
+def _holds(module: nn.Module, attribute: str) -> bool:
+    return isinstance(getattr(module, attribute, None), torch.Tensor)
 
 
 def _transparent(module: nn.Module) -> bool:

@@ -20,17 +20,14 @@ from tui_debugger.torch.calls import Calls, Guard, is_compiling
 from tui_debugger.torch.frames import user_stack
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.leaves import leaves
-from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
+from tui_debugger.torch.naming import Place, Tree, kind_of, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import unique
 
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
 _SCALER: Final = frozenset({"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"})
 """What a GradScaler does to find its scale."""
-_LOOSE: Final = "\0loose"
-"""Stands for passes in which no module was called."""
 
 
 class Operators:
@@ -142,13 +139,14 @@ class Operators:
 
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
-        if backward and (grads or self._scopes):
-            return  # a recomputation for a checkpoint, which ran before under the same names
-        if not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
+        again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
+        if again or not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
+            if self._recording.flow.following:
+                self._recording.flow.ran(func, args, kwargs, out)
             return
         no_grad = not backward and (not grads if self._calls.outer is None else self._calls.no_grad)
         if no_grad and self._recording.passes.now is None:
-            self._recording.begin_pass(_LOOSE)
+            self._recording.begin_pass()
             self._times_bare.clear()
         scope, stack = self._scope(backward)
         name = f"{scope}/{kind}" if scope else kind
@@ -184,11 +182,4 @@ class Operators:
             self._forward[internals.last_function()] = (scope, name)
 
     def _sources(self, args: Any, kwargs: Any) -> list[str]:
-        flow = self._recording.flow
-        return unique(flow.maker(tensor) for tensor in leaves((args, kwargs)))
-
-
-def kind_of(func: Any) -> str:
-    """Operator type: ``aten._log_softmax.default`` is ``LogSoftmax``, which is what categories know it by."""
-    name = internals.name_of(func).rpartition("::")[2].strip("_")
-    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part) or "Operator"
+        return self._recording.flow.sources(leaves((args, kwargs)))

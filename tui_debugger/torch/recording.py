@@ -13,16 +13,20 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import readable
+from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import no_autocast
 from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.passes import Passes
 from tui_debugger.torch.plans import Plan, Plans
-from tui_debugger.torch.structure import Flow, Node, Structure
+from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.transfer import Waiting
 from tui_debugger.torch.verdicts import judge_one
 
 MOST: Final = 50_000
 """Tensors of one step, or of one pass without gradients, that are looked at: memory is bounded."""
+
+CALM: Final = 20
+"""Steps in which nothing ran in a new order, after which a program that does so now and then is not followed."""
 
 Sources = Callable[[], list[str]]
 
@@ -33,7 +37,7 @@ class Recording:
     Attributes:
         step: what was seen.
         passes: what was seen of the passes without gradients.
-        structure, flow: the graph, and who made what.
+        structure, flow: the graph, and what was made of what.
         plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
@@ -41,6 +45,8 @@ class Recording:
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
+        updated: parameters that an optimizer changed in this step.
+        at_begin: called when a forward pass begins.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
@@ -66,33 +72,39 @@ class Recording:
         self.unrecorded = Losses()
         self.escaped: Exception | None = None
         self._at_once = at_once
-        self._follows_pass = False
-        self._pass = ""
-        self._followed: set[str] = set()
-        self._again = False
-        self._once_more = False
+        self.updated: list[str] = []
+        self.at_begin: Callable[[], None] = lambda: None
+        self._orders: set[int] = set()
+        self._order = 0
+        self._order_bare = 0
+        self._last = ""
+        self._surprised = False
+        self._surprises = 0
+        self._off_course = False
+        self._calm = 0
 
-    def following(self, *, no_grad: bool = False) -> bool:
-        """Whether it is found out who makes what: at first, and once more after nodes came that were not known."""
-        return self._follows_pass if no_grad else self.learning or self._once_more
+    @property
+    def every_operator(self) -> bool:
+        """Whether every operator is a node."""
+        return self._at_once
 
     def begin_call(self) -> None:
         """The model is called with gradients."""
         self.step.begin_call()
+        self._order = 0
+        self.at_begin()
 
-    def begin_pass(self, what: str) -> None:
-        """A pass without gradients begins. ``what``: the same for passes that run the same modules."""
+    def begin_pass(self) -> None:
+        """A pass without gradients begins."""
         self.end_pass()
         self.passes.begin()
-        self._pass, self._follows_pass = what, what not in self._followed
+        self._order_bare = 1
+        self.at_begin()
 
     def end_pass(self) -> None:
         """The pass that runs, if any, is over: it is judged, unless nobody had an occasion to watch anything yet."""
         if self.passes.now is None:
             return
-        if self._follows_pass:
-            self._followed.add(self._pass)
-        self._follows_pass = False
         with self.at_work():
             self.passes.end(self.plans.judge if self.plans or not self.learning else None)
 
@@ -113,25 +125,60 @@ class Recording:
             name: of the node.
             kind: operator type.
             tensors: its outputs, one per slot.
-            sources: what fed it; only asked when the graph is not known.
-            source: stack text, likewise.
+            sources: what it was made of; only asked while that is followed.
+            source: stack text, asked for once.
             mutated: the outputs were changed in place.
             no_grad: in the pass without gradients that runs.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
             return
-        structure = self.structure
+        if self.updated:
+            self._read_again()
+        structure, known = self.structure, self._in_known_order(name, no_grad=no_grad)
         if name not in structure.nodes:
-            structure.add(name, Node(kind, source=source()))
-            structure.nodes[name].inputs = [each for each in sources() if each != name]
-            self._came_late(no_grad=no_grad)
-        elif self._follows_pass if no_grad else self._once_more:
-            structure.feed(name, (each for each in sources() if each != name))
+            structure.add(name, Node(kind, source=source()), self._last)
+        if self.flow.following:
+            structure.add_inputs(name, sources())
+        elif not known:
+            structure.doubt(name)
+        self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
             hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad)
         self._stop(name, hits)
+
+    def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
+        """Whether all that ran in this pass up to a node was followed before in this order.
+
+        Programs do not do the same in every step (experts, layers that are dropped at random). What a node is made of
+        is known for the orders that were followed; in a new one it is not, and from the next step on it is followed.
+        """
+        order = hash((self._order_bare if no_grad else self._order, name))
+        if no_grad:
+            self._order_bare = order
+        else:
+            self._order = order
+        if order in self._orders:
+            return True
+        if self.flow.following:
+            self._orders.add(order)
+            self._calm = 0
+        else:
+            self._wonder(no_grad=no_grad)
+        return False
+
+    def unexpected(self, name: str) -> None:
+        """A node is given something else than in the steps that were followed."""
+        self._order = hash((self._order, name, "unexpected"))
+        self._order_bare = hash((self._order_bare, name, "unexpected"))
+        self.structure.doubt(name)
+        self._wonder()
+
+    def _wonder(self, *, no_grad: bool = False) -> None:
+        self._surprised = self.structure.changed = True
+        if not no_grad:
+            self._off_course = self.structure.gradients_doubted = True
 
     def came(self, name: str, kind: str, slot: int, gradient: torch.Tensor, forward: str) -> None:
         """The gradient of one output of a node came.
@@ -146,9 +193,34 @@ class Recording:
         step = self._step(name, 1)
         if step is None:
             return
-        if name not in self.structure.nodes:
-            self.structure.add(name, Node(kind, forward=forward))
+        structure, known = self.structure, self._in_known_order(name)
+        if name not in structure.nodes:
+            structure.add(name, Node(kind, forward=forward), self._last)
+        if self.flow.following:
+            structure.add_inputs(name, self.flow.sources([gradient]))
+        elif not known:
+            structure.doubt(name)
+        self._last = name
+        self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         self._stop(name, self._see(step, name, slot, gradient))
+
+    def _read_again(self) -> None:
+        """Something runs after an optimizer did in the same step: nobody knows which values of the weights it reads."""
+        for name in self.updated:
+            self.structure.feed(name, [UNKNOWN])
+        self.updated.clear()
+
+    def collected(self, parameter: str, name: str, gradient: torch.Tensor) -> None:
+        """The gradient of a parameter is what an optimizer will use now.
+
+        Args:
+            parameter: its name.
+            name: of the node of the gradient.
+            gradient: the values.
+        """
+        self.updated.append(parameter)
+        if self.flow.following:
+            self.structure.add_gradient(name, self.flow.sources([gradient]))
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
@@ -158,25 +230,34 @@ class Recording:
         if name not in self.structure.inputs:
             self.structure.inputs[name] = (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
             self.structure.changed = True
-            self._came_late(no_grad=no_grad)
+        if self.flow.following:
+            made = [each for each in self.flow.sources([tensor]) if split_output(each)[0] in self.structure.nodes]
+            if made:  # a model that is called with what it returned before
+                self.structure.feed(name, [*made, UNKNOWN])
+            self.flow.replaced(tensor, name)
         self._look(step, name, 0, tensor, self._plan(name))
-        if self.following(no_grad=no_grad):
-            self.flow.made(tensor, name)
 
     def lost(self, what: str, example: str, count: int = 1) -> None:
         """Something ran and could not be recorded."""
         self.unrecorded.add(what, self.agent.step + 1 if self.agent is not None else 0, example, count)
 
-    def next_step(self) -> None:
-        """Another step begins. If nodes came late in the last one it is found out in this one what feeds them."""
-        self._once_more, self._again = self._again, False
-
     def clear(self) -> None:
         """The step is over, and nobody looks at it any more."""
-        self._follows_pass = False
         self.passes.clear()
         self.step.clear()
         self.flow.clear()
+        self.updated.clear()
+        self._order, self._order_bare, self._last = 0, 1, ""
+        if self._surprised:
+            self._surprises += 1
+            self._calm = 0
+        elif self.flow.following:
+            self._calm += 1
+        self.flow.following = self.learning or self._surprised or bool(self._surprises > 1 and self._calm < CALM)
+        if self.flow.following and self.structure.gradients_doubted:
+            self.structure.gradients_doubted = False
+            self.structure.changed = True
+        self._surprised = self._off_course = False
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -187,14 +268,6 @@ class Recording:
             return step
         self.lost(f"tensors beyond {MOST:,} in one {'pass' if no_grad else 'step'}", name, count)
         return None
-
-    def _came_late(self, *, no_grad: bool) -> None:
-        """A node or input was not known: what was made before it in this step or pass was not followed."""
-        if no_grad:
-            if not self._follows_pass:
-                self._followed.discard(self._pass)
-        elif not self.learning and not self._once_more:
-            self._again = True
 
     def _readable(self, name: str, tensor: torch.Tensor) -> bool:
         if readable(tensor):
@@ -212,13 +285,15 @@ class Recording:
         mutated: bool = False,
         no_grad: bool = False,
     ) -> Sequence[ClientHit]:
-        if self.following(no_grad=no_grad):
-            (self.flow.replaced if mutated else self.flow.made)(tensor, name)
         if not self._readable(name, tensor):
+            self.flow.lost(tensor)
             return ()
+        if self.flow.following:
+            (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
         plan = self._plan(name)
-        later = not self._at_once or (self.scaled and name.startswith(GRADIENTS))
+        # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
+        later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
             self._look(step, name, slot, tensor, plan, mutated=mutated)
             return ()

@@ -1,11 +1,10 @@
-"""The graph of a step: which nodes there are, in which order, and what feeds them."""
+"""The graph of a step: which nodes there are, in which order they run, and what each was made of."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import torch
 
@@ -14,8 +13,8 @@ from tui_debugger.torch.elements import type_name
 Slot = tuple[str, tuple[int, ...]]
 """Element type and shape."""
 
-SEARCHED: Final = 5000
-"""Functions of the autograd graph that are looked at for one tensor at most."""
+UNKNOWN: Final = ""
+"""Stands among the inputs of a node for what was not recorded: the graph says that the node has such an input."""
 
 
 @dataclass(slots=True)
@@ -24,7 +23,7 @@ class Node:
 
     Attributes:
         kind: operator type.
-        inputs: names of nodes and parameters.
+        inputs: outputs of nodes (see ``output_of``), parameters, and ``UNKNOWN``.
         outputs: type and shape by slot.
         source: stack text.
         forward: the node whose gradient this is, empty for others.
@@ -42,32 +41,52 @@ def slot_of(tensor: torch.Tensor) -> Slot:
     return type_name(tensor.dtype), tuple(tensor.shape)
 
 
+def output_of(name: str, slot: int) -> str:
+    """What stands for one output of a node where it is an input of another one."""
+    return f"{name}:{slot}" if slot else name
+
+
+def split_output(output: str) -> tuple[str, int]:
+    """The node and the slot of what ``output_of`` made."""
+    name, _, slot = output.rpartition(":")
+    return (name, int(slot)) if name and slot.isdecimal() else (output, 0)
+
+
 class Structure:
-    """All nodes that were seen, in the order in which they first ran.
+    """All nodes that were seen, in the order in which they run.
 
     Attributes:
         nodes: by name.
         inputs: tensors that the model was called with.
-        changed: nodes came since ``changed`` was reset.
+        gradients: by the node of a parameter's gradient what that was made of.
+        fed: by name of a buffer or an input of the model what its values were made of in a step.
+        doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
+        gradients_doubted: the same of the gradients of all parameters.
+        changed: something changed since this was reset.
     """
 
     def __init__(self) -> None:
         """Knows nothing."""
         self.nodes: dict[str, Node] = {}
         self.inputs: dict[str, Slot] = {}
+        self.gradients: dict[str, list[str]] = {}
+        self.fed: dict[str, list[str]] = {}
+        self.doubted: set[str] = set()
+        self.gradients_doubted = False
         self.changed = False
 
-    def add(self, name: str, node: Node) -> None:
-        """A node that was not known."""
-        self.nodes[name] = node
+    def add(self, name: str, node: Node, after: str = "") -> None:
+        """A node that was not known. It stands behind the one that ran before it."""
         self.changed = True
-
-    def feed(self, name: str, inputs: Iterable[str]) -> None:
-        """More of what feeds a known node."""
-        known = self.nodes[name].inputs
-        if new := [each for each in inputs if each not in known]:
-            known += new
-            self.changed = True
+        if after not in self.nodes or after == next(reversed(self.nodes)):
+            self.nodes[name] = node
+            return
+        nodes: dict[str, Node] = {}
+        for each, known in self.nodes.items():
+            nodes[each] = known
+            if each == after:
+                nodes[name] = node
+        self.nodes = nodes
 
     def add_slot(self, name: str, slot: int, tensor: torch.Tensor) -> None:
         """An output of a known node."""
@@ -75,105 +94,65 @@ class Structure:
             self.nodes[name].outputs[slot] = slot_of(tensor)
             self.changed = True
 
-    def consumers(self) -> dict[str, list[str]]:
-        """By name of a node or parameter the nodes that it feeds, in order."""
-        found: dict[str, list[str]] = {}
-        for name, node in self.nodes.items():
-            if not node.forward:
-                for each in node.inputs:
-                    found.setdefault(each, []).append(name)
-        return found
+    def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
+        """What a known node was made of in this step, beside what it was made of in others."""
+        node = self.nodes[name]
+        merged = without(unique([*node.inputs, *inputs]), name)
+        if merged != node.inputs:
+            node.inputs = merged
+            self.changed = True
+        if name in self.doubted:
+            self.doubted.discard(name)
+            self.changed = True
+
+    def add_gradient(self, name: str, inputs: Iterable[str]) -> None:
+        """What the gradient of a parameter was made of in this step."""
+        merged = without(unique([*self.gradients.get(name, ()), *inputs]), name)
+        if merged != self.gradients.get(name):
+            self.gradients[name] = merged
+            self.changed = True
+
+    def feed(self, name: str, sources: Iterable[str]) -> None:
+        """What a buffer, or an input of the model, holds was made in the step itself."""
+        merged = unique([*self.fed.get(name, ()), *sources])
+        if merged != self.fed.get(name):
+            self.fed[name] = merged
+            self.changed = True
+
+    def unfeed(self, name: str) -> None:
+        """A weight is again what the optimizer left."""
+        if self.fed.pop(name, None) is not None:
+            self.changed = True
+
+    def doubt(self, name: str) -> None:
+        """A node ran, and nobody looked at what it was made of."""
+        if name not in self.doubted:
+            self.doubted.add(name)
+            self.changed = True
+
+    def inputs_of(self, name: str) -> list[str]:
+        """What a node was made of, as far as that is known."""
+        known = self.nodes[name].inputs
+        return unique([*known, UNKNOWN]) if name in self.doubted else known
+
+    def inputs_of_gradient(self, name: str) -> list[str]:
+        """What the gradient of a parameter was made of, as far as that is known."""
+        known = self.gradients.get(name)
+        if known is None or self.gradients_doubted:
+            return unique([*(known or ()), UNKNOWN])
+        return known
+
+    def used(self) -> set[str]:
+        """Everything that some node was made of."""
+        made = [*(node.inputs for node in self.nodes.values()), *self.gradients.values()]
+        return {each for inputs in made for each in inputs}
 
 
-class Flow:
-    """Who made which tensor in this step: by the tensor itself, by its memory, and by the autograd graph.
-
-    Functions between two modules (a residual sum, a reshape) are no nodes at module level; the autograd graph leads
-    through them. Nothing is kept alive for longer than the step.
-    """
-
-    def __init__(self) -> None:
-        """Knows no tensor."""
-        self._tensors: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
-        self._memory: dict[tuple[object, ...], tuple[weakref.ref[torch.Tensor], str]] = {}
-        self._functions: dict[Any, str] = {}
-        self._parameters: dict[int, str] = {}
-
-    def clear(self) -> None:
-        """Forgets the step."""
-        self._tensors.clear()
-        self._memory.clear()
-        self._functions.clear()
-
-    def know_parameters(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-        """Weights and buffers make themselves."""
-        self._parameters = {id(tensor): name for name, tensor in parameters}
-
-    def made(self, tensor: torch.Tensor, name: str) -> None:
-        """A node made a tensor. What an inner module made stays its own when an outer one returns it."""
-        reference = weakref.ref(tensor)
-        if self._alive(self._tensors.get(id(tensor))) is not tensor:
-            self._tensors[id(tensor)] = (reference, name)
-        self._memory[_memory_of(tensor)] = (reference, name)
-        if tensor.grad_fn is not None:
-            self._functions.setdefault(tensor.grad_fn, name)
-
-    def replaced(self, tensor: torch.Tensor, name: str) -> None:
-        """A node changed a tensor in place: from now on it is its own."""
-        self._tensors.pop(id(tensor), None)
-        self.made(tensor, name)
-
-    def maker(self, tensor: torch.Tensor) -> str:
-        """The node or parameter that made this very tensor (or one in the same memory), empty when not known."""
-        known = self._parameters.get(id(tensor))
-        if known is not None:
-            return known
-        entry = self._tensors.get(id(tensor))
-        if self._alive(entry) is tensor and entry is not None:
-            return entry[1]
-        entry = self._memory.get(_memory_of(tensor))
-        return entry[1] if entry is not None and self._alive(entry) is not None else ""
-
-    def sources(self, tensor: torch.Tensor) -> list[str]:
-        """The nearest nodes and parameters that a tensor was made of, itself included when it is known."""
-        maker = self.maker(tensor)
-        return [maker] if maker else self.behind(tensor)
-
-    def behind(self, tensor: torch.Tensor) -> list[str]:
-        """The nearest nodes and parameters by the autograd graph."""
-        found: dict[str, None] = {}
-        seen: set[Any] = set()
-        pending = [tensor.grad_fn]
-        while pending and len(seen) < SEARCHED:
-            function = pending.pop(0)
-            if function is None or function in seen:
-                continue
-            seen.add(function)
-            name = self._functions.get(function, "")
-            variable = getattr(function, "variable", None)
-            if not name and isinstance(variable, torch.Tensor):
-                name = self._parameters.get(id(variable), "")
-            if name:
-                found.setdefault(name)
-            else:
-                pending += [each for each, _ in function.next_functions]
-        return list(found)
-
-    @staticmethod
-    def _alive(entry: tuple[weakref.ref[torch.Tensor], str] | None) -> torch.Tensor | None:
-        return entry[0]() if entry is not None else None
+def unique(names: Iterable[str]) -> list[str]:
+    """Names in order, each once."""
+    return list(dict.fromkeys(names))
 
 
-def _memory_of(tensor: torch.Tensor) -> tuple[object, ...]:
-    """What tells apart tensors in memory: those of equal memory, place and shape hold the same values."""
-    if tensor.layout is not torch.strided or tensor.is_meta:
-        return (id(tensor),)
-    pointer = tensor.untyped_storage().data_ptr()
-    if not pointer:
-        return (id(tensor),)
-    return (pointer, tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
-
-
-def unique(names: Iterable[str], but: Sequence[str] = ()) -> list[str]:
-    """Names in order, each once, without some and without empty ones."""
-    return [name for name in dict.fromkeys(names) if name and name not in but]
+def without(inputs: Sequence[str], name: str) -> list[str]:
+    """Inputs but the outputs of a node itself: what it made of them is still its own work."""
+    return [each for each in inputs if each != name and split_output(each)[0] != name]

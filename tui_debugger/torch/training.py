@@ -11,11 +11,12 @@ from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, watched
 from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
-from tui_debugger.torch.elements import meta_of, readable
+from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.internals import version_of
 from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
+from tui_debugger.torch.structure import UNKNOWN
 from tui_debugger.torch.weights import Previous, see_all
 
 
@@ -40,6 +41,9 @@ class Training:
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
+        self._masks: list[str] = []
+        self._versions: dict[str, tuple[int, int]] = {}
+        recording.at_begin = self._notice_tampering
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
@@ -64,14 +68,56 @@ class Training:
 
     def learned(self) -> None:
         """The first recorded step is over."""
-        tree = self.tree
-        self._moving = [
-            name
-            for name, before in self._buffers.items()
-            if name in tree.buffers and (id(tree.buffers[name]), version_of(tree.buffers[name])) != before
-        ]
+        self._look_at_buffers()
         self.recording.passes.settle()
         self.recording.learning = False
+
+    def _look_at_buffers(self) -> None:
+        """Finds the buffers that are worth looking at: those that change, and those that some node reads.
+
+        Of those that never change, and that are infinite in places, it is by design: they are masks.
+        """
+        self._notice_changes()
+        used = self.recording.structure.used()
+        for name in self._buffers:
+            if name in self._moving or name in self._masks:
+                continue
+            buffer = self.tree.buffers.get(name)
+            if buffer is None or not (name in used or name in self.recording.structure.fed):
+                continue
+            mask = name not in self.recording.structure.fed and _mask(buffer)
+            (self._masks if mask else self._moving).append(name)
+
+    def _notice_changes(self) -> None:
+        """A buffer that changes is made by the module that has it."""
+        structure, changed = self.recording.structure, self.recording.flow.changed
+        for name, before in self._buffers.items():
+            if name not in structure.fed:
+                buffer = self.tree.buffers.get(name)
+                if buffer is not None and (name in changed or (id(buffer), version_of(buffer)) != before):
+                    structure.feed(name, self._owners(name))
+
+    def _notice_tampering(self) -> None:
+        """A weight that the program itself changed between two steps may have become bad by that."""
+        structure = self.recording.structure
+        changed = [name for name, known in self._versions.items() if self._version(name) != known]
+        bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
+        for name in self._versions:
+            if name in bad:
+                structure.feed(name, ())
+            elif structure.fed.get(name) == []:
+                structure.unfeed(name)
+        self._versions.clear()
+
+    def _version(self, name: str) -> tuple[int, int]:
+        parameter = self.tree.parameters[name]
+        return id(parameter), version_of(parameter)
+
+    def _owners(self, buffer: str) -> list[str]:
+        """The nodes of the module that has a buffer."""
+        scope = buffer.rpartition(".")[0].replace(".", "/")
+        places = {place.name for place in self.tree.places if place.scope == scope}
+        return [*(name for name in self.recording.structure.nodes if name.partition("#")[0] in places), UNKNOWN]
 
     @property
     def unseen(self) -> bool:
@@ -80,6 +126,9 @@ class Training:
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""
+        if optimizer is not None:
+            self._notice_changes()
+            self._notice_tampering()
         wanted = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
         found: list[tuple[str, torch.Tensor]] = []
         for name, parameter in self.tree.parameters.items():
@@ -87,6 +136,8 @@ class Training:
                 continue
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
+            if optimizer is not None:
+                self.recording.collected(name, gradient_of(name), parameter.grad)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found, self.recording.plans, None)
@@ -114,10 +165,10 @@ class Training:
             for name, each in kept
             if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
         ]
+        self._versions = {name: self._version(name) for name, each in self.tree.parameters.items() if readable(each)}
         self.previous.follow(self.recording.step)
         self.previous.keep(compared)
         self.forget_step()
-        self.recording.next_step()
 
     def forget_step(self) -> None:
         """Lets go of the step."""
@@ -149,8 +200,18 @@ class Training:
 
     def graph(self) -> bytes:
         """The graph as it is known now."""
+        self._look_at_buffers()
         data = draw(
-            self.tree, self.recording.structure, self.optimizers, self._moving, learned=not self.recording.learning
+            self.tree,
+            self.recording.structure,
+            self.optimizers,
+            self._moving,
+            # What operators make of a mask is infinite as well: that is nobody's fault, and no operator's own work.
+            constants=[
+                *(() if self.recording.every_operator else self._masks),
+                *(name for name in self.tree.buffers if name not in self._buffers),
+            ],
+            learned=not self.recording.learning,
         )
         names = set(self._all_names())
         self._young = names - self._names if self._names else set()
@@ -195,8 +256,9 @@ class Training:
         """Everything that outlives a step, by name."""
         yield from self.tree.parameters.items()
         for name in self._moving:
-            if name in self.tree.buffers:
-                yield name, self.tree.buffers[name]
+            buffer = self.tree.buffers.get(name)
+            if buffer is not None and readable(buffer):
+                yield name, buffer
         for kept in states_of(self.tree, self.optimizers).values():
             yield from kept.items()
 
@@ -210,6 +272,12 @@ class Training:
 
 def _plain(buffer: torch.Tensor) -> bool:
     return buffer.is_floating_point() and readable(buffer) and not buffer.is_inference()
+
+
+def _mask(buffer: torch.Tensor) -> bool:
+    """Whether a buffer that never changes has infinities by design."""
+    values = local(buffer)
+    return bool(values.isinf().any()) and not bool(values.isnan().any())
 
 
 def _ranks() -> tuple[int, int | None]:

@@ -83,11 +83,13 @@ def test_the_graph_tells_what_fed_what_across_functions(train: Train) -> None:
         table.names[row]: {table.names[each] for each, _ in real_inputs(table, row) if each >= 0}
         for row in range(len(table))
     }
-    assert made["blocks/0/feed/0/Linear"] == {
-        "embedding/Embedding",  # x + attended is a function between two modules
-        "blocks/0/attention/MultiheadAttention",
+    # x + attended is a function between two modules: it is recorded where it goes into the second one.
+    assert made["blocks/0/feed/0/Linear"] == {"blocks/0/Add", "blocks.0.feed.0.weight", "blocks.0.feed.0.bias"}
+    assert made["blocks/0/Add"] == {"embedding/Embedding", "blocks/0/attention/MultiheadAttention"}
+    assert made["Gradients/blocks/0/AddGrad"] == {
+        "Gradients/blocks/0/feed/0/LinearGrad",  # through the layer
         "blocks.0.feed.0.weight",
-        "blocks.0.feed.0.bias",
+        "Gradients/blocks/0/feed/2/LinearGrad",  # and past it: a sum gives both its parts the very same gradient
     }
     assert "inputs.ids" in made["embedding/Embedding"]
     assert "Gradients/blocks/1/feed/1/ReLUGrad" in made["Gradients/blocks/1/feed/0/LinearGrad"]

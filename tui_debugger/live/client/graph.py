@@ -19,6 +19,8 @@ ACTIVATION: Final = "Activation"
 """Operator type of an activation of which nothing more is known."""
 UPDATE: Final = "WeightUpdate"
 """Operator type of what updates weights: inputs are pairs of a weight and its gradient. It has no values."""
+ITEM: Final = "TupleGetItem"
+"""Operator type of what takes one output of a node that has several."""
 GRAPH_NAME: Final = "kernel_graph_0"
 TENSOR: Final = 14
 """``DataType`` of a tensor."""
@@ -78,6 +80,14 @@ class GraphBuilder:
             for slot in outputs:
                 _set_type(node.output_type.sequence_type.elem_types.add(), slot)
         self._inputs.append((node, inputs))
+
+    def add_item(self, name: str, node: str, slot: int) -> None:
+        """What takes one output out of the tuple that a node has. It has no values of its own."""
+        if name in self._keys:
+            return
+        self.add_node(name, ITEM, [node])
+        index = self._graph.node[-1].attribute.add(name=b"index")
+        index.value.int_val = slot
 
     def add_update(self, weights: Iterable[tuple[str, str]], name: str = "optimizer/WeightUpdate") -> None:
         """What updates weights, so that they are known for weights.

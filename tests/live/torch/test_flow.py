@@ -1,0 +1,96 @@
+"""What nodes are made of is exactly what they were built of, whatever the net."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - imports torch
+from tui_debugger.torch.recording import Recording  # noqa: E402 - likewise
+from tui_debugger.torch.structure import UNKNOWN  # noqa: E402 - likewise
+from tui_debugger.torch.training import Training  # noqa: E402 - likewise
+
+WIDTH = 4
+MOVES = {
+    "as it is": lambda x: x,
+    "detached": lambda x: x.detach(),
+    "views": lambda x: x.t().t().reshape(2, 2, WIDTH).flatten(0, 1),
+    "rows": lambda x: x[torch.tensor([3, 2, 1, 0])],
+    "halves": lambda x: torch.cat(x.chunk(2, -1)[::-1], -1),
+    "written": lambda x: torch.zeros_like(x).copy_(x),
+    "numbers": lambda x: torch.where(x > 0, x, torch.zeros(())),
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What a layer is given: the outputs of earlier ones (0 is the input of the net), moved, added up."""
+
+    parents: tuple[int, ...]
+    move: str
+    grad: bool
+
+
+@st.composite
+def nets(draw: st.DrawFn) -> list[Layer]:
+    count = draw(st.integers(1, 6))
+    return [
+        Layer(
+            tuple(sorted(draw(st.sets(st.integers(0, number), min_size=1, max_size=3)))),
+            draw(st.sampled_from(sorted(MOVES))),
+            draw(st.booleans()),
+        )
+        for number in range(count)
+    ]
+
+
+class Net(torch.nn.Module):
+    """Layers in a row, each of which is given what it says."""
+
+    def __init__(self, layers: list[Layer]) -> None:
+        super().__init__()
+        self.plan = layers
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(WIDTH, WIDTH) for _ in layers])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = [x]
+        for layer, module in zip(self.plan, self.layers, strict=True):
+            with torch.set_grad_enabled(layer.grad):
+                parts = [MOVES[layer.move](made[each]) for each in layer.parents]
+                total = parts[0]
+                for part in parts[1:]:
+                    total = total + part
+                made.append(module(total))
+        return made[-1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(nets())
+def test_edges_are_those_of_the_net(layers: list[Layer]) -> None:
+    model = Net(layers)
+    recording = Recording(1 << 20, values=True)
+    training = Training(model, [], recording)
+    training.look_again()
+    hooks = ModuleHooks(recording, training.tree, lambda act: act())
+    hooks.install(training.tree)
+    try:
+        model(torch.ones(4, WIDTH))
+    finally:
+        hooks.remove()
+    names = ["inputs.x", *(f"layers/{number}/Linear" for number in range(len(layers)))]
+    nodes = recording.structure.nodes
+    for number, layer in enumerate(layers):
+        own = {f"layers.{number}.weight", f"layers.{number}.bias"}
+        fed = set(nodes[names[number + 1]].inputs) - own
+        if len(layer.parents) > 1:  # a sum is a node of its own
+            (total,) = fed
+            assert nodes[total].kind == "Add"
+            fed = set(nodes[total].inputs)
+        assert fed == {names[each] for each in layer.parents}
+    assert nodes["Net"].inputs == [names[-1]]
+    assert not any(UNKNOWN in node.inputs for node in nodes.values())

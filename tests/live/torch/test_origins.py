@@ -1,0 +1,175 @@
+"""Where it began, as a session says it of real trainings of every unusual kind: the true place, and no other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.live.torch.driving import PATIENCE, ROOT
+from tui_debugger.live.server import Server, serve
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
+from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+
+pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+from tests.live.torch import nets
+
+ANYWHERE = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+
+
+@dataclass
+class Said:
+    """What was said of one training.
+
+    Attributes:
+        origins: (step, node, slot).
+        hits: nodes by step, in order.
+    """
+
+    origins: set[tuple[int, str, int]] = field(default_factory=set)
+    hits: dict[int, list[str]] = field(default_factory=dict)
+
+
+class Watching:
+    """A session that runs every training to its end, step by step."""
+
+    def __init__(self, session: LiveSession) -> None:
+        self.session = session
+        session.watchpoints.add("tensor_overflow", {}, ANYWHERE)
+        self.said: dict[int, Said] = {}
+        self._changed = threading.Condition()
+        self._stops: dict[int, int] = {}
+        self._over: set[int] = set()
+        session.subscribe(self._heard)
+
+    def _heard(self, event: LiveEvent) -> None:
+        with self._changed:
+            if event.rank is not None and event.kind is LiveKind.STOPPED:
+                self._stops[event.rank] = self._stops.get(event.rank, 0) + 1
+            if event.rank is not None and event.kind in (LiveKind.DONE, LiveKind.LOST):
+                self._over.add(event.rank)
+            self._changed.notify_all()
+
+    def follow(self, rank: int, steps: int) -> None:
+        """Goes along with one training."""
+        said = self.said[rank] = Said()
+        self._stopped(rank, 1)
+        for step in range(steps):
+            self.session.run(1, [rank], stop_on_hit=False)
+            self._stopped(rank, step + 2)
+            known = self.session.check([(rank, step)])
+            said.hits[step] = list(dict.fromkeys(hit.key.node for hit in known.hits))
+            said.origins |= {(step, hit.key.node, hit.key.slot) for hit in known.hits if hit.origin}
+        self.session.release([rank])
+
+    def _stopped(self, rank: int, times: int) -> None:
+        with self._changed:
+            arrived = self._changed.wait_for(lambda: self._stops.get(rank, 0) >= times or rank in self._over, PATIENCE)
+            assert arrived, f"rank {rank} did not stop {times} times"
+            assert self._stops.get(rank, 0) >= times, f"rank {rank} ended"
+
+
+def watched(server: Server, names: Sequence[str], level: str = "module") -> dict[str, Said]:
+    """What a session says of some trainings."""
+    session = LiveSession(server)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.live.torch.nets", server.address, level, *names],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        watching = Watching(session)
+        for rank in range(len(names)):
+            watching.follow(rank, nets.STEPS)
+        out, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, out
+        assert "switched off" not in out
+        return {name: watching.said[rank] for rank, name in enumerate(names)}
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+        session.close()
+
+
+Places = set[tuple[int, str, int]]
+
+
+def at(*places: str) -> Places:
+    """Outputs of the bad step: ``node`` or ``node:slot``."""
+    named = [(each.partition(":")[0], int(each.partition(":")[2] or 0)) for each in places]
+    return {(nets.BAD, node, slot) for node, slot in named}
+
+
+TRUE: dict[str, tuple[Places, str]] = {
+    # Every origin of all steps, and the first bad tensor of the bad step.
+    "experts with bad data": (at("inputs.x"), "inputs.x"),
+    "a bad expert": (at("experts/3/Broken"), "experts/3/Broken"),
+    "an expert with a bad gradient": (at("Gradients/experts/3/layer/LinearGrad"),) * 2,
+    "an LSTM with bad data": (at("inputs.x"), "inputs.x"),
+    "the state of an LSTM": (at("Log"), "Log"),
+    "a sum": (at("Add"), "Add"),
+    "tied weights": (at("middle/Broken"), "middle/Broken"),
+    "a bad tied weight": (at("embedding.weight"), "embedding/Embedding"),
+    "a layer that is called twice": (at("Log"), "Log"),
+    "the gradient of a layer that is called twice": (at("Gradients/shared/LinearGrad"),) * 2,
+    # The gradient of a logarithm at zero is infinite by itself: zero times that is another NaN that begins there.
+    "a checkpoint": (at("blocks/1/Broken", "Gradients/blocks/1/layer/LinearGrad"), "blocks/1/Broken"),
+    "a reentrant checkpoint": (at("blocks/1/Broken", "Gradients/blocks/1/layer/LinearGrad"), "blocks/1/Broken"),
+    "the gradient in a checkpoint": (at("Gradients/blocks/1/layer/LinearGrad"),) * 2,
+    "the gradient in a reentrant checkpoint": (at("Gradients/blocks/1/layer/LinearGrad"),) * 2,
+    "functions between modules": (at("middle/Broken", "Gradients/middle/layer/LinearGrad"), "middle/Broken"),
+    "a frozen backbone": (at("backbone/2/Broken"), "backbone/2/Broken"),
+    "statistics of a norm": (at("inputs.x"), "inputs.x"),
+    "data classes": (at("splits/Splits:1"), "splits/Splits"),
+    "layers that are left out": (at("layers/1/Broken"), "layers/1/Broken"),
+    # What is between the output of the model and its gradient, or what ran as it never ran before, is not recorded.
+    "a loss": (set(), "Gradients/head/LinearGrad"),
+    "a function that runs now and then": (set(), "second/Linear"),
+}
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, Said]:
+    """What a session says of all of them, in two processes."""
+    found: dict[str, Said] = {}
+    names = [*TRUE, "masks", "an expert that is new and bad", nets.RIVALS]
+    for part in (names[::2], names[1::2]):
+        server = serve("127.0.0.1", 0)
+        try:
+            found |= watched(server, part)
+        finally:
+            server.close(terminate=True)
+    return found
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_the_true_origin_is_the_only_one(said: dict[str, Said], name: str) -> None:
+    expected, first = TRUE[name]
+    assert said[name].origins == expected
+    assert said[name].hits[nets.BAD][0] == (first if isinstance(first, str) else next(iter(first))[1])
+    assert not said[name].hits[0]
+    assert not said[name].hits[1]
+
+
+def test_masks_of_infinities_are_no_findings(said: dict[str, Said]) -> None:
+    assert said["masks"].hits == {step: [] for step in range(nets.STEPS)}
+
+
+def test_an_expert_that_never_ran_before_is_no_origin_until_it_is_known_what_it_is_given(said: dict[str, Said]) -> None:
+    it = said["an expert that is new and bad"]
+    assert it.origins == {(nets.BAD + 1, "experts/3/Broken", 0)}
+    assert it.hits[nets.BAD]
+
+
+def test_weights_that_are_read_again_after_their_optimizer_are_not_taken_for_clean(said: dict[str, Said]) -> None:
+    it = said[nets.RIVALS]
+    assert it.origins
+    assert {(step, node.partition("#")[0]) for step, node, _ in it.origins} == {(nets.BAD, "judge/2/Broken")}

@@ -1,0 +1,382 @@
+"""What every tensor of a step was made of: followed from operator to operator, below autograd.
+
+While a step is *followed*, every operator that runs hands on what its arguments were made of to what it makes; where
+a node (a module, a recorded operator, a gradient) ends, its outputs are made of that node alone. So the inputs of a
+node are all that its outputs were made of, and nothing else, with gradients or without.
+
+A tensor is known by its memory: its storage, which is held weakly, and its place in there. That outlives the Python
+objects that stand for one tensor in turn, for autograd makes new ones where it saves tensors and for views.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+
+from tui_debugger.torch import internals
+from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.naming import kind_of
+from tui_debugger.torch.structure import UNKNOWN, unique
+
+MOST: Final = 64
+"""Sources of one tensor that are told apart. What was made of more (a norm of all gradients) has one unknown one."""
+MOVES: Final = frozenset(
+    {
+        *("Alias", "AsStrided", "BroadcastTo", "Cat", "Chunk", "Clone", "Contiguous", "Copy", "Detach", "Diagonal"),
+        *("Embedding", "Expand", "ExpandAs", "Fill", "Flatten", "Flip", "Gather", "Index", "IndexFill", "IndexPut"),
+        *("IndexSelect", "Lift", "LiftFresh", "MaskedFill", "MaskedScatter", "MaskedSelect", "Movedim", "Narrow"),
+        *("NewZeros", "Permute", "Repeat", "RepeatInterleave", "Reshape", "ReshapeAlias", "Roll", "Scatter", "Select"),
+        *("SelectScatter", "Slice", "SliceScatter", "Split", "SplitWithSizes", "Squeeze", "Stack", "T", "Take"),
+        *("TakeAlongDim", "Tile", "Transpose", "Tril", "Triu", "Unbind", "Unflatten", "Unfold", "UnsafeView"),
+        *("Unsqueeze", "View", "ViewAs", "ViewAsComplex", "ViewAsReal", "Where", "Zero", "Zeros", "ZerosLike"),
+        *("OnesLike", "EmptyLike", "NewEmpty", "NewEmptyStrided", "Relu", "Neg", "Abs"),
+    }
+)
+"""Kinds of operators that make nothing bad of what is not, whatever the values are."""
+OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
+"""Kinds of operators that leave nothing in a tensor of what it was."""
+_SEED: Final = "\0seed"
+"""What the gradient of a loss by itself is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a tensor came to be.
+
+    Attributes:
+        sources: outputs of nodes, parameters and inputs of the model that it was made of, ``UNKNOWN`` among them.
+        work: kind of the last operator, where one computed something of the sources; empty where values only moved.
+        own: it is the output of a node itself.
+    """
+
+    sources: tuple[str, ...] = ()
+    work: str = ""
+    own: bool = False
+
+
+_NOBODY: Final = Made((UNKNOWN,))
+_CONSTANT: Final = Made()
+Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+
+
+@dataclass(slots=True, eq=False)
+class _View:
+    """A tensor in a storage."""
+
+    place: Place
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    made: Made
+
+
+@dataclass(slots=True, eq=False)
+class _Storage:
+    """A storage: the reference keeps its address from being used again, not its memory."""
+
+    reference: Any
+    views: list[_View] = field(default_factory=list)
+
+
+class Flow:
+    """What the tensors of this step were made of.
+
+    Attributes:
+        following: the step is followed.
+        changed: weights and buffers that operators were seen to change.
+        seeing: operators are seen. Else only what is the very output of a node is known.
+    """
+
+    def __init__(self) -> None:
+        """Knows no tensor."""
+        self.changed: set[str] = set()
+        self.following = True
+        self.seeing = True
+        self._storages: dict[int, _Storage] = {}
+        self._others: dict[int, tuple[weakref.ref[torch.Tensor], Made]] = {}
+        self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._in_storage: dict[int, str] | None = None
+        self._process = os.getpid()
+
+    def clear(self) -> None:
+        """Forgets the step."""
+        self._storages.clear()
+        self._others.clear()
+        self._in_storage = None
+
+    def know_parameters(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Weights and buffers make themselves. Each has the first name that it is given."""
+        self._parameters.clear()
+        self._in_storage = None
+        for name, tensor in parameters:
+            self.know_parameter(name, tensor)
+
+    def know_parameter(self, name: str, tensor: torch.Tensor) -> None:
+        """One more tensor that makes itself: what stands for a parameter while a module runs."""
+        known = self._parameters.get(id(tensor))
+        if known is None or known[0]() is not tensor:
+            self._parameters[id(tensor)] = weakref.ref(tensor), name
+
+    # -- nodes ---------------------------------------------------------------------------------------
+
+    def made(self, tensor: torch.Tensor, output: str) -> None:
+        """A node made a tensor. What an inner node made stays its own when an outer one returns it."""
+        known = self._find(tensor)
+        if known is None or not known.own:
+            self._set(tensor, Made((output,), own=True), anew=True)
+
+    def replaced(self, tensor: torch.Tensor, output: str) -> None:
+        """A node changed a tensor in place: it is its own from now on, and what looks into it is made of it, too."""
+        self._change(tensor, Made((output,), own=True), overwritten=False)
+
+    def recomputed(self, tensor: torch.Tensor, output: str) -> None:
+        """A tensor was made once more, for a checkpoint."""
+        known = self._find(tensor)
+        if known is None or not known.own:
+            self._set(tensor, Made((output,), own=bool(output)), anew=True)
+
+    def doubt(self, tensor: torch.Tensor) -> None:
+        """What was computed of the sources of a tensor before it came to be is not recorded."""
+        made = self.of(tensor)
+        self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN]))), anew=True)
+
+    def lost(self, tensor: torch.Tensor) -> None:
+        """A tensor was made that cannot be looked at: nobody knows what is in it."""
+        self._set(tensor, _NOBODY, anew=True)
+
+    def parameter(self, tensor: torch.Tensor) -> str:
+        """The name of a weight or buffer, empty for another tensor."""
+        known = self._parameters.get(id(tensor))
+        return known[1] if known is not None and known[0]() is tensor else ""
+
+    def of(self, tensor: torch.Tensor) -> Made:
+        """How a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
+        known = self._find(tensor)
+        if known is not None:
+            return known
+        return _NOBODY if _fractions(tensor) else _CONSTANT
+
+    def has_maker(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor was made of something that is known."""
+        return any(each not in (UNKNOWN, _SEED) for each in self.of(tensor).sources)
+
+    def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
+        """What tensors were made of, in order. What was given to a backward pass as a gradient of one is known."""
+        return unique(each for tensor in tensors for each in self.of(tensor).sources if each != _SEED)
+
+    # -- operators -----------------------------------------------------------------------------------
+
+    def ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+        """An operator has run."""
+        if os.getpid() != self._process:
+            return  # a worker that loads data was forked off
+        name, kind = internals.name_of(func), kind_of(func)
+        outputs = leaves(out)
+        written = _written(func, args, kwargs)
+        if "_foreach_" in name:
+            self._each(kind, args, kwargs, outputs, written)
+            return
+        given = leaves(((*args[:3], *args[5:]) if _updates_statistics(func, args) else args, kwargs))
+        if kind == "OnesLike" and _begins_backward():
+            made = Made((_SEED,))
+        elif kind in OVERWRITES and written:
+            made = self._union(kind, [each for each in given if all(each is not other for other in written)])
+        else:
+            made = self._union(kind, given)
+        self._hand_on(made, outputs, written, overwritten=kind in OVERWRITES)
+
+    def _each(
+        self, kind: str, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor]
+    ) -> None:
+        """An operator on lists of tensors: each is made of those at its place, and of those that all share."""
+        lists = [list(each) for each in (*args, *kwargs.values()) if isinstance(each, list | tuple)]
+        lists = [each for each in lists if each and isinstance(each[0], torch.Tensor)]
+        shared = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
+        count = len(lists[0]) if lists else 0
+        rows = [each for each in lists if len(each) == count]
+        shared += [tensor for each in lists if len(each) != count for tensor in each]
+        for at in range(count):
+            own = [each[at] for each in rows]
+            overwrites = kind.endswith("Copy") and len(own) > 1
+            made = self._union(kind, [*(own[1:] if overwrites else own), *shared])
+            changed = [each for each in written if any(each is other for other in own)]
+            made = _CONSTANT if kind.endswith("Zero") else made
+            self._hand_on(made, outputs[at : at + 1], changed, overwritten=overwrites or kind.endswith("Zero"))
+        rest = [each for each in written if all(each is not tensor for row in rows for tensor in row)]
+        self._hand_on(self._union(kind, [*(each for row in rows for each in row), *shared]), (), rest)
+
+    def _union(self, kind: str, tensors: Iterable[torch.Tensor]) -> Made:
+        parts = [(self.of(each), _fractions(each)) for each in tensors]
+        sources = unique(each for part, _ in parts for each in part.sources)
+        if not sources:
+            return _CONSTANT
+        # Where to look was computed as well: that makes nothing bad.
+        work = kind if kind not in MOVES or any(part.work for part, fractions in parts if fractions) else ""
+        if _SEED in sources and work:  # a loss, of which only this is known
+            sources = [UNKNOWN if each == _SEED else each for each in sources]
+        if len(sources) > MOST:
+            sources = unique([*sources[:MOST], UNKNOWN])
+        return Made(tuple(unique(sources)), work)
+
+    def _hand_on(
+        self,
+        made: Made,
+        outputs: Iterable[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        *,
+        overwritten: bool = False,
+    ) -> None:
+        for tensor in written:
+            self._change(tensor, made, overwritten=overwritten)
+        for tensor in outputs:
+            if all(tensor is not each for each in written):
+                self._set(tensor, made)
+
+    # -- memory --------------------------------------------------------------------------------------
+
+    def _find(self, tensor: torch.Tensor) -> Made | None:
+        name = self.parameter(tensor)
+        if name:
+            return Made((name,), own=True)
+        plain = internals.plain(tensor)
+        address = internals.storage_of(plain)
+        if address is None:
+            other = self._others.get(id(tensor))
+            return other[1] if other is not None and other[0]() is tensor else None
+        storage = self._storages.get(address)
+        if storage is not None and storage.views:
+            found = self._in(storage, tensor, _place_of(plain))
+            if found is not None:
+                return found
+        parameter = self._parameter_at(address)
+        return Made((parameter,)) if parameter else None
+
+    def _in(self, storage: _Storage, tensor: torch.Tensor, place: Place) -> Made | None:
+        same = [view for view in storage.views if view.place == place]
+        if not self.seeing:
+            version = internals.version_of(tensor)
+            same = [view for view in same if view.tensor() is tensor and view.version == version]
+        for view in reversed(same):
+            if view.tensor() is tensor:
+                return view.made
+        if same:
+            return same[-1].made
+        if not self.seeing:
+            return None
+        start, end = _range(place)
+        others = [view for view in storage.views if _range(view.place)[0] < end and start < _range(view.place)[1]]
+        if not others:
+            return None
+        works = [view.made.work for view in others if view.made.work]
+        return Made(tuple(unique(each for view in others for each in view.made.sources)), works[-1] if works else "")
+
+    def _set(self, tensor: torch.Tensor, made: Made, *, anew: bool = False) -> None:
+        """Notes how a tensor came to be; ``anew``: also for others at the same place, which hold the same values."""
+        plain = internals.plain(tensor)
+        address = internals.storage_of(plain)
+        if address is None:
+            self._others[id(tensor)] = weakref.ref(tensor), made
+            return
+        storage = self._storages.get(address)
+        if storage is None:
+            storage = self._storages[address] = _Storage(internals.hold_weakly(plain))
+        place = _place_of(plain)
+        storage.views = [
+            view for view in storage.views if view.place != place or (not anew and view.tensor() is not None)
+        ]
+        if not anew and any(view.made == made for view in storage.views if view.place == place):
+            return
+        storage.views.append(_View(place, weakref.ref(tensor), internals.version_of(tensor), made))
+
+    def _change(self, tensor: torch.Tensor, made: Made, *, overwritten: bool) -> None:
+        """A tensor was written to: so were all views of the same memory."""
+        if name := self.parameter(tensor):
+            self.changed.add(name)
+            return
+        plain = internals.plain(tensor)
+        address = internals.storage_of(plain)
+        storage = None if address is None else self._storages.get(address)
+        if storage is not None:
+            place = _place_of(plain)
+            start, end = _range(place)
+            for view in storage.views:
+                first, last = _range(view.place)
+                if view.place == place or not (first < end and start < last):
+                    continue
+                if overwritten and start <= first and last <= end and _dense(place):
+                    view.made = made
+                else:
+                    sources = unique([*view.made.sources, *made.sources])
+                    view.made = Made(tuple(sources), made.work or view.made.work)
+        self._set(tensor, made, anew=True)
+
+    def _parameter_at(self, address: int) -> str:
+        """The parameter whose memory a tensor looks into."""
+        if self._in_storage is None:
+            self._in_storage = {}
+            for reference, name in self._parameters.values():
+                tensor = reference()
+                at = None if tensor is None else internals.storage_of(internals.plain(tensor))
+                if at is not None:
+                    # Several in one storage: which of them a view looks into is not told.
+                    self._in_storage[at] = name if at not in self._in_storage else ""
+        return self._in_storage.get(address, "")
+
+
+def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator writes to."""
+    found: list[torch.Tensor] = []
+    if _updates_statistics(func, args):  # PyTorch does not say that it writes to them
+        return leaves(args[3:5])
+    for at, name in internals.written_arguments(func):
+        value = args[at] if at < len(args) else kwargs.get(name)
+        found += leaves(value)
+    return found
+
+
+def _updates_statistics(func: Any, args: Any) -> bool:
+    """Whether an operator is a batch norm that trains: it changes its running statistics, and does not read them."""
+    name = internals.name_of(func)
+    return "batch_norm" in name and "backward" not in name and ("with_update" in name or args[5:6] == (True,))
+
+
+def _fractions(tensor: torch.Tensor) -> bool:
+    """Whether a tensor can hold a NaN."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _begins_backward() -> bool:
+    """Whether ``backward`` makes the gradient of a loss by itself just now."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the only way to look at the callers
+    for _ in range(8):
+        if frame.f_code.co_name == "_make_grads":
+            return True
+        if frame.f_back is None:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _place_of(tensor: torch.Tensor) -> Place:
+    return int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
+def _range(place: Place) -> tuple[int, int]:
+    """First and last byte of a place."""
+    offset, shape, stride, dtype = place
+    if 0 in shape:
+        return 0, 0
+    last = offset + sum((size - 1) * step for size, step in zip(shape, stride, strict=True)) + 1
+    return offset * dtype.itemsize, last * dtype.itemsize
+
+
+def _dense(place: Place) -> bool:
+    """Whether a place has no gaps."""
+    start, end = _range(place)
+    return math.prod(place[1]) * place[3].itemsize == end - start
