@@ -156,6 +156,22 @@ class Step:
             capture.look = exact.begin(values, plan.need if plan is not None else Need(), self.waiting)
         return capture
 
+    @property
+    def room(self) -> int:
+        """Bytes of values for which there is room."""
+        return self._left
+
+    def glance(self, name: str, slot: int, tensor: torch.Tensor, plan: Plan | None, *, look: bool = False) -> Capture:
+        """As ``see``, of a tensor whose memory is used for something else soon: its quick numbers have to do."""
+        capture = Capture(name, slot, meta_of(tensor), plan)
+        self.add(capture)
+        values = local(tensor)
+        if numeric(tensor) and look:
+            capture.look = exact.begin(values, plan.need if plan is not None else Need(), self.waiting)
+        elif numeric(tensor):
+            measure(capture, values, self.waiting)
+        return capture
+
     def _hold(self, capture: Capture, values: torch.Tensor) -> bool:
         """Holds the values if there is room. What lies in memory that is held already takes none."""
         if (capture.name, capture.slot) in self.volatile:

@@ -12,9 +12,9 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Step
-from tui_debugger.torch.elements import readable
+from tui_debugger.torch.elements import local, readable
 from tui_debugger.torch.internals import no_autocast
-from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.plans import Plan, Plans
 from tui_debugger.torch.structure import Flow, Node, Structure
 
 MOST: Final = 50_000
@@ -106,6 +106,33 @@ class Recording:
             self.structure.add(name, Node(kind, forward=forward))
         self._stop(name, self._see(name, slot, gradient, False))
 
+    def passed(self, name: str, kind: str, tensor: torch.Tensor, inputs: list[str], *, keep: bool = False) -> None:
+        """A collective operation takes or has made a tensor, whose memory is used for something else soon.
+
+        Args:
+            name: of the node.
+            kind: operator type.
+            tensor: the values.
+            inputs: names of nodes and parameters.
+            keep: holds a copy of the values when there is room for one.
+        """
+        step = self.step
+        if len(step.captures) >= MOST:
+            return
+        if name not in self.structure.nodes:
+            self.structure.add(name, Node(kind, inputs))
+        if self.learning:
+            self.flow.made(tensor, name)
+        if not readable(tensor):
+            return
+        self.structure.add_slot(name, 0, tensor)
+        plan = self.plans.of(name)
+        values = local(tensor)
+        if keep and step.room >= values.numel() * values.element_size():
+            self._stop(name, self._judged(step.see(name, 0, values.clone(), plan, look=self.measuring), plan))
+        else:
+            self._stop(name, self._judged(step.glance(name, 0, values, plan, look=self.measuring), plan))
+
     def _see(self, name: str, slot: int, tensor: torch.Tensor, mutated: bool) -> Sequence[ClientHit]:
         if self.learning:
             (self.flow.replaced if mutated else self.flow.made)(tensor, name)
@@ -114,6 +141,9 @@ class Recording:
         self.structure.add_slot(name, slot, tensor)
         plan = self.plans.of(name)
         capture = self.step.see(name, slot, tensor, plan, look=self.learning or self.measuring, mutated=mutated)
+        return self._judged(capture, plan)
+
+    def _judged(self, capture: Capture, plan: Plan | None) -> Sequence[ClientHit]:
         return self._judge_at_once(capture) if self._judge_at_once is not None and plan is not None else ()
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 
 from tui_debugger.torch.elements import type_name
+from tui_debugger.torch.internals import part_of
 
 Slot = tuple[str, tuple[int, ...]]
 """Element type and shape."""
@@ -38,8 +39,8 @@ class Node:
 
 
 def slot_of(tensor: torch.Tensor) -> Slot:
-    """Element type and shape of a tensor."""
-    return type_name(tensor.dtype), tuple(tensor.shape)
+    """Element type and shape of a tensor: of a distributed one those of the part that is here."""
+    return type_name(tensor.dtype), tuple(part_of(tensor).shape)
 
 
 class Structure:
@@ -48,6 +49,9 @@ class Structure:
     Attributes:
         nodes: by name.
         inputs: tensors that the model was called with.
+        gathered_inputs: modules whose inputs a collective operation has put together from those of all processes.
+        shared_inputs: modules of which all processes compute parts from the same input: the gradients of that are
+            summed up.
         changed: nodes came since ``changed`` was reset.
     """
 
@@ -55,6 +59,8 @@ class Structure:
         """Knows nothing."""
         self.nodes: dict[str, Node] = {}
         self.inputs: dict[str, Slot] = {}
+        self.gathered_inputs: set[str] = set()
+        self.shared_inputs: set[str] = set()
         self.changed = False
 
     def add(self, name: str, node: Node) -> None:
@@ -159,6 +165,7 @@ class Flow:
 
 def _memory_of(tensor: torch.Tensor) -> tuple[object, ...]:
     """What tells apart tensors in memory: those of equal memory, place and shape hold the same values."""
+    tensor = part_of(tensor)
     if tensor.layout is not torch.strided or tensor.is_meta:
         return (id(tensor),)
     pointer = tensor.untyped_storage().data_ptr()

@@ -9,6 +9,7 @@ import torch
 
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
 from tui_debugger.torch.internals import version_of
@@ -23,6 +24,7 @@ class Training:
 
     Attributes:
         tree: the model by names.
+        distribution: what lies between the processes that train it.
         recording: of the step.
         previous: weights as they were before the step.
         optimizers: those that were given, and those that were seen to update parameters of the model.
@@ -33,6 +35,7 @@ class Training:
     ) -> None:
         """Looks at the model."""
         self.tree: Tree = tree_of(model)
+        self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
@@ -46,6 +49,7 @@ class Training:
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
         self.tree = tree_of(self._model)
+        self.distribution = distribution_of(self._model, self.tree)
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
@@ -135,8 +139,14 @@ class Training:
 
     def graph(self) -> bytes:
         """The graph as it is known now."""
+        recording = self.recording
         data = draw(
-            self.tree, self.recording.structure, self.optimizers, self._moving, learned=not self.recording.learning
+            self.tree,
+            recording.structure,
+            self.optimizers,
+            self._moving,
+            self.distribution,
+            learned=not recording.learning,
         )
         self._names = set(self._all_names())
         return data
