@@ -75,6 +75,8 @@ class Distribution:
         readings: which modules read those.
         parallel: by ``id`` of a module that computes with its part of a weight what the parts are put together by.
         placements: by parameter which part of it this process has, in words.
+        gathered_inputs: nodes whose inputs a collective operation has put together from those of all processes.
+        shared_inputs: nodes of which all processes compute parts from the same input: its gradients are summed up.
     """
 
     gradients: dict[str, Exchange] = field(default_factory=dict)
@@ -82,11 +84,19 @@ class Distribution:
     readings: list[Reading] = field(default_factory=list)
     parallel: dict[int, Exchange] = field(default_factory=dict)
     placements: dict[str, str] = field(default_factory=dict)
+    gathered_inputs: set[str] = field(default_factory=set)
+    shared_inputs: set[str] = field(default_factory=set)
 
 
-def distribution_of(model: nn.Module, tree: Tree) -> Distribution:
-    """Looks at a model. Of one that no wrapper distributes gradients may be summed up by the program itself."""
-    found = Distribution()
+def distribution_of(model: nn.Module, tree: Tree, before: Distribution) -> Distribution:
+    """Looks at a model. Of one that no wrapper distributes gradients may be summed up by the program itself.
+
+    Args:
+        model: with what wraps it.
+        tree: the model by names.
+        before: what was known of it; what was seen while it ran stays known.
+    """
+    found = Distribution(gathered_inputs=before.gathered_inputs, shared_inputs=before.shared_inputs)
     if _world() < 2:
         return found
     names = {id(parameter): name for name, parameter in tree.parameters.items()}
@@ -95,7 +105,10 @@ def distribution_of(model: nn.Module, tree: Tree) -> Distribution:
             _look_at(module, names, found)
         _look_at_shards(tree, found)
     except Exception:  # noqa: BLE001 - PyTorch keeps this to itself, and may change it
-        found = Distribution(placements=found.placements)
+        found.gradients.clear()
+        found.gathered.clear()
+        found.readings.clear()
+        found.parallel.clear()
     if not (found.gradients or found.parallel):
         found.gradients = dict.fromkeys(tree.parameters, Exchange(ALL_REDUCE))
     return found
@@ -262,11 +275,11 @@ class ExchangeHooks:
             self._guard(lambda: self._computed(place, args, out))
 
     def _computed(self, place: Place, args: Any, out: Any) -> None:
-        structure, given = self._recording.structure, leaves(args)
+        given = leaves(args)
         if any(internals.is_exchanged(each) for each in given):
-            structure.gathered_inputs.add(place.name)
+            self._distribution.gathered_inputs.add(place.name)
         if any(internals.is_replicated(each) for each in given):
-            structure.shared_inputs.add(place.name)
+            self._distribution.shared_inputs.add(place.name)
         parts = [each for each in leaves(out) if internals.is_partial(each)]
         if len(parts) == 1:
             with self._recording.at_work():

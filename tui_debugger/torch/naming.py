@@ -111,6 +111,11 @@ def gathered_of(weight: str) -> str:
     return "AllGather/" + weight.replace(".", "/")
 
 
+def assigned_of(parameter: str) -> str:
+    """The node of a bad value that the program itself, and no optimizer, has written into a parameter."""
+    return "Assign/" + parameter.replace(".", "/")
+
+
 def update_of(parameter: str) -> str:
     """The node that updates a parameter."""
     return "Optimizer/" + parameter.replace(".", "/")

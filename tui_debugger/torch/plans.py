@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import JudgingPlan, judging_plan
 from tui_debugger.analysis.record import Bounds, Need
 from tui_debugger.live.client.judging import Judge
@@ -62,6 +62,13 @@ class Plans:
     def __bool__(self) -> bool:
         """Whether anything is watched."""
         return bool(self.judge)
+
+    def copy_overflow(self, source: str, target: str) -> None:
+        """A node that the debugger does not know yet is watched for NaN and Inf where another one is."""
+        for each in self.judge.watchpoints(source):
+            if CONDITIONS[each.condition].wire == WIRE_OVERFLOW:
+                self.judge.add(each, target)
+        self._by_name.pop(target, None)
 
     def of(self, name: str) -> Plan | None:
         """The plan of a node, None when nothing has to be looked at there."""

@@ -49,9 +49,6 @@ class Structure:
     Attributes:
         nodes: by name.
         inputs: tensors that the model was called with.
-        gathered_inputs: modules whose inputs a collective operation has put together from those of all processes.
-        shared_inputs: modules of which all processes compute parts from the same input: the gradients of that are
-            summed up.
         changed: nodes came since ``changed`` was reset.
     """
 
@@ -59,8 +56,6 @@ class Structure:
         """Knows nothing."""
         self.nodes: dict[str, Node] = {}
         self.inputs: dict[str, Slot] = {}
-        self.gathered_inputs: set[str] = set()
-        self.shared_inputs: set[str] = set()
         self.changed = False
 
     def add(self, name: str, node: Node) -> None:

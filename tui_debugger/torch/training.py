@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import torch
 
@@ -12,11 +12,12 @@ from tui_debugger.live.client.judging import Judge
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
+from tui_debugger.torch.exchange_graph import ASSIGN
 from tui_debugger.torch.internals import version_of
-from tui_debugger.torch.naming import Tree, gradient_of, tree_of
+from tui_debugger.torch.naming import Tree, assigned_of, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.weights import Previous, see_all
+from tui_debugger.torch.weights import Previous, Written, see_all
 
 
 class Training:
@@ -45,11 +46,12 @@ class Training:
         self._names: set[str] = set()
         self._seen: set[str] = set()
         self._weights_seen = False
+        self._written = Written()
 
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
         self.tree = tree_of(self._model)
-        self.distribution = distribution_of(self._model, self.tree)
+        self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
@@ -86,9 +88,19 @@ class Training:
                 continue
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
+        if wanted is not None:
+            self._see_written(wanted)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found, self.recording.plans, None)
+
+    def _see_written(self, wanted: Container[int]) -> None:
+        """Bad values that the program wrote into weights, before an optimizer makes something of them."""
+        recording = self.recording
+        asked = [(name, each) for name, each in self.tree.parameters.items() if id(each) in wanted]
+        for name, values in self._written.bad(asked if recording.plans or recording.measuring else ()):
+            recording.plans.copy_overflow(name, assigned_of(name))
+            recording.passed(assigned_of(name), ASSIGN, values, [], keep=True)
 
     def see_weights(self) -> None:
         """Weights, and what else changed, as they are at the end of the step. Once."""
@@ -109,6 +121,7 @@ class Training:
         self.previous.follow(self.recording.step)
         self.previous.keep(compared)
         self.forget_step()
+        self._written.begin(self.tree.parameters)
 
     def forget_step(self) -> None:
         """Lets go of the step."""
@@ -121,6 +134,7 @@ class Training:
         self.recording.plans = Plans(Judge())
         self.previous.clear()
         self.forget_step()
+        self._written.clear()
 
     def initial(self) -> list[tuple[str, torch.Tensor]]:
         """Weights before the first step."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import torch
@@ -74,6 +75,43 @@ class Previous:
         self._values = kept
         for group in _alike(targets):
             copy_all([targets[at] for at in group], [sources[at] for at in group])
+
+
+class Written:
+    """Which weights the program itself has written since the step before, and not an optimizer."""
+
+    def __init__(self) -> None:
+        """Nothing is known of any."""
+        self._versions: dict[str, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self._asked: set[str] = set()
+
+    def begin(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """A step begins: what is written from now on was not there."""
+        self._asked.clear()
+        self._versions = {name: (weakref.ref(each), version_of(local(each))) for name, each in weights.items()}
+
+    def clear(self) -> None:
+        """Nobody knows what was written meanwhile."""
+        self._versions.clear()
+        self._asked.clear()
+
+    def bad(self, weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+        """Those that were written since the step began and hold NaN or Inf. Each is asked about once a step.
+
+        The first time all of them count as written: the program has initialized them.
+        """
+        written: list[tuple[str, torch.Tensor]] = []
+        for name, tensor in weights:
+            if name in self._asked or not readable(tensor) or not tensor.is_floating_point():
+                continue
+            self._asked.add(name)
+            reference, version = self._versions.get(name, (None, -1))
+            if reference is None or reference() is not tensor or version != version_of(local(tensor)):
+                written.append((name, local(tensor)))
+        if not written:
+            return []
+        finite = [torch.isfinite(dense(values)).all().cpu() for _, values in written]
+        return [each for each, clean in zip(written, finite, strict=True) if not clean]
 
 
 def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None) -> None:
