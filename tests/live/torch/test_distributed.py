@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -61,19 +61,19 @@ class Watched:
 
 def watch(directory: Path, kind: str, *options: str, listen: Sequence[str] = ()) -> Watched:
     """Runs both processes of a training to their end."""
-    started: list[subprocess.Popen[str]] = []
     with tempfile.TemporaryDirectory(prefix="tdbg") as sockets, contextlib.ExitStack() as stack:
         address = f"unix:{sockets}/s"
 
-        def start(module: str, *arguments: object) -> subprocess.Popen[str]:
+        def start(module: str, *arguments: object, out: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
             command = [sys.executable, "-m", module, *map(str, arguments)]
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            started.append(stack.enter_context(subprocess.Popen(command, cwd=ROOT, text=True, **pipes)))
-            stack.callback(started[-1].kill)
-            return started[-1]
+            process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=out, stderr=subprocess.PIPE)
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            return process
 
         given = ["listen", "--no-screen", "--host", address, "--ranks", 2, "--json", "--save", directory / "dump"]
-        listener = start("tui_debugger", *given, *listen)
+        said = stack.enter_context((directory / "out").open("w+", encoding="utf-8"))
+        listener = start("tui_debugger", *given, *listen, out=said)
         assert listener.stderr is not None
         assert address in listener.stderr.readline()
         same = ["--same"] if kind == "tensor_parallel" else []
@@ -87,8 +87,9 @@ def watch(directory: Path, kind: str, *options: str, listen: Sequence[str] = ())
         printed = [each.communicate(timeout=PATIENCE) for each in ranks]
         assert [each.returncode for each in ranks] == [0, 0], printed
         assert not any("switched off" in err for _, err in printed), printed
-        out, err = listener.communicate(timeout=PATIENCE)
-        rows = [json.loads(line) for line in out.splitlines()]
+        _, err = listener.communicate(timeout=PATIENCE)
+        said.seek(0)
+        rows = [json.loads(line) for line in said]
         assert rows, err
         return Watched(listener.returncode, rows, [text.splitlines() for text, _ in printed], directory / "dump")
 
