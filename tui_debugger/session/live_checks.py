@@ -17,11 +17,22 @@ from tui_debugger.analysis.condition_table import (
     WIRE_NOT_CHANGED,
     WIRE_OVERFLOW,
 )
-from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.categories import in_place_slots, update_of
+from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged
-from tui_debugger.model import PARAMETERS, Category, Coverage, ErrorBits, ProgressFn, Verdict, Watchpoint, no_progress
+from tui_debugger.model import (
+    PARAMETERS,
+    TRAINABLE,
+    Category,
+    Coverage,
+    ErrorBits,
+    ProgressFn,
+    Verdict,
+    Watchpoint,
+    no_progress,
+)
 from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.origin.by_design import Contents, Designs, contents_of, mark, stated
@@ -51,10 +62,54 @@ class Watched:
     info: TrainingInfo
 
 
+class WeightsBefore:
+    """Which weights of a training held NaN or Inf when the step that is judged began, as far as that is known.
+
+    A weight is judged after the optimizer changed it. Where it was clean after the step before, modules read clean
+    values. That holds for the first step too where the client says what the program wrote (``assigns``): such a value
+    is a node of its own.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is known."""
+        self._last: tuple[int, Watched, frozenset[str]] | None = None
+
+    def at(self, step: int, watched: Watched) -> frozenset[str] | None:
+        """Names of those that were bad; None where nobody knows. Steps without a hit in between were clean."""
+        if self._last is None or self._last[0] > step or self._last[1] is not watched:
+            return frozenset() if step == START + 1 and assigns(watched.info) else None
+        return self._last[2] if self._last[0] == step - 1 else frozenset() if self._last[0] < step - 1 else None
+
+    def judged(self, step: int, watched: Watched, result: PairResult) -> None:
+        """A step was judged."""
+        bad = (hit.key.node for hit in result.hits if hit.stats is None or hit.stats.bad)
+        self._last = step, watched, frozenset(bad)
+
+
+def assigns(info: TrainingInfo) -> bool:
+    """Whether a client records what the program itself writes into weights."""
+    return info.program.startswith("PyTorch ")
+
+
 def judgement_of(
-    rank: int, stop: Stop, watched: Watched, hits: Sequence[ReceivedHit], notice: Callable[[str], None]
+    rank: int,
+    stop: Stop,
+    watched: Watched,
+    hits: Sequence[ReceivedHit],
+    notice: Callable[[str], None],
+    *,
+    before: frozenset[str] | None = None,
 ) -> PairResult:
-    """The result of one step by what a training reported, or did not report, of the list that it was given."""
+    """The result of one step by what a training reported, or did not report, of the list that it was given.
+
+    Args:
+        rank: of the training.
+        stop: where it stands.
+        watched: the list.
+        hits: what it reported.
+        notice: told about what cannot be used of that.
+        before: names of the weights that were bad when the step began; None where nobody knows.
+    """
     info = watched.info
     asked = [
         (watchpoint, mask)
@@ -67,7 +122,8 @@ def judgement_of(
         covered &= watched.graph.parameter
     clean = _known_clean(watched.graph, found, asked, covered)
     designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
-    found.origin[:] = _origins(watched.graph, found, clean, designs)
+    used = clean if before is None else clean | _clean_before(watched.graph, asked, covered, before)
+    found.origin[:] = _origins(watched.graph, found, clean, used, designs)
     for at in np.flatnonzero(bad_tensors(found)).tolist():
         if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
             mark(found, at, types)
@@ -140,6 +196,22 @@ def _known_clean(
     return clean
 
 
+def _clean_before(
+    graph: RankGraph,
+    asked: Sequence[tuple[Watchpoint, Mask]],
+    covered: npt.NDArray[np.bool_],
+    bad: frozenset[str],
+) -> Mask:
+    """Places of the weights that were clean when the step began, whatever the optimizer made of them since."""
+    overflow = np.array([CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in asked], np.bool_)
+    seen: Mask = covered[overflow].any(axis=0) & graph.parameter
+    updated = np.isin(graph.nodes.category[graph.node], [int(each) for each in TRAINABLE])
+    seen &= updated
+    for place in np.flatnonzero(seen).tolist():
+        seen[place] = graph.nodes.names[int(graph.node[place])] not in bad
+    return seen
+
+
 class _Held:
     """What a client said of a tensor: see ``Designs``."""
 
@@ -159,7 +231,7 @@ class _Held:
         return stated(self._graph.nodes, row)
 
 
-def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs) -> Mask:
+def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, used: Mask, designs: Designs) -> Mask:
     """Bad tensors all of whose inputs are known to be clean; what was fed in from outside has none.
 
     A weight is judged after the optimizer changed it. Where it is clean then, it was clean before: nothing an
@@ -168,6 +240,8 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
     origins = bad_tensors(hits)
     for at in np.flatnonzero(origins).tolist():
         row = int(hits.node[at])
+        if used is not clean and _is_used_gradient(graph, row):
+            used = clean  # an optimizer has made something of it: weights may be bad from here on
         if designs.intended(row, int(hits.slot[at])):
             origins[at] = False
             continue
@@ -178,9 +252,19 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
         kind = graph.nodes.op_type(row)
         exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it
         origins[at] = not exchanged and all(
-            _clean_input(graph, clean, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
+            _clean_input(graph, used, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
         )
     return origins
+
+
+def _is_used_gradient(graph: RankGraph, row: int) -> bool:
+    """Whether an optimizer updates a parameter with what a node makes."""
+    nodes = graph.nodes
+    for consumer, slot in real_consumers(nodes, row):
+        update = update_of(nodes.op_type(consumer))
+        if update is not None and slot not in in_place_slots(nodes.op_type(consumer), len(nodes.inputs(consumer))):
+            return True
+    return False
 
 
 def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:

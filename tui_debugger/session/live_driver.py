@@ -16,7 +16,7 @@ from tui_debugger.live.types import START, Phase, ReceivedHit, Stop
 from tui_debugger.live.watching import remote_watchpoints
 from tui_debugger.model import Coverage, ProgressFn, Verdict, no_progress
 from tui_debugger.session.checking import PairResult
-from tui_debugger.session.live_checks import Watched, judgement_of
+from tui_debugger.session.live_checks import Watched, WeightsBefore, judgement_of
 from tui_debugger.session.live_queue import EventQueue, Happened
 from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.results import ResultBook
@@ -44,6 +44,7 @@ class Driven:
         target: the step at which it is to stop; None: at a hit.
         silent: steps that ran under a list without a result of their own, and what was looked at in each.
         last: the last step that is accounted for.
+        weights: which of its weights were bad when its step began.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
             reports what is new.
     """
@@ -55,6 +56,7 @@ class Driven:
     last: int = START
     step: tuple[int, int] | None = None
     said: dict[tuple[str, int, int], ReceivedHit] = field(default_factory=dict)
+    weights: WeightsBefore = field(default_factory=WeightsBefore)
 
     def together(self, step: int, hits: Iterable[ReceivedHit], *, again: bool = False) -> tuple[ReceivedHit, ...]:
         """Hits with those that were reported of the same step before; ``again``: everything was judged once more."""
@@ -287,7 +289,11 @@ class Driver:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
         live.told(stop.step, received)
-        result = judgement_of(live.number, stop, watched, received, self._source.notice)
+        driven = self._of(live)
+        before = driven.weights.at(stop.step, watched)
+        result = judgement_of(live.number, stop, watched, received, self._source.notice, before=before)
+        if not stop.node:
+            driven.weights.judged(stop.step, watched, result)
         if watched.graph is not live.graph:  # its rows are not those of now
             return result
         with self._book.judging(pair) as ticket:

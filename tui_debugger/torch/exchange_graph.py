@@ -51,7 +51,9 @@ class ExchangeGraph(GraphBuilder):
 
     def add_parameter(self, name: str, slot: Slot, placement: str = "") -> None:
         """See ``GraphBuilder``."""
-        super().add_parameter(name, slot, placement or self._distribution.placements.get(name, ""))
+        known = self._distribution.placements
+        kept_for = name.partition(".")[2]  # what an optimizer keeps for a parameter lies as that does
+        super().add_parameter(name, slot, placement or known.get(name) or known.get(kept_for, ""))
 
     def add_node(
         self,

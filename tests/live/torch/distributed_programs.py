@@ -35,13 +35,23 @@ class Block(nn.Module):
         return x + self.down(self.act(self.up(self.norm(x))))
 
 
+class Head(nn.Linear):
+    """A layer with weights of its own that may compute nonsense."""
+
+    broken = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return out * float("nan") if self.broken else out
+
+
 class Net(nn.Module):
     """Two blocks and a head."""
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks = nn.Sequential(Block(), Block())
-        self.head = nn.Linear(WIDTH, 4)
+        self.head = Head(WIDTH, 4)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.head(self.blocks(x))
@@ -129,6 +139,7 @@ def losses(options: argparse.Namespace, wrap: Callable[[nn.Module], nn.Module], 
         bad = step == options.at and options.rank == 1
         if bad and options.bad == "weight":
             spoil(model)
+        Head.broken = bad and options.bad == "head"
         for part in range(options.parts):
             generator = torch.Generator().manual_seed(1000 * step + 10 * part + (0 if options.same else options.rank))
             x = torch.randn(4, WIDTH, generator=generator)

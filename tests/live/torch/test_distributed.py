@@ -145,6 +145,13 @@ def test_every_microbatch_counts_before_the_sum(tmp_path: Path) -> None:
         assert unwatched == attached
 
 
+@pytest.mark.parametrize(("kind", "step"), [("ddp", 0), ("fsdp2", 1), ("fsdp1", 1), ("tensor_parallel", 0)])
+def test_a_module_with_weights_of_its_own_is_the_only_origin(kind: str, step: int, tmp_path: Path) -> None:
+    """Its weights are bad after the step, but that the optimizer has done."""
+    run = watch(tmp_path, kind, "--bad=head", f"--at={step}", "--again=0")
+    assert run.origins == [(1, step, "head/Head")]
+
+
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 def test_a_healthy_training_is_clean(kind: str, tmp_path: Path) -> None:
     run = watch(tmp_path, kind, "--again=0", listen=["--watch=TO"])
