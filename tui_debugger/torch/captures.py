@@ -12,7 +12,7 @@ from tui_debugger.analysis.record import Bounds, Need, Record
 from tui_debugger.model import TensorMeta
 from tui_debugger.torch import exact, quick
 from tui_debugger.torch.elements import dense, local, meta_of, numeric
-from tui_debugger.torch.internals import version_of
+from tui_debugger.torch.internals import freed, version_of
 from tui_debugger.torch.plans import Plan, Quick
 from tui_debugger.torch.transfer import Fetched, Waiting
 
@@ -66,7 +66,7 @@ class Capture:
     @property
     def intact(self) -> bool:
         """Whether the values are there and still what they were."""
-        return self.tensor is not None and version_of(self.tensor) == self.version
+        return self.tensor is not None and version_of(self.tensor) == self.version and not freed(self.tensor)
 
     @property
     def screened(self) -> bool:

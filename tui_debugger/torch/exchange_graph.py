@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from tui_debugger.analysis.collectives import is_collective
 from tui_debugger.live.client.graph import GraphBuilder, Slot
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
 from tui_debugger.torch.naming import Tree, assigned_of, gathered_of, gradient_of, local_of, local_output_of
@@ -68,6 +69,8 @@ class ExchangeGraph(GraphBuilder):
         """See ``GraphBuilder``; draws the collective operations before and after it too."""
         if name in self._parts:
             return  # it is drawn with what is put together of it
+        if not outputs and is_collective(op_type):
+            outputs = None
         if op_type == UPDATE:
             super().add_node(name, op_type, inputs, outputs, source)
             return

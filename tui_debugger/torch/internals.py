@@ -73,7 +73,13 @@ def name_of(operator: Any) -> str:
 
 def changes_its_arguments(operator: Any) -> bool:
     """Whether an operator works in place."""
-    return bool(operator._schema.is_mutable)  # noqa: SLF001 - see above
+    return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
+
+
+def ends_later(operator: Any) -> bool:
+    """Whether what an operator returns is not there yet: processes exchange values while the program goes on."""
+    name = name_of(operator)
+    return name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "_autograd"))
 
 
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type
@@ -236,6 +242,14 @@ def spread_of(tensor: torch.Tensor) -> Spread | None:
     replicated = any(place.is_replicate() and size > 1 for place, size in zip(placements, mesh.mesh.shape, strict=True))
     ranks = tuple(int(rank) for rank in mesh.mesh.flatten().tolist())
     return Spread(f"{', '.join(parts)} of [{', '.join(map(str, tensor.shape))}]", ranks, replicated)
+
+
+def freed(tensor: torch.Tensor) -> bool:
+    """Whether the memory of the values was given back meanwhile: FSDP does so with weights that were put together."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return False
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.untyped_storage().nbytes() < (tensor.storage_offset() + last + 1) * tensor.element_size()
 
 
 def part_of(tensor: torch.Tensor) -> torch.Tensor:

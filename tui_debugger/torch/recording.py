@@ -106,6 +106,15 @@ class Recording:
             self.structure.add(name, Node(kind, forward=forward))
         self._stop(name, self._see(name, slot, gradient, False))
 
+    def began(self, name: str, kind: str, tensors: Sequence[torch.Tensor], sources: Sources) -> None:
+        """A collective operation has begun, and nobody can see yet what it makes of its tensors."""
+        if name not in self.structure.nodes:
+            self.structure.add(name, Node(kind))
+            self.structure.nodes[name].inputs = [each for each in sources() if each != name]
+        if self.learning:
+            for tensor in tensors:
+                self.flow.replaced(tensor, name)
+
     def passed(self, name: str, kind: str, tensor: torch.Tensor, inputs: list[str], *, keep: bool = False) -> None:
         """A collective operation takes or has made a tensor, whose memory is used for something else soon.
 
