@@ -76,6 +76,7 @@ class Distribution:
         parallel: by ``id`` of a module that computes with its part of a weight what the parts are put together by.
         placements: by parameter which part of it this process has, in words.
         gathered_inputs: nodes whose inputs a collective operation has put together from those of all processes.
+        unknown: how the model is distributed could not be found out: anything may come from another process.
         shared_inputs: nodes of which all processes compute parts from the same input: its gradients are summed up.
     """
 
@@ -86,6 +87,7 @@ class Distribution:
     placements: dict[str, str] = field(default_factory=dict)
     gathered_inputs: set[str] = field(default_factory=set)
     shared_inputs: set[str] = field(default_factory=set)
+    unknown: bool = False
 
 
 def distribution_of(model: nn.Module, tree: Tree, before: Distribution) -> Distribution:
@@ -105,6 +107,7 @@ def distribution_of(model: nn.Module, tree: Tree, before: Distribution) -> Distr
             _look_at(module, names, found)
         _look_at_shards(tree, found)
     except Exception:  # noqa: BLE001 - PyTorch keeps this to itself, and may change it
+        found.unknown = True
         found.gradients.clear()
         found.gathered.clear()
         found.readings.clear()

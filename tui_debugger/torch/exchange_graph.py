@@ -16,6 +16,8 @@ from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTE
 from tui_debugger.torch.naming import Tree, assigned_of, gathered_of, gradient_of, local_of, local_output_of
 from tui_debugger.torch.structure import Node, Structure, unique
 
+UNKNOWN: Final = "?"
+"""Stands for an input of which nothing is known."""
 ASSIGN: Final = "Assign"
 """Operator type of what the program itself wrote into a parameter."""
 UPDATE: Final = "OptimizerUpdate"
@@ -74,6 +76,8 @@ class ExchangeGraph(GraphBuilder):
         if op_type == UPDATE:
             super().add_node(name, op_type, inputs, outputs, source)
             return
+        if self._distribution.unknown:
+            inputs = [*inputs, UNKNOWN]
         inputs = [found for each in inputs for found in (each, self._assigned.get(each, "")) if found]
         if name in self._gathered:
             super().add_node(name, op_type, inputs, outputs, source, ranks=self._gathered[name].ranks)

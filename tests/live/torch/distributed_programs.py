@@ -91,6 +91,40 @@ def fsdp2(model: nn.Module) -> nn.Module:
     return fully_shard(model)
 
 
+def hybrid(model: nn.Module) -> nn.Module:
+    """Each process has whole shards of its own, and gradients are summed up over both."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("replicate", "shard"))
+    for block in model.blocks:  # type: ignore[union-attr] # a Sequential
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def not_understood(model: nn.Module) -> nn.Module:
+    """As with a PyTorch that keeps its shards elsewhere."""
+    from tui_debugger.torch import internals
+
+    def fail(_: nn.Module) -> list[internals.Shard]:
+        raise AttributeError("_get_fsdp_state")
+
+    internals.shards = fail
+    return fsdp2(model)
+
+
+def sequence_parallel(model: nn.Module) -> nn.Module:
+    """Inputs of the parallel layers are put together, and what they make is taken apart again."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (2,))
+    plan = {f"blocks.{at}.up": ColwiseParallel(input_layouts=Shard(0)) for at in (0, 1)}
+    plan |= {f"blocks.{at}.down": RowwiseParallel(output_layouts=Shard(0)) for at in (0, 1)}
+    return parallelize_module(model, mesh, plan)
+
+
 def tensor_parallel(model: nn.Module) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
@@ -106,7 +140,8 @@ def manual(model: nn.Module) -> nn.Module:
     return model
 
 
-KINDS = {each.__name__: each for each in (ddp, bucket_views, fsdp1, fsdp1_flat, fsdp2, tensor_parallel, manual)}
+_ALL = (ddp, bucket_views, manual, fsdp1, fsdp1_flat, fsdp2, hybrid, not_understood, tensor_parallel, sequence_parallel)
+KINDS = {each.__name__: each for each in _ALL}
 
 
 def average(parameters: Iterable[nn.Parameter]) -> None:

@@ -132,8 +132,32 @@ def test_a_bad_weight_of_one_process_is_the_only_origin(kind: str, tmp_path: Pat
         path = trace(session, nodes.key(0, 1, nodes.find(gradient(kind)), Side.OUTPUT))
         assert (path.end.tensor.key.rank, path.end.tensor.key.node) == (1, node)
         if kind in SHARDED:
-            placements = [nodes.placements.get(nodes.find(each), "") for each in nodes.names]
-            assert any(text.startswith("shard 0 of 2") or "elements" in text for text in placements)
+            name = {"fsdp1_flat": "_flat_param", "tensor_parallel": "blocks.0.up.weight"}.get(kind, "head.weight")
+            text = {
+                "fsdp1": "elements 0 to 17 of [4, 8]",
+                "fsdp1_flat": "shard 0 of 2 along dimension 0 of [36]",
+                "fsdp2": "shard 0 of 2 along dimension 0 of [4, 8]",
+                "tensor_parallel": "shard 0 of 2 along dimension 0 of [16, 8]",
+            }[kind]
+            (shard,) = session.tensor_rows(0, 1, nodes.find(name))
+            assert shard.placement == text
+            assert nodes.placements[nodes.find(f"exp_avg.{name}")] == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad"),
+    [("hybrid", "weight"), ("sequence_parallel", "batch"), ("not_understood", "batch"), ("not_understood", "head")],
+)
+def test_what_is_not_known_of_the_processes_names_no_false_origin(kind: str, bad: str, tmp_path: Path) -> None:
+    """Process groups within the world, inputs that are put together, and shards that tdbg does not find."""
+    run = watch(tmp_path, kind, f"--bad={bad}", "--again=0")
+    true = {"batch": "inputs.x", "weight": "Assign/blocks/1/up/weight"}
+    assert run.origins == ([(1, 1, true[bad])] if bad in true else [])
+    if kind == "hybrid":
+        with run.session() as session:
+            nodes = session.nodes(1)
+            assert nodes.group_ranks[nodes.find("AllGather/head/weight")] == (1,)
+            assert nodes.group_ranks[nodes.find("Gradients/head/weight")] == (0, 1)
 
 
 def test_every_microbatch_counts_before_the_sum(tmp_path: Path) -> None:
