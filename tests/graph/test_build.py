@@ -351,3 +351,19 @@ def test_operators_can_be_put_in_the_order_in_which_their_graphs_ran() -> None:
     table = order_graphs(build_table(graphs), [2, 0])
     names = [table.names[row] for row in np.argsort(table.order)]
     assert names == ["D-op1", "A-op1", "B-op2", "C-op1", "w"]
+
+
+def test_our_own_client_says_which_ranks_exchange_values_and_which_part_of_a_tensor_a_parameter_is() -> None:
+    from tui_debugger.graph.reader import parse_graph
+    from tui_debugger.live.client.graph import GraphBuilder
+
+    graph = GraphBuilder()
+    graph.add_parameter("w", ("float32", (8, 16)), "shard 1 of 2 along dimension 0 of [16, 16]")
+    graph.add_parameter("b", ("float32", (16,)))
+    graph.add_node("AllGather/w", "AllGather", ["w"], None, ranks=(1, 3))
+    graph.add_node("up/Linear", "Linear", ["AllGather/w", "b"], [("float32", (4, 16))])
+    parsed = parse_graph(graph.serialize())
+    table = build_table([parsed])
+    assert table.placements == {table.find("w"): "shard 1 of 2 along dimension 0 of [16, 16]"}
+    assert table.group_ranks == {table.find("AllGather/w"): (1, 3)}
+    assert [each.dtype for node in parsed.nodes for each in node.outputs] == ["none", "float32"]

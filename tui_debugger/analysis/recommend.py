@@ -30,6 +30,8 @@ BIAS: Final = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
 VANISHED: Final = 1e-12
 """Mean magnitude below which a gradient is lost."""
 BIAS_GRADIENT: Final = "BiasAddGrad"
+_BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_GRADIENT))
+"""By name as well: where processes sum their gradients up the type is that of the collective operation."""
 RECOMMENDED: Final = "recommend_"
 """How the names of recommended watchpoints begin, in MindInsight as here."""
 
@@ -88,7 +90,7 @@ def _by_category(present: set[Category]) -> Iterator[Watchpoint]:
         yield _watch("weight_not_changed", weights, rtol=1e-5, atol=1e-8)
         yield _watch("weight_change_too_small", weights, abs_mean_update_ratio_lt=1e-4)
     if Category.GRADIENT in present:
-        gradients = NodeSelection((_category("gradient"),), (NodeSelector(NodeKind.TYPE, BIAS_GRADIENT),))
+        gradients = NodeSelection((_category("gradient"),), _BIAS_GRADIENTS)
         yield _watch("gradient_vanishing", gradients, abs_mean_lt=VANISHED)
     if present - {Category.CONSTANT}:
         everything = NodeSelection((_category("tensor"),))
@@ -97,9 +99,8 @@ def _by_category(present: set[Category]) -> Iterator[Watchpoint]:
     signals = ["trainable"] if present & TRAINABLE else []
     signals += [c.name.lower() for c in (Category.GRADIENT, Category.ACTIVATION) if c in present]
     if signals:
-        biases = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_GRADIENT))
         include = tuple(_category(name) for name in signals)
-        yield _watch("tensor_all_zero", NodeSelection(include, biases), zero_percentage_ge=100)
+        yield _watch("tensor_all_zero", NodeSelection(include, _BIAS_GRADIENTS), zero_percentage_ge=100)
 
 
 def _by_activation(types: Iterable[str]) -> Iterator[Watchpoint]:

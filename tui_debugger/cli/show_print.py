@@ -45,7 +45,7 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         place = here
         line = tensor_line(row.meta, row.stats, each.histogram)
         print(" ".join(filter(None, (_slot(row), line or _why(each), _RECORDED if row.recorded and line else ""))))
-        for text in (_source(each), _why(each) if line else "", each.window, each.text):
+        for text in (clean(row.placement), _source(each), _why(each) if line else "", each.window, each.text):
             for part in text.splitlines():
                 print(f"  {part}".rstrip())
 
@@ -118,6 +118,7 @@ def _tensor(each: Shown) -> dict[str, Any]:
         "from": row.origin_text if row.role != "out" and row.origin_text else None,
         "constant": each.constant or None,
         **meta_row(row.meta),
+        "placement": row.placement or None,
         "stats": stats_row(row.stats) if row.stats is not None else None,
         "histogram": None if spread is None else {"edges": list(spread.edges), "counts": list(spread.counts)},
         "slice": each.window or None,

@@ -99,6 +99,8 @@ class _Columns:
         self.constants: dict[int, str] = {}
         self.constant_types: dict[int, str] = {}
         self.file_names: dict[int, str] = {}
+        self.placements: dict[int, str] = {}
+        self.group_ranks: dict[int, tuple[int, ...]] = {}
         self._stack_of_text: dict[str, int] = {"": -1}
 
     def add_graph(self, graph: ParsedGraph) -> None:
@@ -119,6 +121,9 @@ class _Columns:
         self.outputs += [min(len(node.outputs), MAX_SLOTS) for node in nodes] + [1] * len(others)
         self.stack_id += [self._stack(node.source) for node in nodes] + [-1] * len(others)
         self.graph += [len(self.graphs) - 1] * (len(nodes) + len(others))
+        self.group_ranks |= {first + at: node.ranks for at, node in enumerate(nodes) if node.ranks}
+        parameters = enumerate(graph.parameters, first + len(nodes))
+        self.placements |= {row: each.placement for row, each in parameters if each.placement}
         self._add_constants(graph, first + len(nodes) + len(graph.parameters))
         self._add_inputs(graph, [*(node.index for node in nodes), *others], first)
 
@@ -185,6 +190,8 @@ class _Columns:
             constants=self.constants,
             constant_types=self.constant_types,
             file_names=self.file_names,
+            placements=self.placements,
+            group_ranks=self.group_ranks,
         )
 
 

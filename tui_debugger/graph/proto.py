@@ -4,7 +4,7 @@ Training environments pin protobuf anywhere from 3.20 to 7, and generated module
 another major version. The tables below are MindSpore's ``anf_ir.proto`` (syntax proto2) with two liberties
 that do not change the wire: enumerations are ``int32`` (a number that a newer release added stays visible)
 and texts are ``bytes`` (Python refuses a message whose ``string`` is not valid UTF-8, and names, paths and
-code are whatever the user's program held).
+code are whatever the user's program held). Fields from 100 on are our own.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ Messages = Mapping[str, str]
 GRAPH_PACKAGE = "tdbg.graph"
 GRAPH_FILE = "tdbg/graph.proto"
 
+RANKS = "group_ranks"
+"""Attribute of a node: the ranks between which it exchanges values."""
+
 GRAPH_MESSAGES: Messages = {
     "TensorProto": """1 node_name bytes; 2 slot bytes; 3 tensor_content bytes; 4 dims int64*; 5 data_type int32;
         6 finished bool; 7 iter bytes; 8 truncate bool""",
@@ -40,7 +43,7 @@ GRAPH_MESSAGES: Messages = {
     "AttributeProto": "1 name bytes; 2 value ValueProto",
     "InputProto": "1 name bytes; 2 type int32",
     "OutputProto": "1 name bytes; 2 type TypeProto",
-    "ParameterProto": "1 name bytes; 2 type TypeProto; 3 default_val ValueProto",
+    "ParameterProto": "1 name bytes; 2 type TypeProto; 3 default_val ValueProto; 100 placement bytes",
     "NodeProto": """1 input InputProto*; 2 name bytes; 3 op_type bytes; 4 scope bytes; 5 attribute AttributeProto*;
         6 output_type TypeProto; 7 output_i uint64; 8 full_name bytes; 9 source_address bytes""",
     "GraphProto": """1 node NodeProto*; 2 name bytes; 3 parameters ParameterProto*; 4 outputs OutputProto*;

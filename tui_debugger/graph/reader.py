@@ -15,9 +15,11 @@ import numpy as np
 
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.edges import STRUCTURAL_TYPES
-from tui_debugger.graph.proto import message_class
+from tui_debugger.graph.proto import RANKS, message_class
 from tui_debugger.opener import read_regular
 
+_EXCHANGING = frozenset({"AllReduce", "AllGather", "ReduceScatter"})
+"""Types of the collective operations that our own client draws."""
 _CONTROL_EDGE = 1
 _MAX_VALUE_TEXT = 1024
 
@@ -59,6 +61,7 @@ class ParsedNode:
         source: text of the source stack.
         item: the ``index`` attribute of a TupleGetItem that keeps it there, else -1.
         attributes: (name, value as text), read on request only.
+        ranks: between which a collective operation exchanges values, where our own client says so.
     """
 
     index: str
@@ -70,14 +73,22 @@ class ParsedNode:
     source: str = ""
     item: int = -1
     attributes: tuple[tuple[str, str], ...] = ()
+    ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedParameter:
-    """One parameter: weight, optimizer state or graph input."""
+    """One parameter: weight, optimizer state or graph input.
+
+    Attributes:
+        name: its bare name.
+        type: element type and shape.
+        placement: which part of a larger tensor it is, in words; empty for a whole one.
+    """
 
     name: str
     type: SlotType
+    placement: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +190,9 @@ def _graph(graph: Any, attributes: bool = False) -> ParsedGraph:
         name=_text(graph.name),
         root_name=_text(graph.root_name),
         nodes=tuple([_node(node, texts, types, attributes) for node in graph.node]),
-        parameters=tuple(ParsedParameter(_text(each.name), _slots(each.type)[0]) for each in graph.parameters),
+        parameters=tuple(
+            ParsedParameter(_text(each.name), _slots(each.type)[0], _text(each.placement)) for each in graph.parameters
+        ),
         constants=tuple(_constant(each) for each in graph.const_vals),
     )
 
@@ -220,7 +233,13 @@ def _node(node: Any, texts: _Texts, types: tuple[_Types, _Types], attributes: bo
         texts[node.source_address],
         _item(node) if op_type == "TupleGetItem" else -1,
         tuple([(texts[each.name], _value(each.value) or "") for each in node.attribute]) if attributes else (),
+        _ranks(node) if op_type in _EXCHANGING else (),
     )
+
+
+def _ranks(node: Any) -> tuple[int, ...]:
+    found = (each.value.int_vals for each in node.attribute if each.name == RANKS.encode())
+    return tuple(int(rank) for rank in next(found, ()))
 
 
 def _item(node: Any) -> int:

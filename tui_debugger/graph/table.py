@@ -80,6 +80,8 @@ class NodeTable:
         constant_types: element type by row of those constants, as the graph states it.
         file_names: full name by row where files spell a node otherwise than its canonical id: constants
             (``cst1`` is ``Default--data-0`` or ``Default_data-0``).
+        placements: of parameters that are a part of a larger tensor which part, in words, by row.
+        group_ranks: the ranks between which a node exchanges values, by row, where the graph says so.
         lineage: the same object for all tables in which a row number means the same node: a table that only grew
             or was put in another order has that of the table before, one that was built anew has its own.
     """
@@ -102,6 +104,8 @@ class NodeTable:
     constants: dict[int, str] = field(default_factory=dict)
     constant_types: dict[int, str] = field(default_factory=dict)
     file_names: dict[int, str] = field(default_factory=dict)
+    placements: dict[int, str] = field(default_factory=dict)
+    group_ranks: dict[int, tuple[int, ...]] = field(default_factory=dict)
     lineage: object = field(default_factory=object, repr=False)
 
     def __len__(self) -> int:

@@ -49,6 +49,7 @@ class Driven:
         stop_on_hit: whether it stops at hits, as it was told last.
         silent: steps that ran under a list without a result of their own, and what was looked at in each.
         last: the last step that is accounted for.
+        weights: which of its weights were bad when its step began.
         step, said: the step that hits were reported of last, and those hits: of several stops within a step each
             reports what is new.
         late: where hits were reported that are not filed yet, because more may come of the same step.

@@ -153,6 +153,7 @@ class _RowMaker:
             recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
             remote=bool(flags & TensorFlag.REMOTE),
             rounds=self._rounds(at) if key.round else 0,
+            placement=self.flow.nodes.placements.get(at.row, ""),
         )
 
     def _rounds(self, at: Located) -> int:

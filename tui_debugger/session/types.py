@@ -31,6 +31,7 @@ class TensorRow:
         recorded: statistics come from the dump's own statistic.csv (or from what a training said), not from values.
         remote: the values are at a training that runs: reading fetches them.
         rounds: how often the tensor was written in its step, when several times; ``key.round`` says which this is.
+        placement: of a part of a larger tensor which part, in words; empty for a whole one.
     """
 
     key: TensorKey
@@ -48,6 +49,7 @@ class TensorRow:
     recorded: bool = False
     remote: bool = False
     rounds: int = 0
+    placement: str = ""
 
     @property
     def earlier(self) -> bool:

@@ -17,6 +17,7 @@ from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.types import START, Unrecorded
+from tui_debugger.torch.distributed import ExchangeHooks
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.naming import GRADIENTS
@@ -108,6 +109,7 @@ class Attachment(Handle):
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
         hooks = Operators if level == "op" else ModuleHooks
+        self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
         if optimizers:
             self._handles.append(optimizers[-1].register_step_post_hook(self._optimizer_ended_step))
@@ -198,6 +200,7 @@ class Attachment(Handle):
             return
         self._training.look_again()
         self._hooks.install(self._training.tree)
+        self._exchanges.install(self._training.tree, self._training.distribution)
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
             register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
@@ -206,6 +209,7 @@ class Attachment(Handle):
     def _remove(self) -> None:
         """No hook is left, and nothing is held, but for the one that tells when a step ends."""
         self._hooks.remove()
+        self._exchanges.remove()
         if not self._iterated:
             for handle in self._watching_optimizers:
                 handle.remove()

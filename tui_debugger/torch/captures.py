@@ -14,7 +14,7 @@ from tui_debugger.analysis.record import Bounds, Need, Record
 from tui_debugger.model import TensorMeta
 from tui_debugger.torch import exact, quick
 from tui_debugger.torch.elements import dense, local, meta_of, numeric
-from tui_debugger.torch.internals import version_of
+from tui_debugger.torch.internals import freed, version_of
 from tui_debugger.torch.plans import EVERYTHING, Plan, Quick
 from tui_debugger.torch.transfer import Fetched, Waiting
 
@@ -71,7 +71,7 @@ class Capture:
     @property
     def intact(self) -> bool:
         """Whether the values are there and still what they were."""
-        return self.tensor is not None and version_of(self.tensor) == self.version
+        return self.tensor is not None and version_of(self.tensor) == self.version and not freed(self.tensor)
 
     @property
     def screened(self) -> bool:
@@ -281,6 +281,22 @@ class Step:
             measure(capture, values, waiting, plan or EVERYTHING)
         elif exactly or (not held and (plan is not None or look)):
             capture.look = exact.begin(values, plan.need if plan is not None else Need(), waiting)
+        return capture
+
+    @property
+    def room(self) -> int:
+        """Bytes of values for which there is room."""
+        return self._room.left
+
+    def glance(self, name: str, slot: int, tensor: torch.Tensor, plan: Plan | None, *, look: bool = False) -> Capture:
+        """As ``see``, of a tensor whose memory is used for something else soon: its quick numbers have to do."""
+        capture = Capture(name, slot, meta_of(tensor), plan)
+        self.add(capture)
+        values = local(tensor)
+        if numeric(tensor) and look:
+            capture.look = exact.begin(values, plan.need if plan is not None else Need(), self.waiting)
+        elif numeric(tensor) and plan is not None:
+            measure(capture, values, self.waiting, plan)
         return capture
 
     def _hold(self, capture: Capture, values: torch.Tensor) -> bool:

@@ -10,13 +10,12 @@ import torch
 
 from tui_debugger.analysis.recommend import BIAS, BIAS_GRADIENT
 from tui_debugger.graph.updates import BUFFER_UPDATE
-from tui_debugger.live.client.graph import GraphBuilder
+from tui_debugger.torch.distributed import Distribution
 from tui_debugger.torch.elements import readable
+from tui_debugger.torch.exchange_graph import UPDATE, ExchangeGraph
 from tui_debugger.torch.naming import Tree, change_of, gradient_of, update_of
 from tui_debugger.torch.structure import UNKNOWN, Slot, Structure, slot_of, split_output
 
-UPDATE = "OptimizerUpdate"
-"""Operator type of what updates a parameter: weight, gradient, what the optimizer keeps (``graph.categories``)."""
 PARAMETER_GRADIENT = "ParameterGrad"
 _BIAS = re.compile(BIAS)
 
@@ -26,6 +25,7 @@ def draw(
     structure: Structure,
     optimizers: Iterable[torch.optim.Optimizer],
     buffers: Iterable[str],
+    distribution: Distribution,
     *,
     constants: Iterable[str] = (),
     learned: bool,
@@ -37,10 +37,11 @@ def draw(
         structure: what was seen of a step.
         optimizers: what updates its parameters.
         buffers: names of the buffers that are worth looking at.
+        distribution: what lies between processes.
         constants: names of those that cannot hold anything bad: what is made of them is not told.
         learned: a step has run.
     """
-    drawing = _Drawing(structure, constants)
+    drawing = _Drawing(ExchangeGraph(tree, structure, distribution), structure, constants)
     graph = drawing.graph
     known = {name: tree.buffers[name] for name in buffers if name in tree.buffers}
     for name, tensor in (*tree.parameters.items(), *known.items()):
@@ -70,8 +71,8 @@ def draw(
 class _Drawing:
     """The graph while it is drawn."""
 
-    def __init__(self, structure: Structure, constants: Iterable[str]) -> None:
-        self.graph = GraphBuilder()
+    def __init__(self, graph: ExchangeGraph, structure: Structure, constants: Iterable[str]) -> None:
+        self.graph = graph
         self._structure = structure
         self._constants = frozenset(constants)
 

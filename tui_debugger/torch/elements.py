@@ -10,7 +10,7 @@ import torch
 
 from tui_debugger.analysis.dtypes import canonical_name, dtype_of
 from tui_debugger.model import TensorMeta
-from tui_debugger.torch.internals import transformed
+from tui_debugger.torch.internals import part_of, transformed
 
 PIECE: Final = 1 << 20
 """Bytes of values that are copied to the host at a time."""
@@ -18,8 +18,7 @@ PIECE: Final = 1 << 20
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """The part of a distributed tensor that this process has, any other tensor as it is; without its history."""
-    part = getattr(tensor, "_local_tensor", None)
-    return (part if isinstance(part, torch.Tensor) else tensor).detach()
+    return part_of(tensor).detach()
 
 
 def readable(tensor: torch.Tensor) -> bool:
@@ -44,7 +43,8 @@ def dense(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def meta_of(tensor: torch.Tensor) -> TensorMeta:
-    """Element type, shape, and bytes of the values."""
+    """Element type, shape, and bytes of the values: of a distributed tensor those of this process."""
+    tensor = part_of(tensor)
     key = tensor.dtype, tensor.shape
     found = _METAS.get(key)
     if found is None:

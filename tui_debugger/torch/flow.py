@@ -244,7 +244,7 @@ class Flow:
         name = self.parameter(tensor)
         if name:
             return Made((name,), own=True)
-        plain = internals.plain(tensor)
+        plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         if address is None:
             other = self._others.get(id(tensor))
@@ -278,7 +278,7 @@ class Flow:
 
     def _set(self, tensor: torch.Tensor, made: Made, *, anew: bool = False) -> None:
         """Notes how a tensor came to be; ``anew``: also for others at the same place, which hold the same values."""
-        plain = internals.plain(tensor)
+        plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         if address is None:
             self._others[id(tensor)] = weakref.ref(tensor), made
@@ -299,7 +299,7 @@ class Flow:
         if name := self.parameter(tensor):
             self.changed.add(name)
             return
-        plain = internals.plain(tensor)
+        plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         storage = None if address is None else self._storages.get(address)
         if storage is not None:
@@ -322,7 +322,7 @@ class Flow:
             self._in_storage = {}
             for reference, name in self._parameters.values():
                 tensor = reference()
-                at = None if tensor is None else internals.storage_of(internals.plain(tensor))
+                at = None if tensor is None else internals.storage_of(internals.part_of(tensor))
                 if at is not None:
                     # Several in one storage: which of them a view looks into is not told.
                     self._in_storage[at] = name if at not in self._in_storage else ""

@@ -6,9 +6,11 @@ What is missing in another version makes attaching fail, which is said in one li
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -77,7 +79,13 @@ def name_of(operator: Any) -> str:
 
 def changes_its_arguments(operator: Any) -> bool:
     """Whether an operator works in place."""
-    return bool(operator._schema.is_mutable)  # noqa: SLF001 - see above
+    return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
+
+
+def ends_later(operator: Any) -> bool:
+    """Whether what an operator returns is not there yet: processes exchange values while the program goes on."""
+    name = name_of(operator)
+    return name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "_autograd"))
 
 
 @functools.cache
@@ -85,12 +93,6 @@ def written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
     """The arguments that an operator writes to, by place and name."""
     arguments = enumerate(operator._schema.arguments)  # noqa: SLF001 - see above
     return tuple((at, each.name) for at, each in arguments if each.alias_info is not None and each.alias_info.is_write)
-
-
-def plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a distributed tensor that this process has, any other tensor as it is."""
-    part = getattr(tensor, "_local_tensor", None)
-    return part if isinstance(part, torch.Tensor) else tensor
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
@@ -163,3 +165,169 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         out = func(*args, **(kwargs or {}))
         self._show(func, args, kwargs or {}, out)
         return out
+
+
+# -- tensors and weights that several processes share ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a distributed tensor lies on the processes.
+
+    Attributes:
+        text: which part this process has, in words.
+        ranks: the processes that have parts.
+        replicated: several processes have the same part.
+    """
+
+    text: str
+    ranks: tuple[int, ...]
+    replicated: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shard:
+    """A weight of a module under ``fully_shard``.
+
+    Attributes:
+        parameter: the shard that the optimizer updates.
+        owners: (module, attribute) of those that read the whole weight.
+        group: the process group that puts it together.
+        ranks: the processes over which its gradient is summed up.
+        parallel: what is put together is itself only a part: modules compute with it in parallel.
+    """
+
+    parameter: torch.Tensor
+    owners: tuple[tuple[torch.nn.Module, str], ...]
+    group: Any
+    ranks: tuple[int, ...]
+    parallel: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatPart:
+    """A weight inside a flat parameter: its owner, its name there, and what the optimizer knows of it, if anything."""
+
+    module: torch.nn.Module
+    attribute: str
+    name: str
+    parameter: torch.Tensor | None
+    placement: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatShard:
+    """A flat parameter of ``FullyShardedDataParallel``.
+
+    Attributes:
+        flat: the parameter.
+        parts: the weights in it.
+        group: the process group that puts it together.
+        more_groups: gradients are summed up over further processes.
+        sharded: every process has a part of it only.
+        placement: which one, in words.
+    """
+
+    flat: torch.Tensor
+    parts: tuple[FlatPart, ...]
+    group: Any
+    more_groups: bool
+    sharded: bool
+    placement: str
+
+
+def flat_shards(module: torch.nn.Module) -> list[FlatShard]:
+    """What ``FullyShardedDataParallel`` made of the weights of a module."""
+    handle: Any = getattr(module, "_handle", None)
+    flat = getattr(handle, "flat_param", None)
+    if not isinstance(flat, torch.Tensor):
+        return []
+    of: Any = flat
+    originals = of._params or [None] * len(of._param_infos)  # noqa: SLF001 - see above
+    rows = zip(of._param_infos, of._fqns, of._shard_param_infos, of._shapes, originals, strict=True)  # noqa: SLF001 - see above
+    parts = tuple(
+        FlatPart(info.module, info.param_name, name, original, _flat_text(shard, shape) if original is not None else "")
+        for info, name, shard, shape, original in rows
+    )
+    whole = math.prod(of._unpadded_unsharded_size)  # noqa: SLF001 - see above
+    place = f"shard {handle.rank} of {handle.world_size} along dimension 0 of [{whole}]"
+    sharded = bool(handle.uses_sharded_strategy)
+    more = getattr(module, "_inter_node_pg", None) is not None
+    return [FlatShard(flat, parts, handle.process_group, more, sharded, place if sharded else "")]
+
+
+def _flat_text(shard: Any, shape: Sequence[int]) -> str:
+    whole = f"[{', '.join(map(str, shape))}]"
+    if not shard.in_shard:
+        return f"no elements of {whole}"
+    if shard.numel_in_shard == math.prod(shape):
+        return f"all elements of {whole}"
+    return f"elements {shard.intra_param_start_idx} to {shard.intra_param_end_idx} of {whole}"
+
+
+def shards(module: torch.nn.Module) -> list[Shard]:
+    """What ``fully_shard`` made of the weights of a module."""
+    get: Any = getattr(module, "_get_fsdp_state", None)
+    if get is None:
+        return []
+    state = get()
+    groups = getattr(state, "_fsdp_param_groups", None) or [getattr(state, "_fsdp_param_group", None)]
+    return [_shard(each) for group in groups if group is not None for each in group.fsdp_params]
+
+
+def _shard(each: Any) -> Shard:
+    info, mesh = each._module_info, each.mesh_info  # noqa: SLF001 - see above
+    owners = ((info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names, strict=True))
+    ranks = tuple(int(rank) for rank in mesh.mesh.mesh.flatten().tolist())
+    return Shard(each.sharded_param, owners, mesh.shard_process_group, ranks, bool(each.is_dtensor))
+
+
+def spread_of(tensor: torch.Tensor) -> Spread | None:
+    """How a distributed tensor lies on the processes; None for any other tensor."""
+    mesh: Any = getattr(tensor, "device_mesh", None)
+    placements: Any = getattr(tensor, "placements", None)
+    if mesh is None or placements is None:
+        return None
+    coordinate = mesh.get_coordinate() or [0] * mesh.ndim
+    parts: list[str] = []
+    for place, at, size in zip(placements, coordinate, mesh.mesh.shape, strict=True):
+        if place.is_replicate():
+            parts.append(f"copy {at} of {size}")
+        elif getattr(place, "dim", None) is not None:
+            parts.append(f"shard {at} of {size} along dimension {place.dim}")
+        else:
+            parts.append(f"part {at} of {size} of a sum")
+    replicated = any(place.is_replicate() and size > 1 for place, size in zip(placements, mesh.mesh.shape, strict=True))
+    ranks = tuple(int(rank) for rank in mesh.mesh.flatten().tolist())
+    return Spread(f"{', '.join(parts)} of [{', '.join(map(str, tensor.shape))}]", ranks, replicated)
+
+
+def freed(tensor: torch.Tensor) -> bool:
+    """Whether the memory of the values was given back meanwhile: FSDP does so with weights that were put together."""
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return False
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.untyped_storage().nbytes() < (tensor.storage_offset() + last + 1) * tensor.element_size()
+
+
+def part_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The part of a distributed tensor that this process has, any other as it is; waits for what is on its way."""
+    part = getattr(tensor, "_local_tensor", tensor)
+    wait = getattr(part, "trigger_wait", None)
+    found: torch.Tensor = wait() if wait is not None else part
+    return found
+
+
+def is_partial(tensor: torch.Tensor) -> bool:
+    """Whether the processes have terms of a sum that was not made yet."""
+    return any(place.is_partial() for place in getattr(tensor, "placements", ()))
+
+
+def is_replicated(tensor: torch.Tensor) -> bool:
+    """Whether several processes have the same part of a distributed tensor."""
+    return any(place.is_replicate() for place in getattr(tensor, "placements", ()))
+
+
+def is_exchanged(tensor: torch.Tensor) -> bool:
+    """Whether a tensor comes right out of a collective operation."""
+    return hasattr(getattr(tensor, "_local_tensor", tensor), "trigger_wait")

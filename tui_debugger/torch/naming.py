@@ -103,7 +103,7 @@ def tree_of(model: nn.Module) -> Tree:
             hidden |= {id(each) for each in module.modules() if each is not module}
         if whole or _transparent(module):
             continue
-        kind = type(inner if isinstance(inner, nn.Module) else module).__name__
+        kind = class_of(inner if isinstance(inner, nn.Module) else module).__name__
         places.append(Place(module, scope, f"{scope}/{kind}" if scope else kind, kind))
     return Tree(
         root,
@@ -115,6 +115,12 @@ def tree_of(model: nn.Module) -> Tree:
     )
 
 
+def class_of(module: nn.Module) -> type[nn.Module]:
+    """The class that the user wrote: ``fully_shard`` gives a module a class of its own, derived from that."""
+    made = type(module)
+    return next((base for base in made.__bases__ if made.__name__ == f"FSDP{base.__name__}"), made)
+
+
 def clean(name: str) -> str:
     """A dotted name without the parts that wrappers add."""
     return ".".join(part for part in name.split(".") if part not in _WRAPPED)
@@ -123,6 +129,21 @@ def clean(name: str) -> str:
 def gradient_of(parameter: str) -> str:
     """The node of a parameter's gradient."""
     return GRADIENTS + parameter.replace(".", "/")
+
+
+def local_of(parameter: str) -> str:
+    """The node of what this process puts into a parameter's gradient, where that is summed up over processes."""
+    return gradient_of(parameter) + "/local"
+
+
+def local_output_of(node: str) -> str:
+    """The node of what this process puts into the output of a module."""
+    return node + "/local"
+
+
+def gathered_of(weight: str) -> str:
+    """The node of a weight that is put together from the shards of all processes."""
+    return "AllGather/" + weight.replace(".", "/")
 
 
 def update_of(parameter: str) -> str:

@@ -158,6 +158,9 @@ class Operators:
         elif not backward:
             self._remember(scope, name)
         with self._recording.at_work():
+            if internals.ends_later(func):
+                self._recording.began(name, kind, tensors, lambda: self._sources(args, kwargs))
+                return
             self._recording.made(
                 name,
                 kind,

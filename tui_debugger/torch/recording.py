@@ -12,7 +12,7 @@ from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Room, Step
-from tui_debugger.torch.elements import readable
+from tui_debugger.torch.elements import local, readable
 from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import no_autocast
 from tui_debugger.torch.naming import GRADIENTS
@@ -236,6 +236,42 @@ class Recording:
                 self.structure.feed(name, [*made, UNKNOWN])
             self.flow.replaced(tensor, name)
         self._look(step, name, 0, tensor, self._plan(name))
+
+    def began(self, name: str, kind: str, tensors: Sequence[torch.Tensor], sources: Sources) -> None:
+        """A collective operation has begun, and nobody can see yet what it makes of its tensors."""
+        if name not in self.structure.nodes:
+            self.structure.add(name, Node(kind), self._last)
+        if self.flow.following:
+            self.structure.add_inputs(name, sources())
+            for tensor in tensors:
+                self.flow.replaced(tensor, name)
+
+    def passed(self, name: str, kind: str, tensor: torch.Tensor, inputs: list[str], *, keep: bool = False) -> None:
+        """A collective operation takes or has made a tensor, whose memory is used for something else soon.
+
+        Args:
+            name: of the node.
+            kind: operator type.
+            tensor: the values.
+            inputs: names of nodes and parameters.
+            keep: holds a copy of the values when there is room for one.
+        """
+        step = self._step(name, 1)
+        if step is None:
+            return
+        if name not in self.structure.nodes:
+            self.structure.add(name, Node(kind, inputs), self._last)
+        if self.flow.following:
+            self.flow.made(tensor, name)
+        if not self._readable(name, tensor):
+            return
+        self.structure.add_slot(name, 0, tensor)
+        plan, values = self._plan(name), local(tensor)
+        look = self.learning or self.measuring
+        if keep and step.room >= values.numel() * values.element_size():
+            step.see(name, 0, values.clone(), plan, look=look, screen=self.learning)
+        else:
+            step.glance(name, 0, values, plan, look=look)
 
     def lost(self, what: str, example: str, count: int = 1) -> None:
         """Something ran and could not be recorded."""

@@ -9,6 +9,7 @@ from typing import Final
 import torch
 
 from tui_debugger.torch.elements import type_name
+from tui_debugger.torch.internals import part_of
 
 Slot = tuple[str, tuple[int, ...]]
 """Element type and shape."""
@@ -37,8 +38,8 @@ class Node:
 
 
 def slot_of(tensor: torch.Tensor) -> Slot:
-    """Element type and shape of a tensor."""
-    return type_name(tensor.dtype), tuple(tensor.shape)
+    """Element type and shape of a tensor: of a distributed one those of the part that is here."""
+    return type_name(tensor.dtype), tuple(part_of(tensor).shape)
 
 
 def output_of(name: str, slot: int) -> str:

@@ -10,6 +10,7 @@ import torch
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, watched
 from tui_debugger.live.types import RemoteWatchpoint
+from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.internals import version_of
@@ -25,6 +26,7 @@ class Training:
 
     Attributes:
         tree: the model by names.
+        distribution: what lies between the processes that train it.
         recording: of the step.
         previous: weights as they were before the step.
         optimizers: those that were given, and those that were seen to update parameters of the model.
@@ -35,6 +37,7 @@ class Training:
     ) -> None:
         """Looks at the model."""
         self.tree: Tree = tree_of(model)
+        self.distribution = Distribution()
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
@@ -54,6 +57,7 @@ class Training:
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
         self.tree = tree_of(self._model)
+        self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
@@ -111,7 +115,7 @@ class Training:
 
     def _version(self, name: str) -> tuple[int, int]:
         parameter = self.tree.parameters[name]
-        return id(parameter), version_of(parameter)
+        return id(parameter), version_of(local(parameter))
 
     def _owners(self, buffer: str) -> list[str]:
         """The nodes of the module that has a buffer."""
@@ -206,6 +210,7 @@ class Training:
             self.recording.structure,
             self.optimizers,
             self._moving,
+            self.distribution,
             # What operators make of a mask is infinite as well: that is nobody's fault, and no operator's own work.
             constants=[
                 *(() if self.recording.every_operator else self._masks),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from tui_debugger.graph.proto import RANKS
 from tui_debugger.live import wire
 from tui_debugger.live.client.elements import type_number
 
@@ -25,6 +26,7 @@ GRAPH_NAME: Final = "kernel_graph_0"
 TENSOR: Final = 14
 """``DataType`` of a tensor."""
 TUPLE: Final = 31
+NONE: Final = 34
 
 Slot = tuple[str, Sequence[int]]
 """Element type by name, and shape."""
@@ -42,16 +44,31 @@ class GraphBuilder:
         self._keys: dict[str, bytes] = {}
         self._inputs: list[tuple[Any, Sequence[str]]] = []
 
-    def add_parameter(self, name: str, slot: Slot) -> None:
-        """A parameter: weight, optimizer state or input of the graph. The first one of a name counts."""
+    def add_parameter(self, name: str, slot: Slot, placement: str = "") -> None:
+        """A parameter: weight, optimizer state or input of the graph. The first one of a name counts.
+
+        Args:
+            name: its bare name.
+            slot: type and shape of what this process has.
+            placement: which part of a larger tensor that is, in words.
+        """
         if name in self._keys:
             return
         self._keys[name] = name.encode()
         parameter = self._graph.parameters.add(name=name.encode())
         _set_type(parameter.type, slot)
+        if placement:
+            parameter.placement = placement.encode()
 
     def add_node(
-        self, name: str, op_type: str, inputs: Sequence[str] = (), outputs: Sequence[Slot] = (), source: str = ""
+        self,
+        name: str,
+        op_type: str,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[Slot] | None = (),
+        source: str = "",
+        *,
+        ranks: Sequence[int] = (),
     ) -> None:
         """An operator or module. The first one of a name counts.
 
@@ -59,8 +76,9 @@ class GraphBuilder:
             name: full name with ``/`` between scopes.
             op_type: ``Linear``, ``ReLU``, ``aten.mm`` ...
             inputs: names of nodes and parameters, empty where not known.
-            outputs: one per slot; more than one makes a tuple.
+            outputs: one per slot; more than one makes a tuple. None: nobody sees what it makes.
             source: stack text in MindSpore's form, see ``stack_text``.
+            ranks: of a collective operation the ranks that take part, where that is known.
         """
         if name in self._keys:
             return
@@ -73,7 +91,11 @@ class GraphBuilder:
         )
         if source:
             node.source_address = source.encode("utf-8", "replace")
-        if len(outputs) == 1:
+        if ranks:
+            node.attribute.add(name=RANKS.encode()).value.int_vals.extend(ranks)
+        if outputs is None:
+            node.output_type.data_type = NONE
+        elif len(outputs) == 1:
             _set_type(node.output_type, outputs[0])
         elif outputs:
             node.output_type.data_type = TUPLE

@@ -47,7 +47,8 @@ def exchanged(spot: Spot, row: int, ranks: Sequence[int], rank_of: Callable[[int
         rank_of: looks around in a rank.
     """
     here = rank_of(spot.rank)
-    others = [rank for rank in ranks if rank != spot.rank]
+    group = here.flow.nodes.group_ranks.get(row)
+    others = [rank for rank in ranks if rank != spot.rank and (group is None or rank in group)]
     if is_receiving(here.flow.nodes.op_type(row)):
         return _sent(spot, others, rank_of)
     leads, inputs, absent = list[Lead](), list[Spot](), list[int]()
@@ -62,6 +63,7 @@ def exchanged(spot: Spot, row: int, ranks: Sequence[int], rank_of: Callable[[int
         leads += [Lead(lead.spot, Way(Link.SENT, lead.way.into, lead.way.slots), lead.began) for lead in bad]
         if not bad and there.hidden(at)[0]:
             absent.append(rank)
+    absent += [rank for rank in group or () if rank != spot.rank and rank not in ranks]
     return Exchange(tuple(leads), tuple(inputs), tuple(absent))
 
 

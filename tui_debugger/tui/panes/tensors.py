@@ -126,6 +126,7 @@ class TensorsPane(Pane):
         words = [row.origin_text and f"from {row.origin_text}", "? may belong to another node" if row.uncertain else ""]
         if row.rounds:
             words.insert(0, f"{round_text(row.key.round, row.rounds)} in step {step_text(row.key.step)}")
+        words.append(clean(row.placement))
         if row.remote:
             words.append("Enter fetches the values")
         elif row.recorded:

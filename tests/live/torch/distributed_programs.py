@@ -1,0 +1,222 @@
+"""Trainings of two processes (gloo), as people write them: ``python -m tests.live.torch.distributed_programs KIND``.
+
+Each process trains twice with the same seeds: first nobody watches, then the debugger at ``--address`` does. The
+losses of both are printed, so that tests see whether the debugger changed anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import tui_debugger.torch as tdbg
+
+WIDTH = 8
+
+
+class Block(nn.Module):
+    """A feed-forward layer with a residual sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up = nn.Linear(WIDTH, 2 * WIDTH)
+        self.act = nn.ReLU()
+        self.down = nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(self.act(self.up(self.norm(x))))
+
+
+class Head(nn.Linear):
+    """A layer with weights of its own that may compute nonsense."""
+
+    broken = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = super().forward(x)
+        return out * float("nan") if self.broken else out
+
+
+class Net(nn.Module):
+    """Two blocks and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Block(), Block())
+        self.head = Head(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.blocks(x))
+
+
+def ddp(model: nn.Module) -> nn.Module:
+    return nn.parallel.DistributedDataParallel(model)
+
+
+def bucket_views(model: nn.Module) -> nn.Module:
+    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+
+def fsdp1(model: nn.Module) -> nn.Module:
+    return _fsdp1(model, original=True)
+
+
+def fsdp1_flat(model: nn.Module) -> nn.Module:
+    return _fsdp1(model, original=False)
+
+
+def _fsdp1(model: nn.Module, *, original: bool) -> nn.Module:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+    policy = ModuleWrapPolicy({Block})
+    return FullyShardedDataParallel(
+        model, auto_wrap_policy=policy, use_orig_params=original, device_id=torch.device("cpu")
+    )
+
+
+def fsdp2(model: nn.Module) -> nn.Module:
+    from torch.distributed.fsdp import fully_shard
+
+    for block in model.blocks:  # type: ignore[union-attr] # a Sequential
+        fully_shard(block)
+    return fully_shard(model)
+
+
+def hybrid(model: nn.Module) -> nn.Module:
+    """Each process has whole shards of its own, and gradients are summed up over both."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("replicate", "shard"))
+    for block in model.blocks:  # type: ignore[union-attr] # a Sequential
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def not_understood(model: nn.Module) -> nn.Module:
+    """As with a PyTorch that keeps its shards elsewhere."""
+    from tui_debugger.torch import internals
+
+    def fail(_: nn.Module) -> list[internals.Shard]:
+        raise AttributeError("_get_fsdp_state")
+
+    internals.shards = fail
+    return fsdp2(model)
+
+
+def sequence_parallel(model: nn.Module) -> nn.Module:
+    """Inputs of the parallel layers are put together, and what they make is taken apart again."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (2,))
+    plan = {f"blocks.{at}.up": ColwiseParallel(input_layouts=Shard(0)) for at in (0, 1)}
+    plan |= {f"blocks.{at}.down": RowwiseParallel(output_layouts=Shard(0)) for at in (0, 1)}
+    return parallelize_module(model, mesh, plan)
+
+
+def tensor_parallel(model: nn.Module) -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (2,))
+    plan = {f"blocks.{at}.up": ColwiseParallel() for at in (0, 1)}
+    plan |= {f"blocks.{at}.down": RowwiseParallel() for at in (0, 1)}
+    return parallelize_module(model, mesh, plan)
+
+
+def manual(model: nn.Module) -> nn.Module:
+    """Gradients are summed by the loop itself."""
+    return model
+
+
+_ALL = (ddp, bucket_views, manual, fsdp1, fsdp1_flat, fsdp2, hybrid, not_understood, tensor_parallel, sequence_parallel)
+KINDS = {each.__name__: each for each in _ALL}
+
+
+def average(parameters: Iterable[nn.Parameter]) -> None:
+    """What a loop without DDP does."""
+    for parameter in parameters:
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+
+
+def spoil(model: nn.Module) -> None:
+    """Plants a NaN in what this process has of one weight."""
+    with torch.no_grad():
+        name, weight = next(
+            (name, each) for name, each in model.named_parameters() if "blocks.1" in name and each.numel() > WIDTH
+        )
+        part = getattr(weight, "_local_tensor", weight)
+        part.view(-1)[:1] = float("nan")
+    sys.stderr.write(f"spoilt {name}\n")
+
+
+def losses(options: argparse.Namespace, wrap: Callable[[nn.Module], nn.Module], address: str) -> list[str]:
+    """Trains, and returns the losses."""
+    torch.manual_seed(0)
+    model = wrap(Net())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    handle = tdbg.attach(model, optimizer, address, level=options.level)
+    found = []
+    for step in range(options.steps):
+        bad = step == options.at and options.rank == 1
+        if bad and options.bad == "weight":
+            spoil(model)
+        Head.broken = bad and options.bad == "head"
+        for part in range(options.parts):
+            generator = torch.Generator().manual_seed(1000 * step + 10 * part + (0 if options.same else options.rank))
+            x = torch.randn(4, WIDTH, generator=generator)
+            if bad and options.bad == "batch" and part == 0:
+                x[0, 0] = float("nan")
+            last = part == options.parts - 1
+            with nullcontext() if last or not hasattr(model, "no_sync") else model.no_sync():
+                loss = model(x).square().mean()
+                loss.backward()
+        if wrap is manual:
+            average(model.parameters())
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(loss.item().hex())
+    handle.detach()
+    return found
+
+
+def main() -> None:
+    """One process of two."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=sorted(KINDS))
+    parser.add_argument("--rank", type=int, required=True)
+    parser.add_argument("--file", required=True)
+    parser.add_argument("--address", default="")
+    parser.add_argument("--level", default="module")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--parts", type=int, default=1)
+    parser.add_argument("--at", type=int, default=1)
+    parser.add_argument("--bad", default="")
+    parser.add_argument("--same", action="store_true")
+    parser.add_argument("--again", type=int, default=1)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group("gloo", init_method=f"file://{options.file}", rank=options.rank, world_size=2)
+    wrap = KINDS[options.kind]
+    for address in ["", options.address] if options.again else [options.address]:
+        sys.stdout.write(" ".join(losses(options, wrap, address)) + "\n")
+    sys.stdout.flush()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
