@@ -293,8 +293,8 @@ class Step:
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
         values = local(tensor)
-        if numeric(tensor) and look:
-            capture.look = exact.begin(values, plan.need if plan is not None else Need(), self.waiting)
+        if numeric(tensor) and look:  # memory that NumPy has seen can be resized no more, which FSDP does
+            capture.look = exact.on_device(values, plan.need if plan is not None else Need(), self.waiting)
         elif numeric(tensor) and plan is not None:
             measure(capture, values, self.waiting, plan)
         return capture

@@ -270,7 +270,7 @@ class ExchangeHooks:
         """What is summed up is written over in place. A whole gradient is too large for who shards them."""
         keep = self._distribution.gradients[name].kind == ALL_REDUCE
         with self._recording.at_work():
-            self._recording.passed(local_of(name), "", gradient, [], keep=keep)
+            self._recording.passed(local_of(name), "", gradient, keep=keep)
 
     def _part(self, place: Place, module: nn.Module, args: Any, out: Any) -> None:
         """A module has computed its part of what all processes put together."""
@@ -286,7 +286,7 @@ class ExchangeHooks:
         parts = [each for each in leaves(out) if internals.is_partial(each)]
         if len(parts) == 1:
             with self._recording.at_work():
-                self._recording.passed(local_output_of(place.name), place.kind, parts[0], [])
+                self._recording.passed(local_output_of(place.name), place.kind, parts[0])
 
 
 def _spread(distribution: Distribution) -> frozenset[str]:

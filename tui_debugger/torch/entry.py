@@ -10,6 +10,7 @@ from typing import Any, Final
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.client.address import TIMEOUT, settings
 from tui_debugger.live.client.flight import Flight
+from tui_debugger.live.client.notice import Notice
 
 try:
     import torch
@@ -76,7 +77,14 @@ def attach(
     earlier = reference() if reference is not None else None
     if earlier is not None:
         earlier.detach()
-    handle = Attachment(model, optimizers, found, level=level, keep=keep, memory=memory, flight=flight)
+    try:
+        handle = Attachment(model, optimizers, found, level=level, keep=keep, memory=memory, flight=flight)
+    except TdbgError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a model that cannot be looked at is trained all the same
+        what = f"{type(error).__name__}: {error}".splitlines()[0]
+        Notice()(f"switched off: the model cannot be looked at ({what}); training goes on")
+        return Handle()
     _attached[model] = weakref.ref(handle)
     with _lock:
         _current[:] = [each for each in _current if each.on] + ([] if optimizers else [handle])

@@ -33,6 +33,7 @@ class ExchangeGraph(GraphBuilder):
             distribution: what lies between processes.
         """
         super().__init__()
+        self._structure = structure
         self._seen = structure.nodes
         self._distribution = distribution
         self._gathered = {gathered_of(name): each for name, each in distribution.gathered.items()}
@@ -106,17 +107,20 @@ class ExchangeGraph(GraphBuilder):
         self, name: str, op_type: str, inputs: list[str], outputs: Sequence[Slot] | None, source: str
     ) -> None:
         """A module that computes with its part of a weight."""
-        ranks, part = self._parallel[name].ranks, self._seen.get(local_output_of(name))
+        part_name, before = local_output_of(name), f"{name}/AllGather"
+        ranks, part = self._parallel[name].ranks, self._seen.get(part_name)
         if name in self._distribution.gathered_inputs:
-            before = f"{name}/AllGather"
+            if part is not None:
+                inputs = self._structure.inputs_of(part_name)
             super().add_node(before, ALL_GATHER, inputs, None, ranks=ranks)
             inputs = [before]
         if part is None:
             super().add_node(name, op_type, inputs, outputs, source)
             return
-        super().add_node(local_output_of(name), op_type, inputs, _slots(part), source)
+        inputs = [before] if name in self._distribution.gathered_inputs else self._structure.inputs_of(part_name)
+        super().add_node(part_name, op_type, inputs, _slots(part), source)
         kind = REDUCE_SCATTER if outputs and _elements(outputs) < _elements(_slots(part)) else ALL_REDUCE
-        super().add_node(name, kind, [local_output_of(name)], outputs, source, ranks=ranks)
+        super().add_node(name, kind, [part_name], outputs, source, ranks=ranks)
 
     def _add_gradient(
         self, parameter: str, op_type: str, inputs: Sequence[str], outputs: Sequence[Slot] | None
@@ -125,7 +129,9 @@ class ExchangeGraph(GraphBuilder):
         exchange: Exchange = self._distribution.gradients[parameter]
         part, node = self._seen.get(local_of(parameter)), gradient_of(parameter)
         made = self._through(node, [each for each in inputs if each not in self._parts])
-        if parameter in self._of_weight:
+        if part is not None:
+            made = self._through(node, self._structure.inputs_of(local_of(parameter)))
+        elif parameter in self._of_weight:
             made = self._of_readers(self._of_weight[parameter])
         super().add_node(local_of(parameter), op_type, made, _slots(part) if part is not None else None)
         super().add_node(node, exchange.kind, [local_of(parameter)], outputs, ranks=exchange.ranks)

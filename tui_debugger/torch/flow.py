@@ -185,6 +185,8 @@ class Flow:
         given = leaves(((*args[:3], *args[5:]) if _updates_statistics(func, args) else args, kwargs))
         if kind == "OnesLike" and _begins_backward():
             made = Made((_SEED,))
+        elif internals.exchanges(func):  # no work of this process, and not made of its tensors alone
+            made = Made(tuple(unique([*self.sources(given), UNKNOWN])))
         elif kind in OVERWRITES and written:
             made = self._union(kind, [each for each in given if all(each is not other for other in written)])
         else:

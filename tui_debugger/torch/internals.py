@@ -82,6 +82,11 @@ def changes_its_arguments(operator: Any) -> bool:
     return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
 
 
+def exchanges(operator: Any) -> bool:
+    """Whether an operator is part of a collective operation: what it returns may come from another process."""
+    return name_of(operator).startswith(("c10d::", "_c10d_functional", "_dtensor::"))
+
+
 def ends_later(operator: Any) -> bool:
     """Whether what an operator returns is not there yet: processes exchange values while the program goes on."""
     name = name_of(operator)
@@ -300,6 +305,11 @@ def spread_of(tensor: torch.Tensor) -> Spread | None:
     replicated = any(place.is_replicate() and size > 1 for place, size in zip(placements, mesh.mesh.shape, strict=True))
     ranks = tuple(int(rank) for rank in mesh.mesh.flatten().tolist())
     return Spread(f"{', '.join(parts)} of [{', '.join(map(str, tensor.shape))}]", ranks, replicated)
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Whether a tensor looks into another one."""
+    return bool(tensor._is_view())  # noqa: SLF001 - see above
 
 
 def freed(tensor: torch.Tensor) -> bool:

@@ -189,10 +189,18 @@ def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
         plain = ((name, each) for name, each in vars(module).items() if isinstance(each, torch.Tensor))
         for name, tensor in (*module.named_buffers(recurse=False), *plain):
             # What a graph hangs on is what the module computed last, not what it has.
-            if tensor.grad_fn is None and not isinstance(tensor, nn.Parameter) and id(tensor) not in seen:
+            if not isinstance(tensor, nn.Parameter) and id(tensor) not in seen and _is_kept(tensor):
                 seen.add(id(tensor))
                 found[clean(f"{scope}.{name}" if scope else name)] = module, name
     return found
+
+
+def _is_kept(tensor: torch.Tensor) -> bool:
+    """Whether a module keeps a tensor as it is; FSDP puts views of what it gathered in place of weights."""
+    try:
+        return tensor.grad_fn is None and not internals.is_view(tensor)
+    except RuntimeError:  # the gathered weights are gone
+        return False
 
 
 def _holds(module: nn.Module, attribute: str) -> bool:

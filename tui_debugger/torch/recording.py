@@ -246,22 +246,26 @@ class Recording:
             for tensor in tensors:
                 self.flow.replaced(tensor, name)
 
-    def passed(self, name: str, kind: str, tensor: torch.Tensor, inputs: list[str], *, keep: bool = False) -> None:
+    def passed(
+        self, name: str, kind: str, tensor: torch.Tensor, inputs: Sequence[str] | None = None, *, keep: bool = False
+    ) -> None:
         """A collective operation takes or has made a tensor, whose memory is used for something else soon.
 
         Args:
             name: of the node.
             kind: operator type.
             tensor: the values.
-            inputs: names of nodes and parameters.
+            inputs: names of nodes and parameters; None: what the tensor was made of.
             keep: holds a copy of the values when there is room for one.
         """
         step = self._step(name, 1)
         if step is None:
             return
         if name not in self.structure.nodes:
-            self.structure.add(name, Node(kind, inputs), self._last)
+            self.structure.add(name, Node(kind, list(inputs or ())), self._last)
         if self.flow.following:
+            if inputs is None:
+                self.structure.add_inputs(name, self.flow.sources([tensor]))
             self.flow.made(tensor, name)
         if not self._readable(name, tensor):
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import torch
 
@@ -46,7 +46,7 @@ class Training:
         self._moving: list[str] = []
         self._masks: list[str] = []
         self._versions: dict[str, tuple[int, int]] = {}
-        recording.at_begin = self._notice_tampering
+        recording.at_begin = lambda: self._notice_tampering(self._shards())
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
@@ -101,17 +101,26 @@ class Training:
                 if buffer is not None and (name in changed or (id(buffer), version_of(buffer)) != before):
                     structure.feed(name, self._owners(name))
 
-    def _notice_tampering(self) -> None:
-        """A weight that the program itself changed between two steps may have become bad by that."""
+    def _notice_tampering(self, but: Container[str] = ()) -> None:
+        """A weight that the program itself changed between two steps may have become bad by that.
+
+        Args:
+            but: names of those to be looked at later.
+        """
         structure = self.recording.structure
-        changed = [name for name, known in self._versions.items() if self._version(name) != known]
+        asked = {name: known for name, known in self._versions.items() if name not in but}
+        changed = [name for name, known in asked.items() if self._version(name) != known]
         bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
-        for name in self._versions:
+        for name in asked:
             if name in bad:
                 structure.feed(name, ())
             elif structure.fed.get(name) == []:
                 structure.unfeed(name)
-        self._versions.clear()
+            del self._versions[name]
+
+    def _shards(self) -> set[str]:
+        """Weights that stand for what was gathered from all processes while the model runs."""
+        return {reading.parameter for reading in self.distribution.readings}
 
     def _version(self, name: str) -> tuple[int, int]:
         parameter = self.tree.parameters[name]
