@@ -289,6 +289,22 @@ def unfinished(options: argparse.Namespace) -> None:
     say("the end")
 
 
+def filled(options: argparse.Namespace) -> None:
+    """Writes into every batch, a NaN in step ``bad``; the last step, one more than ``steps``, never ends."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        learn(model, optimizer, written(options, step))
+    model(written(options, options.steps)).square().mean().backward()
+
+
+def written(options: argparse.Namespace, step: int) -> torch.Tensor:
+    x = numbers(options)
+    x[0, 0] = float("nan") if options.bad == str(step) else 1.0
+    return x
+
+
 def counting(options: argparse.Namespace) -> None:
     """Says which operators the program itself runs in its last step; those of the optimizer left out."""
     model = Transformer()
@@ -418,6 +434,7 @@ PROGRAMS = {
         reference,
         frozen,
         unfinished,
+        filled,
         counting,
         scaled,
         closures,
