@@ -152,6 +152,22 @@ def test_every_step_is_judged_once_operator_by_operator(listen: Listen) -> None:
         assert summary["findings"] == len(hits)
 
 
+@pytest.mark.parametrize("bad", [0, 2, 3])
+def test_an_operator_by_operator_run_has_one_origin_whatever_is_changed_in_place(
+    listen: Listen, tmp_path: Path, bad: int
+) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+    options = ("--watch", "TO", "--json", "--save", tmp_path / "dump")  # values are asked for, also at the end
+    hits, summary = rows(listen(torch_program("filled", level="op", steps=3, bad=bad), *options))
+    assert [(origin["step"], origin["node"]) for origin in summary["origins"]] == [(bad, "LiftFresh")]
+    assert summary["unrecorded"] == []
+    assert {hit["step"] for hit in hits} == {bad}
+    nodes = {hit["node"] for hit in hits}
+    assert {"LiftFresh", "Copy", "inputs.input", "0/Addmm", "1/Relu", "2/Addmm", "Mean", "Gradients/0/Mm"} <= nodes
+    assert not nodes & {"Randn", "0/T", "2/T", "0.weight", "2.weight"}, "they were clean when they were made"
+    assert not [name for name in nodes if "Detach" in name or "Clone" in name]
+
+
 def test_findings_are_summed_up_in_one_line_a_step(listen: Listen) -> None:
     answer = listen(recorder(6, bad="2,4", begin=1), "--watch", "TO")
     lines = [line for line in answer.err.splitlines() if re.match(r"tdbg: step \d", line)]

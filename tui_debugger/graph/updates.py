@@ -10,7 +10,9 @@ from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.table import NodeTable
 
 BUFFER_UPDATE: Final = "BufferUpdate"
-"""Operator type of our client for PyTorch: a buffer or an input of the model, and what it is made of in the step."""
+"""Operator type of our client for PyTorch: a parameter or buffer, and what it is made of in the step."""
+INPUT_UPDATE: Final = "InputUpdate"
+"""The same for an input of the model: it had no values before the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,14 @@ def assigned(nodes: NodeTable, row: int) -> list[int] | None:
         itself put the values there.
     """
     for consumer, at in real_consumers(nodes, row):
-        if at == 0 and nodes.op_type(consumer) == BUFFER_UPDATE:
+        if at == 0 and nodes.op_type(consumer) in {BUFFER_UPDATE, INPUT_UPDATE}:
             return [made for made, _ in real_inputs(nodes, consumer)[1:]]
     return None
+
+
+def outlives_steps(nodes: NodeTable, row: int) -> bool:
+    """Whether a parameter that is made of something in the step had values before it, which the step may have used."""
+    return not any(at == 0 and nodes.op_type(consumer) == INPUT_UPDATE for consumer, at in real_consumers(nodes, row))
 
 
 def _group(update: Update, start: int) -> list[tuple[str, int]]:

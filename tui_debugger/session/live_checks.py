@@ -18,7 +18,7 @@ from tui_debugger.analysis.condition_table import (
     WIRE_OVERFLOW,
 )
 from tui_debugger.graph.edges import real_inputs
-from tui_debugger.graph.updates import assigned
+from tui_debugger.graph.updates import assigned, outlives_steps
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged
@@ -193,7 +193,7 @@ def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[
         row = int(graph.node[place])
         made = assigned(nodes, row)
         if nodes.category_of(row) not in TRAINABLE:
-            kept = made is not None  # statistics of a module; anything else was fed in as it is
+            kept = made is not None and outlives_steps(nodes, row)  # statistics of a module, and nothing fed in
         elif made:
             continue  # read again after an optimizer changed it
         else:

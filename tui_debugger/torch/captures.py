@@ -14,7 +14,7 @@ from tui_debugger.analysis.record import Bounds, Need, Record
 from tui_debugger.model import TensorMeta
 from tui_debugger.torch import exact, quick
 from tui_debugger.torch.elements import dense, local, meta_of, numeric
-from tui_debugger.torch.internals import freed, version_of
+from tui_debugger.torch.internals import Counter, counting, freed, part_of, version_of
 from tui_debugger.torch.plans import EVERYTHING, Plan, Quick
 from tui_debugger.torch.transfer import Fetched, Waiting
 
@@ -34,6 +34,7 @@ class Capture:
         plan: the watchpoints on the node, None when it is not watched (or was not when the tensor was seen).
         tensor: its values, when they are held; valid only while ``intact``.
         version: of the values, when they were seen.
+        counter: what counts changes of the values, where they do not by themselves.
         extremes, magnitude, energy, total, zeros: places of quick numbers.
         ranges: place of the count of each range.
         difference, reference: places of Σ|cur − prev| and Σ|prev|, piece by piece.
@@ -43,6 +44,7 @@ class Capture:
         record: what an exact look found.
         rough: the record says whether there are NaN, Inf or anything but zeros, not how many.
         told: it was judged, and its hits were reported, when it was made.
+        fetched: its quick numbers, where they were fetched then, before those of the step.
         order: grows from one tensor to the next.
     """
 
@@ -52,6 +54,7 @@ class Capture:
     plan: Plan | None = None
     tensor: torch.Tensor | None = None
     version: int = 0
+    counter: Counter | None = None
     extremes: int = NOWHERE
     magnitude: int = NOWHERE
     energy: int = NOWHERE
@@ -66,12 +69,18 @@ class Capture:
     record: Record | None = None
     rough: bool = False
     told: bool = False
+    fetched: Fetched | None = None
     order: int = field(default_factory=_ORDER.__next__)
 
     @property
     def intact(self) -> bool:
         """Whether the values are there and still what they were."""
-        return self.tensor is not None and version_of(self.tensor) == self.version and not freed(self.tensor)
+        counter = self.counter() if isinstance(self.counter, weakref.ref) else self.counter
+        if counter is None and self.counter is None:
+            counter = self.tensor
+        if self.tensor is None or counter is None:
+            return False
+        return version_of(counter) == self.version and not freed(self.tensor)
 
     @property
     def screened(self) -> bool:
@@ -204,7 +213,7 @@ class Step:
         """Holds no values any more; what was found out about them stays."""
         for each in self.entries:
             if isinstance(each, Capture):
-                each.tensor = None
+                each.tensor = each.counter = None
         self._held.clear()
         self._room.left += self._taken
         self._taken = 0
@@ -247,6 +256,7 @@ class Step:
         screen: bool = False,
         mutated: bool = False,
         alone: Waiting | None = None,
+        counter: Counter | None = None,
     ) -> Capture:
         """A tensor was made: its quick numbers are begun, and its values are held when there is room for them.
 
@@ -263,16 +273,20 @@ class Step:
             screen: begin quick numbers also where nothing is watched yet: the values may be changed before that.
             mutated: it was changed in place just now, which its version does not say yet.
             alone: where its numbers wait when they are fetched before all others.
+            counter: what counts its changes, where it does not do that by itself yet.
         """
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
         values = local(tensor)
-        capture.version = version_of(values) + (mutated and not values.is_inference())
+        counts = counter if isinstance(counter, torch.Tensor) else values if counter is None else tensor
+        capture.version = version_of(counts) + (mutated and not values.is_inference())
         same = self._same(tensor) if alone is None else None
         waiting = self.waiting if alone is None else alone
         if alone is None:
             self._known[id(tensor)] = (weakref.ref(tensor), capture)
-        held = self._hold(capture, values)
+        held = self._hold(capture, values, for_now=alone is not None)
+        if held and not values.is_inference():
+            capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
         if not numeric(tensor):
             return capture
         if same is not None and same.plan is plan and (held or same.look is not None):
@@ -299,9 +313,12 @@ class Step:
             measure(capture, values, self.waiting, plan)
         return capture
 
-    def _hold(self, capture: Capture, values: torch.Tensor) -> bool:
-        """Holds the values if there is room. What lies in memory that is held already takes none."""
-        if (capture.name, capture.slot) in self.volatile:
+    def _hold(self, capture: Capture, values: torch.Tensor, *, for_now: bool) -> bool:
+        """Holds the values if there is room. What lies in memory that is held already takes none.
+
+        ``for_now``: they are looked at before they can be changed.
+        """
+        if (capture.name, capture.slot) in self.volatile and not for_now:
             return False
         if values.is_inference():  # does not count its changes: a copy is what it was
             if not self._take(capture.meta.nbytes):

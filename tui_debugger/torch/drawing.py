@@ -9,7 +9,7 @@ from typing import Final
 import torch
 
 from tui_debugger.analysis.recommend import BIAS, BIAS_GRADIENT
-from tui_debugger.graph.updates import BUFFER_UPDATE
+from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
 from tui_debugger.torch.distributed import Distribution
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.exchange_graph import UPDATE, ExchangeGraph
@@ -64,7 +64,8 @@ def draw(
         inputs = [name, gradient_of(name), *kept]
         graph.add_node(update_of(name), UPDATE, inputs, [slot_of(tree.parameters[name])])
     for name, sources in structure.fed.items():
-        drawing.add(change_of(name), BUFFER_UPDATE, [name, *sources])
+        kind = INPUT_UPDATE if name in structure.inputs else BUFFER_UPDATE
+        drawing.add(change_of(name), kind, [name, *sources])
     return graph.serialize()
 
 

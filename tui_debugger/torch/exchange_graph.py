@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from tui_debugger.analysis.collectives import is_collective
-from tui_debugger.graph.updates import BUFFER_UPDATE
+from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
 from tui_debugger.live.client.graph import GraphBuilder, Slot
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
 from tui_debugger.torch.naming import Tree, gathered_of, gradient_of, local_of, local_output_of
@@ -73,7 +73,7 @@ class ExchangeGraph(GraphBuilder):
             return
         if self._distribution.unknown:
             inputs = [*inputs, UNKNOWN]
-        if op_type != BUFFER_UPDATE:  # modules read a weight as it was put together
+        if op_type not in (BUFFER_UPDATE, INPUT_UPDATE):  # modules read a weight as it was put together
             inputs = [found for each in inputs for found in self._of_weight.get(each, (each,))]
         if name in self._gathered:
             super().add_node(name, op_type, inputs, outputs, source, ranks=self._gathered[name].ranks)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _python_dispatch as dispatch
 
+from tui_debugger.torch.leaves import leaves
+
 
 def version_of(tensor: torch.Tensor) -> int:
     """How often the values were changed in place; 0 for those that do not count that."""
@@ -25,6 +28,52 @@ def version_of(tensor: torch.Tensor) -> int:
         return tensor._version  # noqa: SLF001 - see above
     except RuntimeError:  # made in inference mode
         return 0
+
+
+Counter = torch.Tensor | weakref.ref[torch.Tensor]
+"""What tells how often the values of a tensor were changed."""
+
+
+def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor]) -> Sequence[Counter]:
+    """What counts the changes of each output of an operator that is just being run.
+
+    Outputs do not have the counts yet that the program's tensors will have: views will share that of the tensor that
+    they look into. What is made of nothing, or only like another tensor, gets one of its own, and would be copied if
+    a tensor of ours had the same: it is held weakly.
+    """
+    viewed = _viewed_argument(operator)
+    if viewed is not None:
+        place, name = viewed
+        base = args[place] if place < len(args) else kwargs[name]
+        return [base] * len(outputs)
+    if name_of(operator).endswith("_like") or not leaves((args, kwargs)):
+        return [weakref.ref(each) for each in outputs]
+    return outputs
+
+
+def counting(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values without their history, and with the same count of changes, also while an operator is run."""
+    with torch._C._SetExcludeDispatchKeyGuard(_COUNTS, False):  # noqa: SLF001 - see above
+        return tensor.detach()
+
+
+def saves_for_itself(operator: Any, args: Sequence[Any]) -> bool:
+    """Whether autograd itself, and no program, runs an operator.
+
+    It takes the history from what it saves, without going through its own layers (those below it run with them
+    switched off; a tensor of inference mode, which it cannot save, never goes through them), and from the gradient of
+    a parameter before it keeps that.
+    """
+    if operator is not torch.ops.aten.detach.default or args[0].is_inference():
+        return False
+    function = torch._C._current_autograd_node()  # noqa: SLF001 - see above
+    if function is not None and function.name() == "torch::autograd::AccumulateGrad":
+        return True
+    return not torch._C._dispatch_tls_is_dispatch_key_excluded(_COUNTS)  # noqa: SLF001 - see above
+
+
+_COUNTS = torch._C.DispatchKey.ADInplaceOrView  # noqa: SLF001 - see above
+"""The layer in which changes in place are counted."""
 
 
 def in_backward() -> bool:
@@ -91,6 +140,16 @@ def ends_later(operator: Any) -> bool:
     """Whether what an operator returns is not there yet: processes exchange values while the program goes on."""
     name = name_of(operator)
     return name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "_autograd"))
+
+
+@functools.cache
+def _viewed_argument(operator: Any) -> tuple[int, str] | None:
+    """The argument, by place and name, in whose memory an operator returns views; None for most operators."""
+    schema = operator._schema  # noqa: SLF001 - see above
+    if schema.is_mutable or not any(each.alias_info is not None for each in schema.returns):
+        return None
+    arguments = enumerate(schema.arguments)
+    return next(((at, each.name) for at, each in arguments if each.alias_info is not None), None)
 
 
 @functools.cache

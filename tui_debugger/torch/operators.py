@@ -26,6 +26,8 @@ from tui_debugger.torch.recording import Recording
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
+_WRITTEN_DOWN: Final = "LiftFresh"
+"""What makes a tensor of numbers of the program: no operator made them."""
 _SCALER: Final = frozenset({"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"})
 """What a GradScaler does to find its scale."""
 
@@ -140,7 +142,8 @@ class Operators:
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
-        if again or not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
+        own = internals.saves_for_itself(func, args)
+        if again or own or not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
             return
@@ -159,16 +162,17 @@ class Operators:
             self._remember(scope, name)
         with self._recording.at_work():
             if internals.ends_later(func):
-                self._recording.began(name, kind, tensors, lambda: self._sources(args, kwargs))
+                self._recording.began(name, kind, tensors, lambda: self._sources(kind, args, kwargs))
                 return
             self._recording.made(
                 name,
                 kind,
                 tensors,
-                lambda: self._sources(args, kwargs),
+                lambda: self._sources(kind, args, kwargs),
                 lambda: FORWARD_MARK + stack if stack else user_stack(),
                 mutated=internals.changes_its_arguments(func),
                 no_grad=no_grad,
+                counters=internals.counters(func, args, kwargs, tensors),
             )
 
     def _scope(self, backward: bool) -> tuple[str, str]:
@@ -180,9 +184,15 @@ class Operators:
         return (f"Gradients/{scope}" if scope else "Gradients"), (known.source if known is not None else "")
 
     def _remember(self, scope: str, name: str) -> None:
-        """Autograd has just made the function for this call: its number leads back here from the backward pass."""
-        if len(self._forward) < REMEMBERED:
-            self._forward[internals.last_function()] = (scope, name)
+        """Autograd has just made the function for this call: its number leads back here from the backward pass.
 
-    def _sources(self, args: Any, kwargs: Any) -> list[str]:
-        return self._recording.flow.sources(leaves((args, kwargs)))
+        For what has no gradient it made none: the last one belongs to a call before.
+        """
+        if len(self._forward) < REMEMBERED:
+            self._forward.setdefault(internals.last_function(), (scope, name))
+
+    def _sources(self, kind: str, args: Any, kwargs: Any) -> list[str]:
+        flow, given = self._recording.flow, leaves((args, kwargs))
+        if kind == _WRITTEN_DOWN and not any(flow.has_maker(each) for each in given):
+            return []
+        return flow.sources(given)

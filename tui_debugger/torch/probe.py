@@ -20,7 +20,10 @@ from tui_debugger.torch.verdicts import find_records, initial_hits, judge_step
 
 
 class TorchProbe:
-    """Answers questions about the step that just ended (or that the training stands in)."""
+    """Answers questions about the step that just ended (or that the training stands in).
+
+    It may be asked at any time, also when the program has ended: all that it computes is marked as our own work.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class TorchProbe:
 
     def graphs(self) -> Sequence[bytes]:
         """One graph."""
-        return [self._training.graph()]
+        with self._training.recording.at_work():
+            return [self._training.graph()]
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """Another list of watchpoints."""
-        self._training.recording.plans = self._training.plans(watchpoints)
+        with self._training.recording.at_work():
+            self._training.recording.plans = self._training.plans(watchpoints)
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """Judges the step."""
@@ -88,16 +93,17 @@ class TorchProbe:
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""
-        values, capture = self._find(tensor)
+        with self._training.recording.at_work():
+            values, capture = self._find(tensor)
         if values is not None:
             return meta_of(values)
         return capture.meta if capture is not None else None
 
     def statistics(self, tensor: RemoteTensor) -> tuple[TensorMeta, TensorStats | None] | None:
         """Of the values, or what was found out about them when they were there."""
-        values, capture = self._find(tensor)
         recording = self._training.recording
         with recording.at_work():
+            values, capture = self._find(tensor)
             if values is not None:
                 return meta_of(values), exact.records([(values, Need(), None)])[0].stats
             if capture is None:
@@ -110,10 +116,11 @@ class TorchProbe:
 
     def value(self, tensor: RemoteTensor) -> ClientValue | None:
         """The values, copied to the host piece by piece."""
-        values, _ = self._find(tensor)
-        if values is None:
-            return None
-        part = local(values)
+        with self._training.recording.at_work():
+            values, _ = self._find(tensor)
+            if values is None:
+                return None
+            part = local(values)
         return ClientValue(type_name(part.dtype), tuple(part.shape), self._chunks(part))
 
     # -- inside --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import local, readable
 from tui_debugger.torch.flow import Flow
-from tui_debugger.torch.internals import no_autocast
+from tui_debugger.torch.internals import Counter, no_autocast
 from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.passes import Passes
 from tui_debugger.torch.plans import Plan, Plans
@@ -118,6 +118,7 @@ class Recording:
         *,
         mutated: bool = False,
         no_grad: bool = False,
+        counters: Sequence[Counter] = (),
     ) -> None:
         """A node has run.
 
@@ -129,6 +130,7 @@ class Recording:
             source: stack text, asked for once.
             mutated: the outputs were changed in place.
             no_grad: in the pass without gradients that runs.
+            counters: what counts changes of the outputs, where they do not by themselves yet.
         """
         step = self._step(name, len(tensors), no_grad=no_grad)
         if step is None:
@@ -145,7 +147,8 @@ class Recording:
         self._last = name
         hits: list[ClientHit] = []
         for slot, tensor in enumerate(tensors):
-            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad)
+            counter = counters[slot] if counters else None
+            hits += self._see(step, name, slot, tensor, mutated=mutated, no_grad=no_grad, counter=counter)
         self._stop(name, hits)
 
     def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
@@ -324,6 +327,7 @@ class Recording:
         *,
         mutated: bool = False,
         no_grad: bool = False,
+        counter: Counter | None = None,
     ) -> Sequence[ClientHit]:
         if not self._readable(name, tensor):
             self.flow.lost(tensor)
@@ -335,10 +339,10 @@ class Recording:
         # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
         later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):
-            self._look(step, name, slot, tensor, plan, mutated=mutated)
+            self._look(step, name, slot, tensor, plan, mutated=mutated, counter=counter)
             return ()
         waiting = Waiting()
-        capture = self._look(step, name, slot, tensor, plan, mutated=mutated, alone=waiting)
+        capture = self._look(step, name, slot, tensor, plan, mutated=mutated, alone=waiting, counter=counter)
         hits = judge_one(capture, waiting, self.plans.judge)
         return self.passes.caught(step, hits) if no_grad and hits else hits
 
@@ -358,9 +362,10 @@ class Recording:
         *,
         mutated: bool = False,
         alone: Waiting | None = None,
+        counter: Counter | None = None,
     ) -> Capture:
         known = {"look": self.learning, "exactly": self.measuring, "screen": self.learning}
-        return step.see(name, slot, tensor, plan, mutated=mutated, alone=alone, **known)
+        return step.see(name, slot, tensor, plan, mutated=mutated, alone=alone, counter=counter, **known)
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent

@@ -44,7 +44,7 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
 def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHit]:
     """What the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
     fetched = waiting.fetch()
-    capture.told = True
+    capture.told, capture.fetched = True, fetched
     if capture.screened and capture.look is None and not suspects([capture], fetched):
         return []
     if capture.look is not None:
@@ -69,7 +69,7 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
         elif capture.intact:
             pending.append(capture)
         elif capture.screened and capture.record is None:
-            capture.record, capture.rough = rough_record(capture, step.fetched), True
+            capture.record, capture.rough = rough_record(capture, capture.fetched or step.fetched), True
     values = [(each.tensor, judge.need(each.name) or Need(), each.previous) for each in pending]
     found = exact.records([(tensor, need, before) for tensor, need, before in values if tensor is not None])
     for capture, record in zip(pending, found, strict=True):

@@ -289,6 +289,22 @@ def unfinished(options: argparse.Namespace) -> None:
     say("the end")
 
 
+def filled(options: argparse.Namespace) -> None:
+    """Writes into every batch, a NaN in step ``bad``; the last step, one more than ``steps``, never ends."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        learn(model, optimizer, written(options, step))
+    model(written(options, options.steps)).square().mean().backward()
+
+
+def written(options: argparse.Namespace, step: int) -> torch.Tensor:
+    x = numbers(options)
+    x[0, 0] = float("nan") if options.bad == str(step) else 1.0
+    return x
+
+
 def counting(options: argparse.Namespace) -> None:
     """Says which operators the program itself runs in its last step; those of the optimizer left out."""
     model = Transformer()
@@ -297,21 +313,37 @@ def counting(options: argparse.Namespace) -> None:
         tdbg.attach(model, optimizer, options.address, level="op")
     counts = _Counts()
     optimizer.register_step_pre_hook(lambda *_: counts.pause(True))
+
+    def passes(step: int) -> None:
+        ids = batch(step)
+        optimizer.zero_grad()
+        out = model(ids)
+        loss_of(out, ids).backward()
+        with torch.no_grad():
+            model(ids[:1]).argmax()
+        out.detach().softmax(-1).sum()
+
     with contextlib.nullcontext() if options.address else counts:
         for step in range(options.steps):
             counts.found.clear()
-            ids = batch(step)
-            optimizer.zero_grad()
-            loss_of(model(ids), ids).backward()
-            with torch.no_grad():
-                model(ids[:1]).argmax()
+            passes(step)
             optimizer.step()
             counts.pause(False)
+    if not options.address:
+        counts.found["Detach"] = _detached(lambda: passes(0))
     say(json.dumps(counts.found))
 
 
+def _detached(run: Callable[[], None]) -> int:
+    """How often a program detaches a tensor: what a profiler sees, and is no part of keeping a gradient."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        run()
+    events = [each for each in profile.events() if each.name == "aten::detach"]
+    return sum(each.cpu_parent is None or "AccumulateGrad" not in each.cpu_parent.name for each in events)
+
+
 class _Counts(TorchDispatchMode):
-    """A plain mode of PyTorch: operators that make tensors."""
+    """A plain mode of PyTorch: operators that make tensors, but for those that detach: autograd has such of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -324,7 +356,7 @@ class _Counts(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if not self._paused and leaves(out):
+        if not self._paused and leaves(out) and kind_of(func) != "Detach":
             self.found[kind_of(func)] += 1
         return out
 
@@ -402,6 +434,7 @@ PROGRAMS = {
         reference,
         frozen,
         unfinished,
+        filled,
         counting,
         scaled,
         closures,
