@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.recommend import BIAS, recommended
+from tui_debugger.analysis.recommend import recommended
 from tui_debugger.analysis.watch_text import format_watch
-from tui_debugger.model import Category, Hit, Verdict, Watchpoint
+from tui_debugger.model import BIAS, Category, Hit, Verdict, Watchpoint
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
 

@@ -17,6 +17,7 @@ from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.types import START
 from tui_debugger.torch.captures import Capture
+from tui_debugger.torch.expectation import Scalers
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.operators import Operators
@@ -99,6 +100,8 @@ class Attachment(Handle):
         self._probe = TorchProbe(self._training, self._install, self._remove)
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
+        self._scalers = Scalers(self._scaler_skipped)
+        self._ends = optimizers[-1] if optimizers else None
         hooks = Operators if level == "op" else ModuleHooks
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
         if optimizers:
@@ -176,6 +179,7 @@ class Attachment(Handle):
             return
         self._training.look_again()
         self._hooks.install()
+        self._scalers.install()
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(self._optimizer_begins),
             register_optimizer_step_post_hook(self._optimizer_is_done),
@@ -184,6 +188,7 @@ class Attachment(Handle):
     def _remove(self) -> None:
         """No hook is left, and nothing is held, but for the one that tells when a step ends."""
         self._hooks.remove()
+        self._scalers.remove()
         if not self._iterated:
             for handle in self._watching_optimizers:
                 handle.remove()
@@ -231,19 +236,27 @@ class Attachment(Handle):
         with self._recording.at_work():
             self._training.see_gradients(optimizer)
 
-    def _optimizer_is_done(self, *_: Any) -> None:
+    def _optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
+        self._guard(lambda: self._training.expectation.ended(optimizer))
 
-    def _optimizer_ended_step(self, *_: Any) -> None:
-        self._optimizer_is_done()
+    def _scaler_skipped(self, optimizer: torch.optim.Optimizer) -> None:
+        """A gradient scaler left a step out: that is a step, too, in which no weight changes."""
+        self._training.expectation.skipped = True
+        if optimizer is self._ends and self.on:
+            self.step_end()
+
+    def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._optimizer_is_done(optimizer)
         if self.on:
             self.step_end()
         else:
             self._remove()  # but for this hook, which PyTorch is going through
 
     def _judge_at_once(self, capture: Capture) -> Sequence[ClientHit]:
-        return judge_one(self._recording.step, capture, self._recording.plans.judge)
+        patience = (self._training.streaks, self._training.expectation)
+        return judge_one(self._recording.step, capture, self._recording.plans.judge, patience)
 
     def _guard(self, act: Callable[[], None]) -> None:
         """Runs something of ours inside the training: if it fails, tdbg is off from there on, and training goes on."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 import torch
 
-from tui_debugger.analysis.recommend import BIAS, BIAS_GRADIENT
+from tui_debugger.analysis.recommend import BIAS_GRADIENT
 from tui_debugger.live.client.graph import GraphBuilder
+from tui_debugger.model import BIAS
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.naming import Tree, gradient_of, update_of
 from tui_debugger.torch.structure import Node, Structure, slot_of, unique
@@ -25,6 +26,7 @@ def draw(
     optimizers: Iterable[torch.optim.Optimizer],
     buffers: Iterable[str],
     *,
+    frozen: Container[str] = (),
     learned: bool,
 ) -> bytes:
     """A serialized ``GraphProto``.
@@ -34,6 +36,7 @@ def draw(
         structure: what was seen of a step.
         optimizers: what updates its parameters.
         buffers: names of the buffers that are worth looking at.
+        frozen: parameters that are not to be trained, although an optimizer may hold them: nothing updates them.
         learned: a step has run.
     """
     graph = GraphBuilder()
@@ -54,13 +57,15 @@ def draw(
         graph.add_node(name, node.kind, inputs, slots, node.source)
     states = states_of(tree, optimizers)
     for name, parameter in tree.parameters.items():
-        if parameter.requires_grad:
+        if name not in frozen:
             made = _of_parameter_gradient(name, nodes, consumers, backward)
             kind = BIAS_GRADIENT if _BIAS.search(name) else PARAMETER_GRADIENT
             graph.add_node(gradient_of(name), kind, made, [slot_of(parameter)])
     for name, kept in states.items():
         for state, tensor in kept.items():
             graph.add_parameter(state, slot_of(tensor))
+        if name in frozen:
+            continue
         inputs = [name, gradient_of(name), *kept]
         graph.add_node(update_of(name), UPDATE, inputs, [slot_of(tree.parameters[name])])
     return graph.serialize()

@@ -62,7 +62,7 @@ class TorchProbe:
             if initial or self.initial:
                 return self._judge_initial(judge)
             training.see_weights()
-            return judge_step(training.recording.step, judge, recheck=recheck)
+            return judge_step(training.recording.step, judge, recheck=recheck, patience=training.patience())
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""

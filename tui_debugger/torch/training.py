@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import Judge, Streaks
 from tui_debugger.torch.drawing import draw, parameters_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
+from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.internals import version_of
 from tui_debugger.torch.naming import Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
@@ -26,6 +27,7 @@ class Training:
         recording: of the step.
         previous: weights as they were before the step.
         optimizers: those that were given, and those that were seen to update parameters of the model.
+        streaks, expectation: for how long findings held, and what was to be expected of the step.
     """
 
     def __init__(
@@ -36,6 +38,9 @@ class Training:
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
+        self.streaks = Streaks()
+        self.expectation = Expectation()
+        self._trained: set[str] = set()
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
@@ -46,6 +51,7 @@ class Training:
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
         self.tree = tree_of(self._model)
+        self.expectation.know(self.tree)
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
@@ -82,6 +88,10 @@ class Training:
                 continue
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
+            self._trained.add(name)
+            self.expectation.saw_gradients([name])
+        if optimizer is not None:
+            self.expectation.begins(optimizer)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found, self.recording.plans, None)
@@ -94,8 +104,15 @@ class Training:
         self.see_gradients()
         see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
 
+    def patience(self) -> tuple[Streaks, Expectation]:
+        """For how long findings held, and what was to be expected of the step, which is over now."""
+        self.expectation.look_at(self.recording.step)
+        return self.streaks, self.expectation
+
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
+        self.streaks.next_step()
+        self.expectation.next_step()
         plans = self.recording.plans
         compared = [
             (name, each)
@@ -136,7 +153,12 @@ class Training:
     def graph(self) -> bytes:
         """The graph as it is known now."""
         data = draw(
-            self.tree, self.recording.structure, self.optimizers, self._moving, learned=not self.recording.learning
+            self.tree,
+            self.recording.structure,
+            self.optimizers,
+            self._moving,
+            frozen=self._frozen(),
+            learned=not self.recording.learning,
         )
         self._names = set(self._all_names())
         return data
@@ -178,7 +200,12 @@ class Training:
         yield from structure.nodes or (place.name for place in self.tree.places)
         yield from structure.inputs
         yield from (name for name, _ in self._kept())
-        yield from (gradient_of(name) for name, each in self.tree.parameters.items() if each.requires_grad)
+        frozen = self._frozen()
+        yield from (gradient_of(name) for name in self.tree.parameters if name not in frozen)
+
+    def _frozen(self) -> set[str]:
+        """Parameters that want no gradient and never had one: frozen on purpose."""
+        return {name for name, each in self.tree.parameters.items() if not each.requires_grad} - self._trained
 
 
 def _plain(buffer: torch.Tensor) -> bool:

@@ -6,9 +6,11 @@ The arithmetic is that of offline checks: a framework makes a ``Record`` of a te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Final
 
+from tui_debugger.analysis.condition_table import IN_A_ROW
 from tui_debugger.analysis.conditions import CONDITIONS, Condition, Value, evaluate, needs
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.types import RemoteWatchpoint
@@ -60,6 +62,11 @@ class Judge:
             self._needs[name] = need
         return self._needs[name]
 
+    def in_a_row(self, name: str, watchpoint: int) -> int:
+        """In how many steps in a row a watchpoint has to hold on a node to be a finding."""
+        params = next((dict(each.params) for each in self.watchpoints(name) if each.id == watchpoint), {})
+        return int(params.get(IN_A_ROW, 1))
+
     def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
         """What the watchpoints on a node say about one of its tensors, by watchpoint id.
 
@@ -72,6 +79,62 @@ class Judge:
         """
         found = (evaluate(each, record, first_step=True, initial=initial) for each in self.watchpoints(name))
         return [result for result in found if result is not None and result.verdict is not Verdict.NOT_COMPARABLE]
+
+
+Finding = tuple[str, int, WatchResult]
+"""Node, slot, and what one watchpoint says about it."""
+EXCUSED: Final = 20
+"""So many steps in a row may have a reason why nothing was to happen; from then on it counts all the same.
+
+A gradient scaler that halves its scale whenever it leaves a step out has come down to a millionth by then.
+"""
+
+
+class Streaks:
+    """For how many steps in a row findings held, of watchpoints that ask for several steps (``in_a_row``).
+
+    A step in which the tensor was not seen neither counts nor ends the row. One in which nothing was to happen (an
+    optimizer that left the step out, an expert that got nothing) counts as excused: ``EXCUSED`` of them stand, too.
+    """
+
+    def __init__(self) -> None:
+        """Nothing held yet."""
+        self._held: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._now: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._seen: set[str] = set()
+
+    def settle(
+        self, seen: Iterable[str], found: Sequence[Finding], judge: Judge, excused: Callable[[str, WatchResult], bool]
+    ) -> list[Finding]:
+        """Those of the findings of a step that stand. May be asked several times about a step.
+
+        Args:
+            seen: nodes that were judged.
+            found: what watchpoints say about them.
+            judge: the watchpoints.
+            excused: whether there is a reason why nothing else was to be expected of a node.
+        """
+        if self._held:
+            self._seen.update(seen)
+        standing = []
+        for name, slot, result in found:
+            wanted, excuse = judge.in_a_row(name, result.watchpoint), excused(name, result)
+            if wanted > 1 or excuse:
+                key = (name, slot, result.watchpoint)
+                count, excuses = self._held.get(key, (0, 0))
+                count, excuses = (count, excuses + 1) if excuse else (count + 1, excuses)
+                self._now[key] = count, excuses
+                if count < wanted and excuses < EXCUSED:
+                    continue
+            standing.append((name, slot, result))
+        return standing
+
+    def next_step(self) -> None:
+        """The step is over: what was seen and did not hold any more begins anew."""
+        unseen = {key: counts for key, counts in self._held.items() if key[0] not in self._seen}
+        self._held = unseen | self._now
+        self._now = {}
+        self._seen.clear()
 
 
 def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Judge:
