@@ -37,17 +37,15 @@ def of(*nodes: tuple[Category, str], device: str = "") -> tuple[Watchpoint, ...]
 def test_the_set_has_mindinsight_s_names_and_order() -> None:
     found = of(*NODES)
     assert [w.name.removeprefix("recommend_").removesuffix("_watchpoint") for w in found] == [
-        *("weight_initialization", "weight_change_too_large", "weight_not_changed", "weight_change_too_small"),
+        *("weight_change_too_large", "weight_not_changed"),
         *("gradient_vanishing", "tensor_overflow", "tensor_all_zero"),
         *("sigmoid_activation_range", "relu_activation_range"),
     ]
     values = {w.condition: dict(w.params) for w in found}
-    assert values["weight_initialization"] == {"zero_percentage_ge": 100}
-    assert values["weight_change_too_large"] == {"abs_mean_update_ratio_gt": 1}
-    assert values["weight_not_changed"] == {"rtol": 1e-5, "atol": 1e-8}
-    assert values["weight_change_too_small"] == {"abs_mean_update_ratio_lt": 1e-4}
-    assert values["gradient_vanishing"] == {"abs_mean_lt": 1e-12}
-    assert values["tensor_all_zero"] == {"zero_percentage_ge": 100}
+    assert values["weight_change_too_large"] == {"abs_mean_update_ratio_gt": 1, "epsilon": 0.1}
+    assert values["weight_not_changed"] == {"rtol": 0, "atol": 0, "in_a_row": 3}
+    assert values["gradient_vanishing"] == {"abs_mean_lt": 1e-12, "in_a_row": 3}
+    assert values["tensor_all_zero"] == {"zero_percentage_ge": 100, "in_a_row": 3}
     assert {w.id for w in found} == {0}
 
 

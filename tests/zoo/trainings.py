@@ -7,7 +7,8 @@ them by name.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +16,37 @@ from torch import nn
 from torch.nn import functional
 
 import tui_debugger.torch as tdbg
+from tui_debugger.live.client.judging import EXCUSED
 
 Training = Callable[[str], None]
 HEALTHY: dict[str, Training] = {}
-SICK: dict[str, Training] = {}
+SICK: dict[str, Sick] = {}
 STEPS = 16
 """Optimizer steps of most of them."""
 FEATURES, CLASSES, BATCH = 8, 4, 16
+
+
+@dataclass(frozen=True)
+class Sick:
+    """A training, and what has to be said of it.
+
+    Attributes:
+        training: itself.
+        condition: what holds first on ``nodes``, and at that step on no others.
+        nodes: those.
+        step: the step in which that is.
+        why: how the first cause begins that Explain gives for each of them.
+        origin: they are marked as where NaN or Inf began; others have them, too.
+        alone: nothing else is ever found in the whole training.
+    """
+
+    training: Training
+    condition: str
+    nodes: tuple[str, ...]
+    step: int
+    why: str
+    origin: bool
+    alone: bool
 
 
 def healthy(training: Training) -> Training:
@@ -30,10 +55,16 @@ def healthy(training: Training) -> Training:
     return training
 
 
-def sick(training: Training) -> Training:
-    """Registers one in which there is."""
-    SICK[training.__name__] = training
-    return training
+def sick(
+    condition: str, *nodes: str, step: int, why: str = "", origin: bool = False, alone: bool = False
+) -> Callable[[Training], Training]:
+    """Registers one in which there is: see ``Sick``."""
+
+    def register(training: Training) -> Training:
+        SICK[training.__name__] = Sick(training, condition, nodes, step, why, origin, alone)
+        return training
+
+    return register
 
 
 def points(step: int, size: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
@@ -501,21 +532,20 @@ def spoiled_at(bad: int, spoil: Callable[[torch.Tensor], torch.Tensor]) -> Calla
     return batch
 
 
+NORMS = ("h.0.ln_1.weight", "h.0.ln_2.weight", "h.1.ln_1.weight", "h.1.ln_2.weight", "ln_f.weight")
+GRADIENTS = tuple(f"Gradients/{layer}/weight" for layer in (0, 2, 4))
 BAD = 5
 """The step at which something goes wrong in those in which it goes wrong at once."""
 
 
-@sick
+@sick("tensor_overflow", "1/Log", step=BAD, why="the logarithm of 0", origin=True)
 def log_of_zero(address: str) -> None:
-    model = nn.Sequential(
-        nn.Linear(FEATURES, 8, bias=False), nn.ReLU(), Log(lambda x: (x + 0).log()), nn.Linear(8, CLASSES)
-    )
-    model[2] = Log(lambda x: (x.abs() + (x.sum() > 0) * 0.1).log())
+    model = nn.Sequential(nn.Linear(FEATURES, 8, bias=False), Log(lambda x: x.abs().log()), nn.Linear(8, CLASSES))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     classify(model, optimizer, address, batch=spoiled_at(BAD, torch.zeros_like), steps=10)
 
 
-@sick
+@sick("tensor_overflow", "0/Normalise", step=BAD, origin=True)
 def zero_by_zero(address: str) -> None:
     model = nn.Sequential(Normalise(lambda x: x / x.norm(dim=1, keepdim=True)), perceptron())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -527,14 +557,14 @@ def zero_by_zero(address: str) -> None:
     classify(model, optimizer, address, batch=spoiled_at(BAD, spoil), steps=10)
 
 
-@sick
+@sick("tensor_overflow", "1/Exp", step=BAD, why="an exponent that is too large", origin=True)
 def exp_overflow(address: str) -> None:
     model = nn.Sequential(nn.Linear(FEATURES, 8), Exp(torch.exp), nn.Linear(8, CLASSES))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     classify(model, optimizer, address, batch=spoiled_at(BAD, lambda x: 1000 * x), steps=10)
 
 
-@sick
+@sick("tensor_overflow", "0/Half", step=BAD, origin=True)
 def half_overflow(address: str) -> None:
     """A product beyond 65504, in float16."""
     model = half_perceptron()
@@ -549,7 +579,7 @@ def half_overflow(address: str) -> None:
     )
 
 
-@sick
+@sick("weight_change_too_large", "step.weight", "head.weight", step=0, why="the gradient is too large")
 def exploding_gradients(address: str) -> None:
     """A recurrence whose matrix makes everything larger."""
 
@@ -570,7 +600,7 @@ def exploding_gradients(address: str) -> None:
     classify(model, torch.optim.SGD(model.parameters(), lr=0.01), address, steps=10)
 
 
-@sick
+@sick("gradient_vanishing", *(f"Gradients/{n}/weight" for n in range(0, 16, 2)), step=2, why="it came in small")
 def vanishing_gradients(address: str) -> None:
     """Twenty sigmoids one behind the other."""
     layers: list[nn.Module] = []
@@ -580,21 +610,21 @@ def vanishing_gradients(address: str) -> None:
     classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
 
 
-@sick
+@sick("activation_range", "3/ReLU", step=0, why="the units are dead")
 def dead_relu(address: str) -> None:
     model = perceptron()
     model[2].bias.data -= 100
     classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
 
 
-@sick
+@sick("activation_range", "3/Tanh", step=0, why="its argument is too large")
 def saturated_tanh(address: str) -> None:
     model = perceptron(nn.Tanh)
-    model[2].weight.data *= 1e4
+    model[2].weight.data *= 1e7
     classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
 
 
-@sick
+@sick("weight_not_changed", "body.weight", step=2, why="no gradient reaches the weight", alone=True)
 def detached(address: str) -> None:
     """Frozen by mistake: no gradient gets behind the detach."""
 
@@ -611,7 +641,7 @@ def detached(address: str) -> None:
     classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0), address)
 
 
-@sick
+@sick("weight_not_changed", "4.weight", step=2, why="no optimizer updates the weight", alone=True)
 def forgotten_group(address: str) -> None:
     """The optimizer was made before the last layer was replaced."""
     model = perceptron()
@@ -620,39 +650,47 @@ def forgotten_group(address: str) -> None:
     classify(model, optimizer, address)
 
 
-@sick
+@sick("weight_not_changed", *NORMS, step=2, why="no optimizer updates the weight", alone=True)
 def forgotten_norms(address: str) -> None:
     """Only the group with weight decay was given to the optimizer: no LayerNorm is trained."""
     model = GPT()
     train_language(model, address, rate=1e-3, warm=1, optimizer=torch.optim.AdamW(decayed(model)[:1], lr=1e-3))
 
 
-@sick
+@sick(
+    "weight_not_changed",
+    "0.weight",
+    "2.weight",
+    "4.weight",
+    step=2,
+    why="the learning rate is too low: the optimizer",
+    alone=True,
+)
 def rate_of_zero(address: str) -> None:
     model = perceptron()
     classify(model, torch.optim.AdamW(model.parameters(), lr=0.0), address)
 
 
-@sick
+@sick("weight_not_changed", "4.weight", step=2, why="the learning rate is too low: the optimizer", alone=True)
 def group_with_a_rate_of_zero(address: str) -> None:
     model = perceptron()
     groups = [{"params": model[:4].parameters()}, {"params": model[4].parameters(), "lr": 0.0}]
     classify(model, torch.optim.SGD(groups, lr=0.1), address)
 
 
-@sick
+@sick("weight_change_too_large", "0.weight", "2.weight", "4.weight", step=0, why="the learning rate is too high")
 def rate_of_a_thousand(address: str) -> None:
     model = perceptron(nn.Tanh)
     classify(model, torch.optim.SGD(model.parameters(), lr=1e3), address, steps=10)
 
 
-@sick
+@sick("weight_change_too_large", "0.weight", "2.weight", "4.weight", step=0, why="the learning rate is too high")
 def rate_of_a_thousand_with_adam(address: str) -> None:
     model = perceptron()
     classify(model, torch.optim.Adam(model.parameters(), lr=1e3), address, steps=10)
 
 
-@sick
+@sick("weight_not_changed", "0.weight", "2.weight", "4.weight", step=2, why="it is initialised with 0")
 def zero_weights(address: str) -> None:
     model = perceptron()
     for parameter in model.parameters():
@@ -660,24 +698,24 @@ def zero_weights(address: str) -> None:
     classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
 
 
-@sick
+@sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", origin=True)
 def scale_too_large(address: str) -> None:
     """The scale hardly comes down: every step is left out."""
     scaled(address, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), steps=40)
 
 
-@sick
+@sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", origin=True)
 def scale_too_large_fused(address: str) -> None:
     scaled(address, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), fused=True, steps=40)
 
 
-@sick
+@sick("gradient_vanishing", *GRADIENTS, step=2, why="it falls below the range of float16")
 def scale_too_small(address: str) -> None:
     """Gradients in float16 become 0."""
     scaled(address, torch.amp.GradScaler("cpu", enabled=False), factor=1e-9)
 
 
-@sick
+@sick("tensor_overflow", "inputs.input", step=BAD, origin=True)
 def nan_batch(address: str) -> None:
     model = perceptron()
 
@@ -688,7 +726,7 @@ def nan_batch(address: str) -> None:
     classify(model, torch.optim.Adam(model.parameters(), lr=1e-2), address, batch=spoiled_at(BAD, spoil), steps=10)
 
 
-@sick
+@sick("weight_not_changed", *NORMS, step=2, why="the step is lost in the rounding of bfloat16", alone=True)
 def lost_in_rounding(address: str) -> None:
     """Weights in bfloat16 at 2e-5: what is 1 never moves."""
     model = GPT().bfloat16()
@@ -702,7 +740,8 @@ def lost_in_rounding(address: str) -> None:
     )
 
 
-def everything() -> Iterable[tuple[str, Training]]:
-    """All of them."""
-    yield from HEALTHY.items()
-    yield from SICK.items()
+@sick("weight_not_changed", "experts.4.weight", step=EXCUSED - 1, why="no gradient reaches the weight", alone=True)
+def forgotten_expert(address: str) -> None:
+    """One expert never gets anything; others have nothing in some steps."""
+    model = Experts(dense=False, shut=4)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), address, batch=few, steps=24)

@@ -117,7 +117,7 @@ UPDATES: dict[str, Update] = {
     "sparseapplycenteredrmsprop": Update(0, (1, 2, 3), 8),
     "addsign": Update(0, (1,), 6),
     "powersign": Update(0, (1,), 6),
-    "optimizerupdate": Update(0, tuple(range(2, 10)), 1),  # our client's for PyTorch: weight, gradient, its state
+    "optimizerupdate": Update(0, tuple(range(3, 11)), 1),  # our client's for PyTorch: weight, gradient, rate, state
     "weightupdate": Update(0, (), 1, stride=2),  # our own client's: it knows weights and gradients only
 }
 """Update operators by lower-case type. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
@@ -251,7 +251,7 @@ def _weight_gradients(table: NodeTable) -> Bool:
     parameters = [name.lower() == _PARAMETER for name in table.types]
     names = {table.names[row] for row in _rows_of(table, parameters)}
     trained = _trained(table, names)
-    for row in [table.find(_gradient_of(name)) for name in trained or () if not _BIAS.search(name)]:
+    for row in [table.find(gradient_of(name)) for name in trained or () if not _BIAS.search(name)]:
         mask[row] = True
     updates = [update_of(name) for name in table.types]
     gradient = table.category == int(Category.GRADIENT)
@@ -297,7 +297,7 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Bool) -> list[int]:
     return found
 
 
-def _gradient_of(parameter: str) -> str:
+def gradient_of(parameter: str) -> str:
     """What our client for PyTorch calls the gradient of a parameter (``torch.naming``)."""
     return "Gradients/" + parameter.replace(".", "/")
 
@@ -306,7 +306,7 @@ def _trained(table: NodeTable, names: Iterable[str]) -> set[str] | None:
     """Parameters that are to be trained, in a graph of our client for PyTorch, which says so; None in another one."""
     if not any(name.lower() in _OWN_UPDATES for name in table.types):
         return None
-    return {name for name in names if table.find(_gradient_of(name)) >= 0}
+    return {name for name in names if table.find(gradient_of(name)) >= 0}
 
 
 def _rows_of(table: NodeTable, types: list[bool]) -> list[int]:

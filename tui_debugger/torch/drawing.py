@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -15,7 +16,9 @@ from tui_debugger.torch.naming import Tree, gradient_of, update_of
 from tui_debugger.torch.structure import Node, Structure, slot_of, unique
 
 UPDATE = "OptimizerUpdate"
-"""Operator type of what updates a parameter: weight, gradient, what the optimizer keeps (``graph.categories``)."""
+"""Operator type of what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
+RATE = "LearningRate"
+"""Operator type of what hands the learning rate of a group to the optimizer."""
 PARAMETER_GRADIENT = "ParameterGrad"
 _BIAS = re.compile(BIAS)
 
@@ -61,12 +64,16 @@ def draw(
             made = _of_parameter_gradient(name, nodes, consumers, backward)
             kind = BIAS_GRADIENT if _BIAS.search(name) else PARAMETER_GRADIENT
             graph.add_node(gradient_of(name), kind, made, [slot_of(parameter)])
+    rates = {}
+    for place, group in rates_of(optimizers):
+        graph.add_node(place, RATE, [], [("float64", ())])
+        rates.update(dict.fromkeys(map(id, group["params"]), place))
     for name, kept in states.items():
         for state, tensor in kept.items():
             graph.add_parameter(state, slot_of(tensor))
         if name in frozen:
             continue
-        inputs = [name, gradient_of(name), *kept]
+        inputs = [name, gradient_of(name), rates.get(id(tree.parameters[name]), ""), *kept]
         graph.add_node(update_of(name), UPDATE, inputs, [slot_of(tree.parameters[name])])
     return graph.serialize()
 
@@ -82,6 +89,13 @@ def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mappin
                 kept = optimizer.state.get(parameter, {})
                 found[name] = {f"{key}.{name}": value for key, value in kept.items() if _is_state(value)}
     return found
+
+
+def rates_of(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(node that hands out its learning rate, group) of every group, numbered through all optimizers."""
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    for number, group in enumerate(groups):
+        yield f"Optimizer/learning_rate/{number}", group
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

@@ -9,7 +9,7 @@ import torch
 
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, Streaks
-from tui_debugger.torch.drawing import draw, parameters_of, states_of
+from tui_debugger.torch.drawing import draw, parameters_of, rates_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
 from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.internals import version_of
@@ -94,7 +94,13 @@ class Training:
             self.expectation.begins(optimizer)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
-        see_all(self.recording.step, found, self.recording.plans, None)
+        see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
+
+    def _rates(self, optimizer: torch.optim.Optimizer | None) -> list[tuple[str, torch.Tensor]]:
+        """The learning rates that an optimizer steps with now, as tensors by node."""
+        own = [id(group) for group in optimizer.param_groups] if optimizer is not None else []
+        named = [(name, group.get("lr")) for name, group in rates_of(self.optimizers) if id(group) in own]
+        return [(name, torch.tensor(float(rate), dtype=torch.float64)) for name, rate in named if rate is not None]
 
     def see_weights(self) -> None:
         """Weights, and what else changed, as they are at the end of the step. Once."""
@@ -199,6 +205,7 @@ class Training:
         structure = self.recording.structure
         yield from structure.nodes or (place.name for place in self.tree.places)
         yield from structure.inputs
+        yield from (name for name, _ in rates_of(self.optimizers))
         yield from (name for name, _ in self._kept())
         frozen = self._frozen()
         yield from (gradient_of(name) for name in self.tree.parameters if name not in frozen)
