@@ -133,6 +133,45 @@ def test_healthy_steps_of_a_real_transformer_are_silent(
     assert findings(name, step) == {}
 
 
+HEALTHY_STEPS = {
+    "mindspore-2.0-multi-gan": (0, 1, 2),
+    "mindspore-2.10-multi-gan": (0,),
+    "mindspore-2.0-multi-flow": (0, 1, 2),
+    "mindspore-2.10-multi-flow": (0, 1, 2),
+    "mindspore-2.10-multi-order": (0,),
+    "mindspore-2.0-multi-eval": (0, 2, 3, 7, 10, 11),
+    "mindspore-2.10-multi-eval": (0, 6),
+}
+"""By dump the steps in which nothing is wrong: comparisons are all false there, and branches are not taken."""
+FROZEN_STEPS = {
+    "mindspore-2.0-multi-eval": (1, 4, 5, 8, 9),
+    "mindspore-2.10-multi-eval": (1, 2, 3, 5),
+    "mindspore-2.10-multi-order": (1, 2),
+}
+"""By dump the steps after which one weight is what it was before, because its learning rate is 0."""
+
+
+@pytest.mark.parametrize(("name", "step"), [(name, step) for name, some in HEALTHY_STEPS.items() for step in some])
+def test_healthy_steps_of_several_graphs_are_silent(
+    name: str, step: int, findings: Callable[[str, int], Found]
+) -> None:
+    assert findings(name, step) == {}
+
+
+@pytest.mark.parametrize(("name", "step"), [(name, step) for name, some in FROZEN_STEPS.items() for step in some])
+def test_a_learning_rate_of_0_is_all_that_is_found(name: str, step: int, findings: Callable[[str, int], Found]) -> None:
+    assert findings(name, step) == {"_backbone.fc2.weight": {"weight_not_changed"}}
+
+
+@pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
+@pytest.mark.parametrize("step", range(1, 6))
+def test_only_what_is_wrong_is_named_in_a_healthy_training_with_two_faults(
+    name: str, step: int, findings: Callable[[str, int], Found]
+) -> None:
+    conditions = {each for some in findings(name, step).values() for each in some}
+    assert conditions == {"weight_not_changed", "activation_range", "tensor_all_zero", "gradient_vanishing"}
+
+
 @pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
 @pytest.mark.parametrize("step", range(1, 6))
 def test_frozen_weights_and_a_dead_relu_are_named(name: str, step: int, findings: Callable[[str, int], Found]) -> None:
