@@ -255,8 +255,7 @@ class Attachment(Handle):
             self._remove()  # but for this hook, which PyTorch is going through
 
     def _judge_at_once(self, capture: Capture) -> Sequence[ClientHit]:
-        patience = (self._training.streaks, self._training.expectation)
-        return judge_one(self._recording.step, capture, self._recording.plans.judge, patience)
+        return judge_one(self._recording.step, capture, self._recording.plans.judge)
 
     def _guard(self, act: Callable[[], None]) -> None:
         """Runs something of ours inside the training: if it fails, tdbg is off from there on, and training goes on."""

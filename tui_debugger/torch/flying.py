@@ -55,6 +55,8 @@ class Flying:
             recording.structure.changed = False
         self._keep(step)
         if not attached:
+            self._recorder.judge.patience = self._training.patience
+            self._training.expectation.look_at(recording.step)
             hits = judge_step(recording.step, self._recorder.judge, recheck=True)
             self._tell(self._recorder.judged(step, hits))
 

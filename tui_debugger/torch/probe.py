@@ -52,7 +52,9 @@ class TorchProbe:
 
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """Another list of watchpoints."""
-        self._training.recording.plans = Plans(watched(watchpoints, self._training.names()))
+        judge = watched(watchpoints, self._training.names())
+        judge.patience = self._training.patience
+        self._training.recording.plans = Plans(judge)
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """Judges the step."""
@@ -62,7 +64,8 @@ class TorchProbe:
             if initial or self.initial:
                 return self._judge_initial(judge)
             training.see_weights()
-            return judge_step(training.recording.step, judge, recheck=recheck, patience=training.patience())
+            training.expectation.look_at(training.recording.step)
+            return judge_step(training.recording.step, judge, recheck=recheck)
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:
         """Type and shape."""

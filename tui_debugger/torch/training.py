@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge, Streaks
+from tui_debugger.live.client.judging import Judge, Patience
 from tui_debugger.torch.drawing import draw, parameters_of, rates_of, states_of
 from tui_debugger.torch.elements import meta_of, readable
 from tui_debugger.torch.expectation import Expectation
@@ -27,7 +27,7 @@ class Training:
         recording: of the step.
         previous: weights as they were before the step.
         optimizers: those that were given, and those that were seen to update parameters of the model.
-        streaks, expectation: for how long findings held, and what was to be expected of the step.
+        expectation, patience: what was to be expected of the step, and for how long something else held.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class Training:
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
-        self.streaks = Streaks()
         self.expectation = Expectation()
+        self.patience = Patience(self.expectation.excuses)
         self._trained: set[str] = set()
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
@@ -110,14 +110,9 @@ class Training:
         self.see_gradients()
         see_all(self.recording.step, list(self._kept()), self.recording.plans, self.previous)
 
-    def patience(self) -> tuple[Streaks, Expectation]:
-        """For how long findings held, and what was to be expected of the step, which is over now."""
-        self.expectation.look_at(self.recording.step)
-        return self.streaks, self.expectation
-
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
-        self.streaks.next_step()
+        self.patience.next_step({each.name for each in self.recording.step})
         self.expectation.next_step()
         plans = self.recording.plans
         compared = [

@@ -6,25 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.client.agent import ClientHit
-from tui_debugger.live.client.judging import Judge, Streaks
+from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Step
-from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.rough import rough_record
 from tui_debugger.torch.suspects import suspects
 
 
-def judge_step(
-    step: Step, judge: Judge, *, recheck: bool, patience: tuple[Streaks, Expectation] | None = None
-) -> list[ClientHit]:
+def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
     """What the watchpoints say about a step: one transfer of quick numbers, and a second one when some are suspicious.
 
     Args:
         step: in execution order.
         judge: the watchpoints.
         recheck: look at everything exactly, also what was judged before.
-        patience: for how long what held, and what was to be expected of this step; None: what holds is a finding.
     """
     watched = [each for each in step if judge.need(each.name) is not None and (recheck or not each.told)]
     if step.fetched is None:
@@ -36,12 +32,10 @@ def judge_step(
         clean = {id(each) for each in screened} - {id(each) for each in suspects(screened, step.fetched)}
         chosen = [each for each in watched if id(each) not in clean]
     find_records(step, chosen, judge)
-    return _patient(watched, _hits(chosen, judge), judge, patience)
+    return _hits(chosen, judge)
 
 
-def judge_one(
-    step: Step, capture: Capture, judge: Judge, patience: tuple[Streaks, Expectation] | None = None
-) -> list[ClientHit]:
+def judge_one(step: Step, capture: Capture, judge: Judge) -> list[ClientHit]:
     """What the watchpoints say about a tensor that was just made."""
     fetched = step.waiting.fetch()
     capture.told = True
@@ -52,7 +46,7 @@ def judge_one(
     elif capture.tensor is not None:
         need = judge.need(capture.name) or Need()
         capture.record = exact.records([(capture.tensor, need, capture.previous)])[0]
-    return _patient([capture], _hits([capture], judge), judge, patience)
+    return _hits([capture], judge)
 
 
 def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
@@ -95,20 +89,6 @@ def _hits(captures: Sequence[Capture], judge: Judge) -> list[ClientHit]:
                 said.add(key)
                 hits.append(ClientHit(capture.name, capture.slot, result, capture.meta, stats))
     return hits
-
-
-def _patient(
-    seen: Sequence[Capture], hits: list[ClientHit], judge: Judge, patience: tuple[Streaks, Expectation] | None
-) -> list[ClientHit]:
-    """The hits that stand: see ``Streaks``."""
-    if patience is None:
-        return hits
-    streaks, expectation = patience
-    if hits:
-        expectation.look_at(seen)
-    found = [(hit.node, hit.slot, hit.result) for hit in hits]
-    standing = {id(each[2]) for each in streaks.settle((each.name for each in seen), found, judge, expectation.excuses)}
-    return [hit for hit in hits if id(hit.result) in standing]
 
 
 def _results(capture: Capture, judge: Judge) -> Iterable[tuple[WatchResult, TensorStats | None]]:

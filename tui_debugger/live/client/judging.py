@@ -6,7 +6,7 @@ The arithmetic is that of offline checks: a framework makes a ``Record`` of a te
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -20,13 +20,18 @@ _GRAPH_SEPARATOR = "/"
 
 
 class Judge:
-    """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known."""
+    """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known.
+
+    Attributes:
+        patience: for how long what held; None: what holds is a finding at once.
+    """
 
     def __init__(self, watchpoints: Iterable[tuple[Watchpoint, Iterable[str]]] = ()) -> None:
         """Watches nodes by their full names; ``watched`` makes this of what came over the wire."""
         self._by_name: dict[str, list[Watchpoint]] = {}
         self._scopes: list[tuple[str, Watchpoint]] = []
         self._needs: dict[str, Need] = {}
+        self.patience: Patience | None = None
         for watchpoint, names in watchpoints:
             for name in names:
                 self.add(watchpoint, name)
@@ -62,11 +67,6 @@ class Judge:
             self._needs[name] = need
         return self._needs[name]
 
-    def in_a_row(self, name: str, watchpoint: int) -> int:
-        """In how many steps in a row a watchpoint has to hold on a node to be a finding."""
-        params = next((dict(each.params) for each in self.watchpoints(name) if each.id == watchpoint), {})
-        return int(params.get(IN_A_ROW, 1))
-
     def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
         """What the watchpoints on a node say about one of its tensors, by watchpoint id.
 
@@ -77,12 +77,20 @@ class Judge:
             record: made for at least ``need(name)``.
             initial: no step has run: only the condition on initial values is judged.
         """
-        found = (evaluate(each, record, first_step=True, initial=initial) for each in self.watchpoints(name))
-        return [result for result in found if result is not None and result.verdict is not Verdict.NOT_COMPARABLE]
+        found = []
+        for each in self.watchpoints(name):
+            result = evaluate(each, record, first_step=True, initial=initial)
+            if result is None or result.verdict is Verdict.NOT_COMPARABLE:
+                continue
+            if self.patience is None or initial or self.patience.stands(name, result, _in_a_row(each)):
+                found.append(result)
+        return found
 
 
-Finding = tuple[str, int, WatchResult]
-"""Node, slot, and what one watchpoint says about it."""
+def _in_a_row(watchpoint: Watchpoint) -> int:
+    return next((int(value) for name, value in watchpoint.params if name == IN_A_ROW), 1)
+
+
 EXCUSED: Final = 20
 """So many steps in a row may have a reason why nothing was to happen; from then on it counts all the same.
 
@@ -90,51 +98,38 @@ A gradient scaler that halves its scale whenever it leaves a step out has come d
 """
 
 
-class Streaks:
-    """For how many steps in a row findings held, of watchpoints that ask for several steps (``in_a_row``).
+def _never(_: str, __: WatchResult) -> bool:
+    return False
+
+
+class Patience:
+    """For how many steps in a row something held, where a watchpoint asks for several (``in_a_row``).
 
     A step in which the tensor was not seen neither counts nor ends the row. One in which nothing was to happen (an
-    optimizer that left the step out, an expert that got nothing) counts as excused: ``EXCUSED`` of them stand, too.
+    optimizer that left the step out, an expert that got nothing) is excused: only ``EXCUSED`` of them are a finding.
     """
 
-    def __init__(self) -> None:
-        """Nothing held yet."""
-        self._held: dict[tuple[str, int, int], tuple[int, int]] = {}
-        self._now: dict[tuple[str, int, int], tuple[int, int]] = {}
-        self._seen: set[str] = set()
+    def __init__(self, excused: Callable[[str, WatchResult], bool] = _never) -> None:
+        """``excused``: whether there is a reason why nothing else was to be expected of a node in this step."""
+        self._excused = excused
+        self._held: dict[tuple[str, int, str], tuple[int, int]] = {}
+        self._now: dict[tuple[str, int, str], tuple[int, int]] = {}
 
-    def settle(
-        self, seen: Iterable[str], found: Sequence[Finding], judge: Judge, excused: Callable[[str, WatchResult], bool]
-    ) -> list[Finding]:
-        """Those of the findings of a step that stand. May be asked several times about a step.
+    def stands(self, name: str, result: WatchResult, in_a_row: int) -> bool:
+        """Whether what a watchpoint says of a node is a finding by now. May be asked several times in a step."""
+        excused = self._excused(name, result)
+        if in_a_row <= 1 and not excused:
+            return True
+        key = (name, result.watchpoint, result.condition)
+        count, excuses = self._held.get(key, (0, 0))
+        count, excuses = (count, excuses + 1) if excused else (count + 1, excuses)
+        self._now[key] = count, excuses
+        return count >= in_a_row or excuses >= EXCUSED
 
-        Args:
-            seen: nodes that were judged.
-            found: what watchpoints say about them.
-            judge: the watchpoints.
-            excused: whether there is a reason why nothing else was to be expected of a node.
-        """
-        if self._held:
-            self._seen.update(seen)
-        standing = []
-        for name, slot, result in found:
-            wanted, excuse = judge.in_a_row(name, result.watchpoint), excused(name, result)
-            if wanted > 1 or excuse:
-                key = (name, slot, result.watchpoint)
-                count, excuses = self._held.get(key, (0, 0))
-                count, excuses = (count, excuses + 1) if excuse else (count + 1, excuses)
-                self._now[key] = count, excuses
-                if count < wanted and excuses < EXCUSED:
-                    continue
-            standing.append((name, slot, result))
-        return standing
-
-    def next_step(self) -> None:
-        """The step is over: what was seen and did not hold any more begins anew."""
-        unseen = {key: counts for key, counts in self._held.items() if key[0] not in self._seen}
-        self._held = unseen | self._now
-        self._now = {}
-        self._seen.clear()
+    def next_step(self, seen: Container[str]) -> None:
+        """The step is over. What did not hold any more on nodes that were seen begins anew."""
+        unseen = {key: counts for key, counts in self._held.items() if key[0] not in seen} if self._held else {}
+        self._held, self._now = unseen | self._now, {}
 
 
 def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Judge:

@@ -13,7 +13,7 @@ from tui_debugger.analysis.dtypes import name_of
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
-from tui_debugger.live.client.judging import Judge, resolve, watched
+from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
@@ -90,6 +90,7 @@ class Recordings:
     held: dict[str, Held] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
+    patience: Patience = field(default_factory=Patience)
 
     # -- recording -----------------------------------------------------------------------------------
 
@@ -142,6 +143,7 @@ class Recordings:
             for name, held in self.held.items()
             if held.values is not None and self._wants_previous(name)
         }
+        self.patience.next_step(self.held)
         self.held.clear()
         self.room.used = sum(array.nbytes for array in self.before.values())
 
@@ -190,6 +192,7 @@ class Recordings:
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
+        self.judge.patience = self.patience
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
         """See ``Probe``. Tensors are judged by what was measured when they came: they may have changed since."""
