@@ -100,7 +100,8 @@ class Attachment(Handle):
         self._probe = TorchProbe(self._training, self._install, self._remove)
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
-        self._scalers = Scalers(self._scaler_skipped)
+        self._scalers = Scalers(self._scaler_stepped)
+        self._training.expectation.at_once = level == "op"
         self._ends = optimizers[-1] if optimizers else None
         hooks = Operators if level == "op" else ModuleHooks
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
@@ -241,11 +242,16 @@ class Attachment(Handle):
             self._hooks.optimizing(False)
         self._guard(lambda: self._training.expectation.ended(optimizer))
 
-    def _scaler_skipped(self, optimizer: torch.optim.Optimizer) -> None:
-        """A gradient scaler left a step out: that is a step, too, in which no weight changes."""
-        self._training.expectation.skipped = True
-        if optimizer is self._ends and self.on:
-            self.step_end()
+    def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
+        """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""
+        expectation = self._training.expectation
+        if not expectation.holds(optimizer):
+            return
+        expectation.scaled = True
+        if not stepped:
+            expectation.skipped = True
+            if optimizer is self._ends and self.on:
+                self.step_end()
 
     def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._optimizer_is_done(optimizer)

@@ -18,7 +18,7 @@ from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.naming import Tree, gradient_of
 
-Skipped = Callable[[torch.optim.Optimizer], None]
+Told = Callable[[torch.optim.Optimizer, bool], None]
 
 
 class Expectation:
@@ -28,12 +28,17 @@ class Expectation:
         """Nothing yet."""
         self.skipped = False
         """A gradient scaler left the step out, because gradients were not finite."""
+        self.scaled = False
+        """There is one. Gradients that are judged when they come, as operators are, cannot know what it will do."""
+        self.at_once = False
+        """Operators are judged when they have run."""
         self._stepped: set[int] = set()
         self._rates: dict[int, float] = {}
         self._rates_before: dict[int, float] = {}
         self._with_gradient: set[str] = set()
+        self._captures: Iterable[Capture] = ()
         self._outputs: dict[str, bool] = {}
-        self._ever: set[str] = set()
+        self._nodes: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -47,7 +52,7 @@ class Expectation:
         self._owners = {}
         for place in tree.places:
             for parameter in place.module.parameters(recurse=False):
-                self._owners.setdefault(names.get(id(parameter), ""), []).append(place.name)
+                self._owners.setdefault(names.get(id(parameter), ""), []).append(place.scope)
 
     def begins(self, optimizer: torch.optim.Optimizer) -> None:
         """An optimizer is about to step: at which learning rates."""
@@ -67,12 +72,15 @@ class Expectation:
         """Parameters that have a gradient in this step."""
         self._with_gradient.update(names)
 
-    def look_at(self, captures: Iterable[Capture]) -> None:
-        """Which modules ran, and whether there was anything in what they returned."""
-        for each in captures:
-            name = each.name.partition("#")[0]
-            self._outputs[name] = self._outputs.get(name, False) or 0 not in each.meta.shape
-        self._ever |= self._outputs.keys()
+    def holds(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether an optimizer is one of this model."""
+        own = {id(parameter) for parameter in self._parameters.values()}
+        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+
+    def look_at(self, captures: Iterable[Capture], nodes: Collection[str]) -> None:
+        """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        self._captures, self._nodes = captures, nodes
+        self._outputs.clear()
 
     def next_step(self) -> None:
         """The step is over."""
@@ -80,6 +88,7 @@ class Expectation:
         self._stepped.clear()
         self._rates_before |= self._rates
         self._with_gradient.clear()
+        self._captures = ()
         self._outputs.clear()
 
     def excuses(self, name: str, result: WatchResult) -> bool:
@@ -87,7 +96,8 @@ class Expectation:
         parameter = name if name in self._parameters else self._by_gradient.get(name, "")
         condition = CONDITIONS[result.condition]
         if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
-            return self.skipped and name.startswith("Gradients/")
+            late = self.scaled and self.at_once and name not in self._by_gradient
+            return (self.skipped or late) and name.startswith("Gradients/")
         if not parameter:
             return False
         if self.skipped or self._idle(parameter):
@@ -103,36 +113,50 @@ class Expectation:
 
     def _idle(self, parameter: str) -> bool:
         """Whether the modules that own a parameter did not run in this step, or on nothing."""
-        owners: Collection[str] = self._owners.get(parameter, ())
-        if not owners or any(self._outputs.get(owner) for owner in owners):
+        owners = self._owners.get(parameter, [])
+        ran = self._ran()
+        if not owners or any(ran.get(owner) for owner in owners):
             return False
-        return parameter not in self._with_gradient or any(owner in self._ever for owner in owners)
+        known = parameter not in self._with_gradient or any(owner in ran for owner in owners)
+        return known or any(node.rpartition("/")[0] in owners for node in self._nodes)
+
+    def _ran(self) -> dict[str, bool]:
+        """By scope whether there was anything in what its module returned, of those that ran.
+
+        At operator level a module ran on nothing when one of its operators returned nothing.
+        """
+        if not self._outputs:
+            for each in self._captures:
+                scope = each.name.rpartition("/")[0]
+                some, before = 0 not in each.meta.shape, self._outputs.get(scope, self.at_once)
+                self._outputs[scope] = (before and some) if self.at_once else (before or some)
+        return self._outputs
 
 
 class Scalers:
-    """Tells when a ``GradScaler`` leaves a step out: its optimizer does not hear of that, and it has no hook."""
+    """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
 
-    def __init__(self, skipped: Skipped) -> None:
-        """``skipped`` is called with the optimizer, after the scaler's ``step``."""
-        self._skipped = skipped
+    def __init__(self, told: Told) -> None:
+        """``told`` is called with the optimizer and whether it stepped, after the scaler's ``step``."""
+        self._told = told
 
     def install(self) -> None:
         """Listens."""
-        if self._skipped not in _listeners:
-            _listeners.append(self._skipped)
+        if self._told not in _listeners:
+            _listeners.append(self._told)
         if not hasattr(_scaler.step, _WRAPPED):
             _scaler.step = _telling(_scaler.step)
 
     def remove(self) -> None:
         """Listens no more; the last one leaves ``GradScaler`` as it was."""
-        if self._skipped in _listeners:
-            _listeners.remove(self._skipped)
+        if self._told in _listeners:
+            _listeners.remove(self._told)
         if not _listeners and hasattr(_scaler.step, _WRAPPED):
             _scaler.step = getattr(_scaler.step, _WRAPPED)
 
 
 _scaler: Any = torch.amp.GradScaler
-_listeners: Final[list[Skipped]] = []
+_listeners: Final[list[Told]] = []
 _WRAPPED: Final = "_tdbg_wrapped"
 
 
@@ -146,9 +170,8 @@ def _telling(original: Any) -> Any:
             returned = original(scaler, optimizer, *args, **kwargs)
         finally:
             handle.remove()
-        if not stepped:
-            for tell in tuple(_listeners):
-                tell(optimizer)
+        for tell in tuple(_listeners):
+            tell(optimizer, bool(stepped))
         return returned
 
     setattr(step, _WRAPPED, original)

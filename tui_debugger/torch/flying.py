@@ -56,7 +56,7 @@ class Flying:
         self._keep(step)
         if not attached:
             self._recorder.judge.patience = self._training.patience
-            self._training.expectation.look_at(recording.step)
+            self._training.expectation.look_at(recording.step, recording.structure.nodes)
             hits = judge_step(recording.step, self._recorder.judge, recheck=True)
             self._tell(self._recorder.judged(step, hits))
 

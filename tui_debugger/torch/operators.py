@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
@@ -114,7 +115,7 @@ class Operators:
                 pass
 
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if self.installed and not self._optimizing and not self._recording.paused:
+        if self.installed and not self._optimizing and not self._recording.paused and not _allocates(func):
             self._guard(lambda: self._ran(func, args, kwargs, out))
 
     def _leave(self) -> None:
@@ -164,6 +165,12 @@ class Operators:
     def _sources(self, args: Any, kwargs: Any) -> list[str]:
         flow = self._recording.flow
         return unique(flow.maker(tensor) for tensor in leaves((args, kwargs)))
+
+
+@lru_cache(maxsize=4096)
+def _allocates(func: Any) -> bool:
+    """Whether an operator returns memory as it finds it: NaN and Inf in there are nobody's."""
+    return kind_of(func) in {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted"}
 
 
 def kind_of(func: Any) -> str:

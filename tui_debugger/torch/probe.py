@@ -64,7 +64,7 @@ class TorchProbe:
             if initial or self.initial:
                 return self._judge_initial(judge)
             training.see_weights()
-            training.expectation.look_at(training.recording.step)
+            training.expectation.look_at(training.recording.step, training.recording.structure.nodes)
             return judge_step(training.recording.step, judge, recheck=recheck)
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:

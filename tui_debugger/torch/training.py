@@ -112,7 +112,7 @@ class Training:
 
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
-        self.patience.next_step({each.name for each in self.recording.step})
+        self.patience.next_step(each.name for each in self.recording.step)
         self.expectation.next_step()
         plans = self.recording.plans
         compared = [

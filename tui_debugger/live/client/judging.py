@@ -6,7 +6,7 @@ The arithmetic is that of offline checks: a framework makes a ``Record`` of a te
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -126,10 +126,13 @@ class Patience:
         self._now[key] = count, excuses
         return count >= in_a_row or excuses >= EXCUSED
 
-    def next_step(self, seen: Container[str]) -> None:
+    def next_step(self, seen: Iterable[str]) -> None:
         """The step is over. What did not hold any more on nodes that were seen begins anew."""
-        unseen = {key: counts for key, counts in self._held.items() if key[0] not in seen} if self._held else {}
-        self._held, self._now = unseen | self._now, {}
+        if self._held:
+            names = set(seen)
+            self._held = {key: counts for key, counts in self._held.items() if key[0] not in names}
+        self._held |= self._now
+        self._now.clear()
 
 
 def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Judge:
