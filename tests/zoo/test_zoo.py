@@ -27,6 +27,13 @@ def test_nothing_is_found_in_a_healthy_training(name: str) -> None:
     assert seen.last >= 5, "steps were lost"
 
 
+@pytest.mark.parametrize("name", ["trainer", "dense_experts", "switched_experts", "grad_scaler", "grad_scaler_fused"])
+def test_nothing_is_found_at_the_level_of_operators_either(name: str) -> None:
+    seen = watch(HEALTHY[name], level="op")
+    assert (seen.trouble, seen.findings, seen.stops) == ([], {}, [])
+    assert seen.last >= 5, "steps were lost"
+
+
 @pytest.mark.parametrize("name", SICK)
 def test_the_cause_is_named_in_a_sick_training(name: str) -> None:
     expected = SICK[name]

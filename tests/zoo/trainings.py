@@ -1,7 +1,6 @@
 """Trainings as people write them, tiny: healthy ones, and ones that are sick in one known way.
 
-Each is a function of the address of a debugger that attaches by one line and trains. ``HEALTHY`` and ``SICK`` register
-them by name.
+Each is a function that attaches by one line and trains. ``HEALTHY`` and ``SICK`` register them by name.
 """
 
 from __future__ import annotations
@@ -18,7 +17,9 @@ from torch.nn import functional
 import tui_debugger.torch as tdbg
 from tui_debugger.live.client.judging import EXCUSED
 
-Training = Callable[[str], None]
+Attach = Callable[..., tdbg.Handle]
+"""``tdbg.attach`` with the address of a debugger: takes the model and its optimizers."""
+Training = Callable[[Attach], None]
 HEALTHY: dict[str, Training] = {}
 SICK: dict[str, Sick] = {}
 STEPS = 16
@@ -83,7 +84,7 @@ def perceptron(activation: Callable[[], nn.Module] = nn.ReLU, width: int = 16) -
 def classify(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    address: str,
+    attach: Attach,
     *,
     steps: int = STEPS,
     schedule: Callable[[int], float] | None = None,
@@ -92,7 +93,7 @@ def classify(
 ) -> None:
     """The ordinary loop."""
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule) if schedule is not None else None
-    handle = tdbg.attach(model, optimizer, address)
+    handle = attach(model, optimizer)
     for step in range(steps):
         x, y = batch(step)
         loss = loss_of(model(x), y)
@@ -197,7 +198,7 @@ def decayed(model: nn.Module, decay: float = 0.01) -> list[dict[str, Any]]:
 
 def train_language(
     model: nn.Module,
-    address: str,
+    attach: Attach,
     *,
     rate: float,
     warm: int,
@@ -209,7 +210,7 @@ def train_language(
     """What ``transformers.Trainer`` does: warm-up and decay, clipping, accumulation, evaluation in between."""
     optimizer = optimizer or torch.optim.AdamW(decayed(model), lr=rate)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, warm_up(warm, steps))
-    handle = tdbg.attach(model, optimizer, address)
+    handle = attach(model, optimizer)
     model.train()
     for step in range(steps):
         for part in range(gather):
@@ -232,46 +233,46 @@ def train_language(
 
 
 @healthy
-def sgd(address: str) -> None:
+def sgd(attach: Attach) -> None:
     model = perceptron()
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), attach)
 
 
 @healthy
-def momentum_and_decay(address: str) -> None:
+def momentum_and_decay(attach: Attach) -> None:
     model = perceptron(nn.Tanh)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4)
-    classify(model, optimizer, address, schedule=lambda step: 0.5 * (1 + math.cos(math.pi * step / STEPS)))
+    classify(model, optimizer, attach, schedule=lambda step: 0.5 * (1 + math.cos(math.pi * step / STEPS)))
 
 
 @healthy
-def adam(address: str) -> None:
+def adam(attach: Attach) -> None:
     model = perceptron(nn.Sigmoid)
-    classify(model, torch.optim.Adam(model.parameters(), lr=1e-3), address, steps=30)
+    classify(model, torch.optim.Adam(model.parameters(), lr=1e-3), attach, steps=30)
 
 
 @healthy
-def fine_tune(address: str) -> None:
+def fine_tune(attach: Attach) -> None:
     """AdamW at 2e-5, with a warm-up from 0: the first step changes nothing at all, the next ones hardly anything."""
-    train_language(GPT(), address, rate=2e-5, warm=4)
+    train_language(GPT(), attach, rate=2e-5, warm=4)
 
 
 @healthy
-def long_warm_up(address: str) -> None:
+def long_warm_up(attach: Attach) -> None:
     """So slow a warm-up that the first steps are lost in the rounding of the gains, which are 1."""
     model = GPT()
     optimizer = torch.optim.AdamW(decayed(model), lr=2e-5)
-    train_language(model, address, rate=2e-5, warm=1000, steps=6, optimizer=optimizer)
+    train_language(model, attach, rate=2e-5, warm=1000, steps=6, optimizer=optimizer)
 
 
 @healthy
-def trainer(address: str) -> None:
+def trainer(attach: Attach) -> None:
     """As transformers.Trainer: accumulation, clipping, warm-up, evaluation without gradients."""
-    train_language(GPT(), address, rate=5e-4, warm=3, gather=2, evaluate=4)
+    train_language(GPT(), attach, rate=5e-4, warm=3, gather=2, evaluate=4)
 
 
 @healthy
-def lstm(address: str) -> None:
+def lstm(attach: Attach) -> None:
     class Tagger(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -287,7 +288,7 @@ def lstm(address: str) -> None:
     classify(
         model,
         torch.optim.Adam(model.parameters(), lr=1e-2),
-        address,
+        attach,
         batch=lambda step: (words(step), words(step)),
         loss_of=next_word,
     )
@@ -323,29 +324,29 @@ def few(step: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @healthy
-def switched_experts(address: str) -> None:
+def switched_experts(attach: Attach) -> None:
     model = Experts(dense=False)
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), address, batch=few, steps=24)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), attach, batch=few, steps=24)
 
 
 @healthy
-def dense_experts(address: str) -> None:
+def dense_experts(attach: Attach) -> None:
     """As in transformers' Mixtral: an expert without tokens runs on an empty batch, and its gradients are zeros."""
     model = Experts(dense=True)
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), address, batch=few, steps=24)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), attach, batch=few, steps=24)
 
 
 @healthy
-def experts_with_adam(address: str) -> None:
+def experts_with_adam(attach: Attach) -> None:
     model = Experts(dense=False)
-    classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2), address, batch=few)
+    classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2), attach, batch=few)
 
 
 @healthy
-def autocast(address: str) -> None:
+def autocast(attach: Attach) -> None:
     model = GPT()
     optimizer = torch.optim.AdamW(decayed(model), lr=1e-3)
-    handle = tdbg.attach(model, optimizer, address)
+    handle = attach(model, optimizer)
     for step in range(STEPS):
         ids = words(step)
         with torch.autocast("cpu", torch.bfloat16):
@@ -373,12 +374,12 @@ def half_perceptron() -> nn.Sequential:
 
 
 def scaled(
-    address: str, scaler: torch.amp.GradScaler, *, fused: bool = False, steps: int = STEPS, factor: float = 1.0
+    attach: Attach, scaler: torch.amp.GradScaler, *, fused: bool = False, steps: int = STEPS, factor: float = 1.0
 ) -> None:
     """Mixed precision with a GradScaler."""
     model = half_perceptron()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, fused=fused)
-    handle = tdbg.attach(model, optimizer, address)
+    handle = attach(model, optimizer)
     for step in range(steps):
         x, y = points(step)
         loss = functional.cross_entropy(model(x).float(), y) * factor
@@ -390,22 +391,22 @@ def scaled(
 
 
 @healthy
-def grad_scaler(address: str) -> None:
+def grad_scaler(attach: Attach) -> None:
     """The scale begins too high, so that the first steps are left out, as it does by default."""
-    scaled(address, torch.amp.GradScaler("cpu", init_scale=2.0**24))
+    scaled(attach, torch.amp.GradScaler("cpu", init_scale=2.0**24))
 
 
 @healthy
-def grad_scaler_fused(address: str) -> None:
+def grad_scaler_fused(attach: Attach) -> None:
     """The optimizer itself leaves the steps out."""
-    scaled(address, torch.amp.GradScaler("cpu", init_scale=2.0**24), fused=True)
+    scaled(attach, torch.amp.GradScaler("cpu", init_scale=2.0**24), fused=True)
 
 
 @healthy
-def accumulation(address: str) -> None:
+def accumulation(attach: Attach) -> None:
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    handle = tdbg.attach(model, optimizer, address)
+    handle = attach(model, optimizer)
     for step in range(STEPS):
         for part in range(4):
             x, y = points(4 * step + part)
@@ -416,12 +417,12 @@ def accumulation(address: str) -> None:
 
 
 @healthy
-def frozen_on_purpose(address: str) -> None:
+def frozen_on_purpose(attach: Attach) -> None:
     """Only the head is trained; the optimizer got everything all the same."""
     model = perceptron()
     for parameter in model[:4].parameters():
         parameter.requires_grad_(False)
-    classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2), address)
+    classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2), attach)
 
 
 class Adapted(nn.Module):
@@ -440,15 +441,15 @@ class Adapted(nn.Module):
 
 
 @healthy
-def low_rank_adapters(address: str) -> None:
+def low_rank_adapters(attach: Attach) -> None:
     """LoRA: one of its two matrices is 0 at first, so that the other one has no gradient in the first step."""
     model = nn.Sequential(Adapted(FEATURES, 16), nn.ReLU(), Adapted(16, CLASSES))
     trained = [each for each in model.parameters() if each.requires_grad]
-    classify(model, torch.optim.AdamW(trained, lr=1e-3), address, schedule=warm_up(4))
+    classify(model, torch.optim.AdamW(trained, lr=1e-3), attach, schedule=warm_up(4))
 
 
 @healthy
-def convolutions(address: str) -> None:
+def convolutions(attach: Attach) -> None:
     model = nn.Sequential(
         nn.Conv2d(1, 8, 3, padding=1, bias=False),
         nn.BatchNorm2d(8),
@@ -467,18 +468,18 @@ def convolutions(address: str) -> None:
         y = torch.randint(0, CLASSES, (8,), generator=generator)
         return torch.randn(8, 1, 8, 8, generator=generator) * (1 + y[:, None, None, None]), y
 
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), address, batch=images)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), attach, batch=images)
 
 
 @healthy
-def gan(address: str) -> None:
+def gan(attach: Attach) -> None:
     """Two networks that are trained in turn, the discriminator frozen while the generator learns."""
     generator = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, FEATURES), nn.Tanh())
     discriminator = nn.Sequential(nn.Linear(FEATURES, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
     both = nn.ModuleDict({"generator": generator, "discriminator": discriminator})
     makes = torch.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.999))
     tells = torch.optim.Adam(discriminator.parameters(), lr=1e-3, betas=(0.5, 0.999))
-    handle = tdbg.attach(both, [tells, makes], address)
+    handle = attach(both, [tells, makes])
     for step in range(STEPS):
         real = torch.tanh(points(step)[0])
         fake = generator(torch.randn(BATCH, 4))
@@ -539,14 +540,14 @@ BAD = 5
 
 
 @sick("tensor_overflow", "1/Log", step=BAD, why="the logarithm of 0", origin=True)
-def log_of_zero(address: str) -> None:
+def log_of_zero(attach: Attach) -> None:
     model = nn.Sequential(nn.Linear(FEATURES, 8, bias=False), Log(lambda x: x.abs().log()), nn.Linear(8, CLASSES))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    classify(model, optimizer, address, batch=spoiled_at(BAD, torch.zeros_like), steps=10)
+    classify(model, optimizer, attach, batch=spoiled_at(BAD, torch.zeros_like), steps=10)
 
 
 @sick("tensor_overflow", "0/Normalise", step=BAD, origin=True)
-def zero_by_zero(address: str) -> None:
+def zero_by_zero(attach: Attach) -> None:
     model = nn.Sequential(Normalise(lambda x: x / x.norm(dim=1, keepdim=True)), perceptron())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
@@ -554,25 +555,25 @@ def zero_by_zero(address: str) -> None:
         x[3] = 0
         return x
 
-    classify(model, optimizer, address, batch=spoiled_at(BAD, spoil), steps=10)
+    classify(model, optimizer, attach, batch=spoiled_at(BAD, spoil), steps=10)
 
 
 @sick("tensor_overflow", "1/Exp", step=BAD, why="an exponent that is too large", origin=True)
-def exp_overflow(address: str) -> None:
+def exp_overflow(attach: Attach) -> None:
     model = nn.Sequential(nn.Linear(FEATURES, 8), Exp(torch.exp), nn.Linear(8, CLASSES))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    classify(model, optimizer, address, batch=spoiled_at(BAD, lambda x: 1000 * x), steps=10)
+    classify(model, optimizer, attach, batch=spoiled_at(BAD, lambda x: 1000 * x), steps=10)
 
 
 @sick("tensor_overflow", "0/Half", step=BAD, origin=True)
-def half_overflow(address: str) -> None:
+def half_overflow(attach: Attach) -> None:
     """A product beyond 65504, in float16."""
     model = half_perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     classify(
         model,
         optimizer,
-        address,
+        attach,
         batch=spoiled_at(BAD, lambda x: 2e4 * x),
         loss_of=lambda out, y: functional.cross_entropy(out.float(), y),
         steps=10,
@@ -580,7 +581,7 @@ def half_overflow(address: str) -> None:
 
 
 @sick("weight_change_too_large", "step.weight", "head.weight", step=0, why="the gradient is too large")
-def exploding_gradients(address: str) -> None:
+def exploding_gradients(attach: Attach) -> None:
     """A recurrence whose matrix makes everything larger."""
 
     class Recurrent(nn.Module):
@@ -597,35 +598,35 @@ def exploding_gradients(address: str) -> None:
             return self.head(x)
 
     model = Recurrent()
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.01), address, steps=10)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.01), attach, steps=10)
 
 
 @sick("gradient_vanishing", *(f"Gradients/{n}/weight" for n in range(0, 16, 2)), step=2, why="it came in small")
-def vanishing_gradients(address: str) -> None:
+def vanishing_gradients(attach: Attach) -> None:
     """Twenty sigmoids one behind the other."""
     layers: list[nn.Module] = []
     for _ in range(20):
         layers += [nn.Linear(FEATURES, FEATURES), nn.Sigmoid()]
     model = nn.Sequential(*layers, nn.Linear(FEATURES, CLASSES))
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), attach, steps=10)
 
 
 @sick("activation_range", "3/ReLU", step=0, why="the units are dead")
-def dead_relu(address: str) -> None:
+def dead_relu(attach: Attach) -> None:
     model = perceptron()
     model[2].bias.data -= 100
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), attach, steps=10)
 
 
 @sick("activation_range", "3/Tanh", step=0, why="its argument is too large")
-def saturated_tanh(address: str) -> None:
+def saturated_tanh(attach: Attach) -> None:
     model = perceptron(nn.Tanh)
     model[2].weight.data *= 1e7
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), attach, steps=10)
 
 
 @sick("weight_not_changed", "body.weight", step=2, why="no gradient reaches the weight", alone=True)
-def detached(address: str) -> None:
+def detached(attach: Attach) -> None:
     """Frozen by mistake: no gradient gets behind the detach."""
 
     class Detached(nn.Module):
@@ -638,23 +639,23 @@ def detached(address: str) -> None:
             return self.head(torch.relu(self.body(x)).detach())
 
     model = Detached()
-    classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0), address)
+    classify(model, torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0), attach)
 
 
 @sick("weight_not_changed", "4.weight", step=2, why="no optimizer updates the weight", alone=True)
-def forgotten_group(address: str) -> None:
+def forgotten_group(attach: Attach) -> None:
     """The optimizer was made before the last layer was replaced."""
     model = perceptron()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     model[4] = nn.Linear(16, CLASSES)
-    classify(model, optimizer, address)
+    classify(model, optimizer, attach)
 
 
 @sick("weight_not_changed", *NORMS, step=2, why="no optimizer updates the weight", alone=True)
-def forgotten_norms(address: str) -> None:
+def forgotten_norms(attach: Attach) -> None:
     """Only the group with weight decay was given to the optimizer: no LayerNorm is trained."""
     model = GPT()
-    train_language(model, address, rate=1e-3, warm=1, optimizer=torch.optim.AdamW(decayed(model)[:1], lr=1e-3))
+    train_language(model, attach, rate=1e-3, warm=1, optimizer=torch.optim.AdamW(decayed(model)[:1], lr=1e-3))
 
 
 @sick(
@@ -666,74 +667,74 @@ def forgotten_norms(address: str) -> None:
     why="the learning rate is too low: the optimizer",
     alone=True,
 )
-def rate_of_zero(address: str) -> None:
+def rate_of_zero(attach: Attach) -> None:
     model = perceptron()
-    classify(model, torch.optim.AdamW(model.parameters(), lr=0.0), address)
+    classify(model, torch.optim.AdamW(model.parameters(), lr=0.0), attach)
 
 
 @sick("weight_not_changed", "4.weight", step=2, why="the learning rate is too low: the optimizer", alone=True)
-def group_with_a_rate_of_zero(address: str) -> None:
+def group_with_a_rate_of_zero(attach: Attach) -> None:
     model = perceptron()
     groups = [{"params": model[:4].parameters()}, {"params": model[4].parameters(), "lr": 0.0}]
-    classify(model, torch.optim.SGD(groups, lr=0.1), address)
+    classify(model, torch.optim.SGD(groups, lr=0.1), attach)
 
 
 @sick("weight_change_too_large", "0.weight", "2.weight", "4.weight", step=0, why="the learning rate is too high")
-def rate_of_a_thousand(address: str) -> None:
+def rate_of_a_thousand(attach: Attach) -> None:
     model = perceptron(nn.Tanh)
-    classify(model, torch.optim.SGD(model.parameters(), lr=1e3), address, steps=10)
+    classify(model, torch.optim.SGD(model.parameters(), lr=1e3), attach, steps=10)
 
 
 @sick("weight_change_too_large", "0.weight", "2.weight", "4.weight", step=0, why="the learning rate is too high")
-def rate_of_a_thousand_with_adam(address: str) -> None:
+def rate_of_a_thousand_with_adam(attach: Attach) -> None:
     model = perceptron()
-    classify(model, torch.optim.Adam(model.parameters(), lr=1e3), address, steps=10)
+    classify(model, torch.optim.Adam(model.parameters(), lr=1e3), attach, steps=10)
 
 
 @sick("weight_not_changed", "0.weight", "2.weight", "4.weight", step=2, why="it is initialised with 0")
-def zero_weights(address: str) -> None:
+def zero_weights(attach: Attach) -> None:
     model = perceptron()
     for parameter in model.parameters():
         nn.init.zeros_(parameter)
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), address, steps=10)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.1), attach, steps=10)
 
 
 @sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", origin=True)
-def scale_too_large(address: str) -> None:
+def scale_too_large(attach: Attach) -> None:
     """The scale hardly comes down: every step is left out."""
-    scaled(address, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), steps=40)
+    scaled(attach, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), steps=40)
 
 
 @sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", origin=True)
-def scale_too_large_fused(address: str) -> None:
-    scaled(address, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), fused=True, steps=40)
+def scale_too_large_fused(attach: Attach) -> None:
+    scaled(attach, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), fused=True, steps=40)
 
 
 @sick("gradient_vanishing", *GRADIENTS, step=2, why="it falls below the range of float16")
-def scale_too_small(address: str) -> None:
+def scale_too_small(attach: Attach) -> None:
     """Gradients in float16 become 0."""
-    scaled(address, torch.amp.GradScaler("cpu", enabled=False), factor=1e-9)
+    scaled(attach, torch.amp.GradScaler("cpu", enabled=False), factor=1e-9)
 
 
 @sick("tensor_overflow", "inputs.input", step=BAD, origin=True)
-def nan_batch(address: str) -> None:
+def nan_batch(attach: Attach) -> None:
     model = perceptron()
 
     def spoil(x: torch.Tensor) -> torch.Tensor:
         x[2, 3] = math.nan
         return x
 
-    classify(model, torch.optim.Adam(model.parameters(), lr=1e-2), address, batch=spoiled_at(BAD, spoil), steps=10)
+    classify(model, torch.optim.Adam(model.parameters(), lr=1e-2), attach, batch=spoiled_at(BAD, spoil), steps=10)
 
 
 @sick("weight_not_changed", *NORMS, step=2, why="the step is lost in the rounding of bfloat16", alone=True)
-def lost_in_rounding(address: str) -> None:
+def lost_in_rounding(attach: Attach) -> None:
     """Weights in bfloat16 at 2e-5: what is 1 never moves."""
     model = GPT().bfloat16()
     classify(
         model,
         torch.optim.AdamW(model.parameters(), lr=2e-5, weight_decay=0),
-        address,
+        attach,
         batch=lambda step: (words(step), words(step)),
         loss_of=next_word,
         steps=10,
@@ -741,7 +742,7 @@ def lost_in_rounding(address: str) -> None:
 
 
 @sick("weight_not_changed", "experts.4.weight", step=EXCUSED - 1, why="no gradient reaches the weight", alone=True)
-def forgotten_expert(address: str) -> None:
+def forgotten_expert(attach: Attach) -> None:
     """One expert never gets anything; others have nothing in some steps."""
     model = Experts(dense=False, shut=4)
-    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), address, batch=few, steps=24)
+    classify(model, torch.optim.SGD(model.parameters(), lr=0.05), attach, batch=few, steps=24)

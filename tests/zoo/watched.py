@@ -7,9 +7,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 
+import tui_debugger.torch as tdbg
 from tui_debugger.live.server import serve
 from tui_debugger.model import Hit, Verdict
 from tui_debugger.session.guidance.explain import explain
@@ -123,14 +125,14 @@ class Watcher:
         return hits
 
 
-def watch(training: Callable[[str], None]) -> Seen:
-    """Runs a training that attaches to the address it is given; what the recommended watchpoints found."""
+def watch(training: Callable[[Callable[..., tdbg.Handle]], None], level: str = "module") -> Seen:
+    """Runs a training that attaches by what it is given; what the recommended watchpoints found."""
     watcher = Watcher()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     try:
-        training(watcher.address)
+        training(partial(tdbg.attach, address=watcher.address, level=level))
     finally:
         torch.set_num_threads(threads)
         watcher.close()
