@@ -15,6 +15,7 @@ _PLURALS = {
     "trainable": "weights",
     "weight": "weights",
     "gradient": "gradients",
+    "weight_gradient": "gradients of weights",
     "activation": "activations",
     "parameter": "parameters",
     "optimizer_state": "optimizer state",
