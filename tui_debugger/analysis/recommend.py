@@ -8,9 +8,8 @@ recorded dumps:
   What is wrong is that they stay 0, which ``weight_not_changed`` says.
 * ``weight_change_too_large``: the ratio is mean |change| / (mean |weight| + 0.1). With MindInsight's 1e-9 whatever
   begins as 0 or almost 0 changes beyond all bounds (LoRA's B under AdamW at 1e-3 with warm-up: 190,000 in the first
-  step and up to 2.2 in the next two; the head of the recorded MLP, whose weights are of size 0.006, and that of the
-  recorded run with an ``if``: above 1 in healthy steps). Learning rates of 1e3 give 40 to 500 under SGD and 4,000
-  under Adam.
+  step and up to 2.2 in the next two; the heads of the recorded MLP and of the recorded run with an ``if``: above 1 in
+  healthy steps). Learning rates of 1e3 give 40 to 500 under SGD and 4,000 under Adam.
 * ``weight_not_changed``, which MindInsight could never offer (its group of trainable weights was always empty):
   bitwise. With rtol 1e-5 and atol 1e-8 a small GPT-2 fine-tuned at 2e-5 with warm-up from 0 gave 15 findings in its
   first step and 5 in the next two (the gains of LayerNorms are 1, and move by 5e-6); a Trainer-like loop at 5e-4 gave
