@@ -26,8 +26,11 @@ from tui_debugger.torch.recording import Recording
 FORWARD_MARK: Final = "# Corresponding forward node candidate:\n"
 REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
-_SCALER: Final = frozenset({"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"})
+_SCALER: Final = {"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"}
 """What a GradScaler does to find its scale."""
+_ALLOCATING: Final = {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted"}
+"""Returns memory as it finds it: NaN and Inf in there are nobody's."""
+_NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
 class Operators:
@@ -140,7 +143,7 @@ class Operators:
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
-        if again or not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
+        if again or not (tensors := leaves(out)) or (kind := kind_of(func)) in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
             return
