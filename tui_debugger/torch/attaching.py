@@ -96,6 +96,7 @@ class Attachment(Handle):
         self._changes = 0
         self._unsent = 0
         self._iterated = False
+        self._skipped = False
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
         weakref.finalize(self, _without, self._watching_optimizers)
@@ -304,19 +305,23 @@ class Attachment(Handle):
 
     def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
         """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""
+        self._guard(lambda: self._know_scaler(optimizer, stepped))
+        if not stepped and optimizer is self._ends and self.on:
+            self.step_end()
+
+    def _know_scaler(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
         expectation = self._training.expectation
         if not expectation.holds(optimizer):
             return
         self._recording.scaled = expectation.scaled = True
         if not stepped:
-            self._guard(lambda: self._see_gradients(optimizer))
+            self._see_gradients(optimizer)
             expectation.skipped = True
             self._tell_of_skipped()
-            if optimizer is self._ends and self.on:
-                self.step_end()
 
     def _tell_of_skipped(self) -> None:
-        if self._training.expectation.skipped:
+        if self._training.expectation.skipped and not self._skipped:
+            self._skipped = True
             self._say("a GradScaler skipped a step: gradients that overflowed in it are no findings")
 
     def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
