@@ -54,6 +54,12 @@ CATEGORY_WORDS: Mapping[str, frozenset[Category]] = {
 }
 """What a selection may name as a category, and what it stands for: every category by its own name, but ``tensor`` is
 every node that can be watched, ``trainable`` weights and normalisations, and ``parameter`` any kind of parameter."""
+BIAS = r"(^|[._/])(bias|beta|bias_[ih]h\w*)$"
+"""Parameter names that are biases: of MindSpore's and PyTorch's layers, LayerNorm's beta, recurrent layers."""
+WEIGHT_GRADIENT = "weight_gradient"
+"""The gradients that optimizers use, those of biases left out: see ``graph.categories.weight_gradients``."""
+SELECTION_WORDS = (*CATEGORY_WORDS, WEIGHT_GRADIENT)
+"""What a watchpoint's selection may name as a category."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -189,7 +195,7 @@ class NodeSelector:
 
     Attributes:
         kind: how ``text`` is meant.
-        text: one of ``CATEGORY_WORDS``, regular expression (``re.search`` on the canonical id), exact node id,
+        text: one of ``SELECTION_WORDS``, regular expression (``re.search`` on the canonical id), exact node id,
             scope path (without a trailing slash; matches everything below in the displayed tree) or operator
             type (case-insensitive).
     """

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.analysis.looks import f32, judge, look, look_at, watch
+from tui_debugger.analysis.condition_table import IN_A_ROW
 from tui_debugger.analysis.conditions import CONDITIONS, by_abbr, evaluate, needs, reasons, validate
 from tui_debugger.analysis.record import Change, Need, Record
 from tui_debugger.analysis.stats import measure_stats
@@ -33,7 +34,8 @@ class TestTable:
             assert ids == sorted(ids)
 
     def test_wire_numbers_and_parameter_order_are_those_of_the_protocol(self) -> None:
-        wire = {c.abbr: (c.wire, [p.name for p in c.params]) for c in CONDITIONS.values()}
+        wire = {c.abbr: (c.wire, [p.name for p in c.params if p.name != IN_A_ROW]) for c in CONDITIONS.values()}
+        assert all(p.name != IN_A_ROW for c in CONDITIONS.values() for p in c.params[:-1])  # ours is last
         assert wire["TL"] == (15, ["abs_mean_gt", "max_gt", "min_gt", "mean_gt"])
         assert wire["GV"] == (16, ["abs_mean_lt", "max_lt", "min_lt", "mean_lt"])
         assert wire["WNC"] == (20, ["rtol", "atol", "equal_nan"])
@@ -48,8 +50,8 @@ class TestTable:
     def test_only_hidden_parameters_are_required_and_all_have_defaults(self) -> None:
         for condition in CONDITIONS.values():
             for param in condition.params:
-                assert param.required == (not param.visible)
-                assert param.visible or param.default is not None
+                assert param.required == (not param.visible) or param.name == IN_A_ROW
+                assert param.name == IN_A_ROW or param.visible or param.default is not None
                 assert param.label
                 assert param.help.endswith(".")
 

@@ -227,7 +227,7 @@ def test_initial_weights_are_judged_at_the_first_step(capsys: Capsys, dump: Path
 def test_a_recommended_watchpoint_without_nodes_is_normal(capsys: Capsys, dump: Path) -> None:
     answer = check(capsys, dump, "--filter", "ReLU", "--fail-on", "TO")
     assert (answer.code, answer.last) == (0, "clean: no finding of TO")
-    assert "      0         0  WI " in answer.out
+    assert "      0         0  WCL " in answer.out
 
 
 # -- which findings count --------------------------------------------------------------------------

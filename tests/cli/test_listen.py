@@ -351,4 +351,4 @@ def test_a_training_without_a_step_is_no_clean_one(capsys: Capture, address: str
     _, summary = rows(answer)
     training.join()
     assert (answer.code, summary["verdict"]) == (2, "cannot_judge")
-    assert {"kind": "nothing", "text": "no step was judged"} in summary["reasons"]
+    assert {"kind": "nothing", "text": "no tensor was looked at"} in summary["reasons"]

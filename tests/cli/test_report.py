@@ -42,7 +42,7 @@ def test_the_parts_come_in_the_order_in_which_they_are_wanted(dumps: Dumps, caps
     assert headings(answer) == [
         "## Where it begins",
         "## How it spread",
-        "## Hits (918)",
+        "## Hits (914)",
         "## What usually causes it, by the numbers of this run",
         "## Watchpoints",
         "## The same again",
@@ -63,7 +63,7 @@ def test_findings_that_are_no_nan_have_their_origin_and_one_explanation_per_cond
     answer = run(capsys, "report", dumps("mindspore-2.0-mlp"))
     assert answer.code == 1
     assert "act3-ReLU/MatMulBiasAddReluFusion-op89` (MatMulBiasAddReluFusion), step 0, rank 0" in answer.out
-    for title in ("activation range", "Gradient vanishing", "Weight not changed", "Weight change too large"):
+    for title in ("activation range", "Gradient vanishing", "Weight not changed"):
         assert title in answer.out
 
 
@@ -108,7 +108,7 @@ def test_the_json_document_holds_the_same(dumps: Dumps, capsys: Capture) -> None
     answer = run(capsys, "report", dumps("mindspore-2.0-nan"), "--json", "--max-hits", "2")
     document = answer.json
     assert (answer.code, document["exit_code"], document["verdict"]) == (1, 1, "finding")
-    assert document["findings"] == 918
+    assert document["findings"] == 914
     assert len(document["hits"]) == 2
     assert [origin["type"] for origin in document["origins"]["origins"]] == ["Log", "Div"]
     assert document["explained"][0]["sections"][0]["causes"][0]["title"] == "the logarithm of 0"

@@ -28,7 +28,7 @@ def test_the_learning_rate_is_found_whichever_way_a_type_is_spelled(op_type: str
 
 
 def test_an_operator_that_updates_nothing_has_no_settings() -> None:
-    assert settings_of("MatMul") == settings_of("OptimizerUpdate")
+    assert settings_of("MatMul") == settings_of("WeightUpdate")
     assert settings_of("MatMul").rate is None
 
 

@@ -35,7 +35,7 @@ async def test_each_pane_hands_out_what_is_under_its_cursor(open_screen: OpenScr
         line = await copied(screen, "2 g")
         assert line.startswith("/data/dumps/run/A_nan_tensor_all/_run/train_nan.py:53  e = self.log(")
         assert await copied(screen, "3 g") == (
-            r"WI zero_percentage_ge=100 @ category=trainable, -(^|[._/])(bias|beta|bias_[ih]h\w*)$"
+            r"WCL abs_mean_update_ratio_gt=1 epsilon=0.1 @ category=trainable, -(^|[._/])(bias|beta|bias_[ih]h\w*)$"
         )
         assert await copied(screen, "1 left left") == "Default/network-WithLossCell/_backbone-Net"
         assert screen.desk.footer.notice == "copied 42 characters (the terminal must allow OSC 52)"

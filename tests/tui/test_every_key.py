@@ -153,7 +153,7 @@ DESK: dict[tuple[str, str], Case] = {
     ),
     ("watchpoints", "clear_watchpoints"): Case(lambda _, b: not b.rows and "u brings" in b.notice, "3"),
     ("watchpoints", "undelete_watchpoint"): Case(more, "3 d"),
-    ("watchpoints", "show_covered"): Case(lambda _, b: "watched by WI #1" in b.text, "3"),
+    ("watchpoints", "show_covered"): Case(lambda _, b: "watched by WCL #1" in b.text, "3"),
     ("watchpoints", "save_watchpoints"): Case(opens("TextPrompt"), "3"),
     ("watchpoints", "load_watchpoints"): Case(opens("TextPrompt"), "3"),
     ("hits", "filter_hits"): Case(opens("HitFilterScreen"), "4"),

@@ -47,7 +47,7 @@ async def test_the_report_of_the_hit_list_is_written_without_checking_again(
         await screen.settled()
         assert f"wrote {target}" in screen.desk.footer.notice
     text = target.read_text("utf-8")
-    assert "**FINDINGS: NaN or Inf in 910 tensors, other findings in 8, at steps 3-5, 2 origins ◆**" in text
+    assert "**FINDINGS: NaN or Inf in 910 tensors, other findings in 4, at steps 3-5, 2 origins ◆**" in text
     assert "the logarithm of 0" in text
     assert "tdbg origin" in text
 

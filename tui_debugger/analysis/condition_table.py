@@ -166,6 +166,15 @@ def _bound(name: str, label: str, text: str) -> ParamSpec:
     return ParamSpec(name, "float", label, text)
 
 
+IN_A_ROW: Final = "in_a_row"
+_IN_A_ROW = ParamSpec(
+    IN_A_ROW,
+    "float",
+    "steps in a row",
+    "Live PyTorch trainings: hits from so many steps in a row on; those in which nothing was to happen do not count.",
+    low=1,
+    visible=False,
+)
 _ZERO = ParamSpec(
     "zero_percentage_ge",
     "float",
@@ -192,6 +201,7 @@ _SMALL = (
     _MAX_LT,
     _MIN_LT,
     _MEAN_LT,
+    _IN_A_ROW,
 )
 _EPSILON = ParamSpec(
     "epsilon",
@@ -241,6 +251,7 @@ _NOT_CHANGED = (
         required=True,
         visible=False,
     ),
+    _IN_A_ROW,
 )
 
 
@@ -260,7 +271,7 @@ _TABLE: Final = (
         "The device recorded an overflow of the operator (asynchronous Ascend dumps only).",
         platforms=("Ascend",),
     ),
-    Condition("tensor_all_zero", "TZ", "tensor", 17, "Too many elements are zero.", (_ZERO,)),
+    Condition("tensor_all_zero", "TZ", "tensor", 17, "Too many elements are zero.", (_ZERO, _IN_A_ROW)),
     Condition("tensor_overflow", "TO", "tensor", WIRE_OVERFLOW, "Contains NaN or Inf."),
     Condition("tensor_range", "TR", "tensor", WIRE_RANGE, "Elements leave, or crowd into, a range.", _RANGE),
     Condition("tensor_too_large", "TL", "tensor", 15, "Values are too large.", _LARGE),

@@ -22,7 +22,7 @@ from typing import Final
 
 from tui_debugger.analysis.conditions import CONDITIONS, Condition, Params, ParamSpec, by_abbr, validate
 from tui_debugger.errors import BadWatchpointError
-from tui_debugger.model import CATEGORY_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.model import SELECTION_WORDS, NodeKind, NodeSelection, NodeSelector, Watchpoint
 
 _KINDS: Final = {
     "category": NodeKind.CATEGORY,
@@ -132,9 +132,9 @@ def _selector(clause: str, text: str) -> NodeSelector:
         _check_regex(body)
     if kind is NodeKind.CATEGORY:
         body = body.lower()
-        if body not in CATEGORY_WORDS:
+        if body not in SELECTION_WORDS:
             msg = f"no category is called {body!r}"
-            raise BadWatchpointError(msg, where=text.strip(), hint="one of " + ", ".join(CATEGORY_WORDS))
+            raise BadWatchpointError(msg, where=text.strip(), hint="one of " + ", ".join(SELECTION_WORDS))
     return NodeSelector(kind, body)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tui_debugger.analysis.condition_table import Condition
+from tui_debugger.analysis.condition_table import IN_A_ROW, Condition
 from tui_debugger.api.arguments import number, wrong_type
 from tui_debugger.errors import DebuggerParamValueError
 
@@ -82,7 +82,7 @@ class TableCondition(ConditionBase):
     @property
     def param_names(self) -> list[str]:
         """Every parameter that the condition knows, in its order on the wire."""
-        return [spec.name for spec in self.row.params]
+        return [spec.name for spec in self.row.params if spec.name != IN_A_ROW]
 
     def __repr__(self) -> str:
         """As it is made."""

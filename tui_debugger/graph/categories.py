@@ -7,15 +7,15 @@ weight whatever its name, and fused operators that hold an activation are activa
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import Category
+from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.model import BIAS, Category
 
 ACTIVATIONS = frozenset(
     {
@@ -40,6 +40,15 @@ _FUSED = re.compile(r"fusion|fused|matmul|bias|conv|dense|^add|add(?=relu|gelu)"
 _NO_ACTIVATION = re.compile(r"grad|loss|crossentropy|logits|backprop")
 
 _PARAMETER, _CONSTANTS = "parameter", frozenset({"constant", "const"})
+
+_BIAS = re.compile(BIAS)
+_NO_SIGNAL = re.compile(
+    r"equal|notequal|greater\w*|less\w*|logical\w*|is(nan|inf|finite)|fill\w*|\w*(zeros|ones)(like)?|select\w*|where\w*",
+    re.IGNORECASE,
+)
+"""Types of operators in a backward pass that make masks and constants: all zero in healthy runs."""
+_OWN_UPDATES = frozenset({"optimizerupdate", "parametergrad"})
+"""Types in the graphs of our client for PyTorch, which names a gradient for every parameter that is trained."""
 
 _GRADIENT_NAME = re.compile(r"gradients(?:/|--|_default|$)", re.IGNORECASE)
 
@@ -108,7 +117,7 @@ UPDATES: dict[str, Update] = {
     "sparseapplycenteredrmsprop": Update(0, (1, 2, 3), 8),
     "addsign": Update(0, (1,), 6),
     "powersign": Update(0, (1,), 6),
-    "optimizerupdate": Update(0, tuple(range(2, 10)), 1),  # our client's for PyTorch: weight, gradient, its state
+    "optimizerupdate": Update(0, tuple(range(3, 11)), 1),  # our client's for PyTorch: weight, gradient, rate, state
     "weightupdate": Update(0, (), 1, stride=2),  # our own client's: it knows weights and gradients only
 }
 """Update operators by lower-case type. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
@@ -198,7 +207,8 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
 
     A parameter is a weight when an optimizer's update operator updates it, or when its name ends in
     ``.weight`` or ``.bias`` without an optimizer's prefix; see ``parameter_by_name`` for graphs in which
-    no such operator occurs. What else such an operator keeps is optimizer state.
+    no such operator occurs. What else such an operator keeps is optimizer state. The graphs
+    of our client for PyTorch name a gradient for every parameter that is to be trained: there that decides.
     """
     categories = np.full(len(table), int(Category.OTHER), np.uint8)
     lower = [name.lower() for name in table.types]
@@ -206,9 +216,15 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
     names = {table.names[row] for row in parameters}
     # By name, not by row: a parameter that one graph trains may be read by another.
     updated, states = ({table.names[row] for row in rows} for rows in _optimizer_slots(table, set(parameters)))
+    trained = _trained(table, names)
     for row in parameters:
         name = table.names[row]
-        known = _parameter(name, names, name in updated, name in states) if updated else parameter_by_name(name, names)
+        if trained is not None and name not in states | updated:  # frozen on purpose, or no optimizer has got it
+            known = Category.WEIGHT if name in trained else Category.PARAMETER
+        elif updated:
+            known = _parameter(name, names, name in updated, name in states)
+        else:
+            known = parameter_by_name(name, names)
         categories[row] = int(known)
     categories[_rows_of(table, [name in _CONSTANTS for name in lower])] = int(Category.CONSTANT)
     operator = [name != _PARAMETER and name not in _CONSTANTS for name in lower]
@@ -219,6 +235,78 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
     categories[backward] = int(Category.GRADIENT)
     categories[_by_scope(table, categories)] = int(Category.ACTIVATION)
     return categories
+
+
+def weight_gradients(table: NodeTable) -> Bool:
+    """The gradients that optimizers use, as a mask over rows; those of biases left out.
+
+    What an update operator is fed with is followed back, through clipping, scaling and collectives, to the operators of
+    the backward pass. Where no operator tells that, these are all gradients but masks and constants.
+    """
+    return table.memo(_weight_gradients)
+
+
+def _weight_gradients(table: NodeTable) -> Bool:
+    mask = np.zeros(len(table), np.bool_)
+    parameters = [name.lower() == _PARAMETER for name in table.types]
+    names = {table.names[row] for row in _rows_of(table, parameters)}
+    trained = _trained(table, names)
+    for row in [table.find(gradient_of(name)) for name in trained or () if not _BIAS.search(name)]:
+        mask[row] = True
+    updates = [update_of(name) for name in table.types]
+    gradient = table.category == int(Category.GRADIENT)
+    if trained is not None:
+        return mask
+    flow = edges(table)
+    for row in _rows_of(table, [update is not None for update in updates]):
+        update = updates[int(table.type_id[row])]
+        made = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
+        if update is None:
+            continue
+        for start in range(0, len(made), update.stride) if update.stride else (0,):
+            weight, fed = made[start + update.weight : start + update.weight + 1], made[start + update.gradient :][:1]
+            if weight and weight[0] >= 0 and not _BIAS.search(table.names[weight[0]]):
+                mask[_nearest(table, fed, gradient)] = True
+    if mask.any():
+        return mask
+    signal = np.array([_NO_SIGNAL.fullmatch(name) is None for name in (*table.types, "")], np.bool_)
+    fallback: Bool = gradient & signal[table.type_id]
+    return fallback
+
+
+_FOLLOWED = 64
+"""Operators between a gradient and the optimizer that are followed back: of clipping by a norm there are many."""
+
+
+def _nearest(table: NodeTable, rows: list[int], wanted: Bool) -> list[int]:
+    """The nearest rows upstream of some that are wanted; themselves where they are."""
+    flow = edges(table)
+    found: list[int] = []
+    seen = set(rows)
+    waiting = [row for row in rows if row >= 0]
+    for _ in range(_FOLLOWED):
+        if not waiting:
+            break
+        row = waiting.pop(0)
+        if wanted[row]:
+            found.append(row)
+            continue
+        fed = flow.in_node[int(flow.in_ptr[row]) : int(flow.in_ptr[row + 1])].tolist()
+        waiting += [each for each in fed if each >= 0 and each not in seen]
+        seen.update(fed)
+    return found
+
+
+def gradient_of(parameter: str) -> str:
+    """What our client for PyTorch calls the gradient of a parameter (``torch.naming``)."""
+    return "Gradients/" + parameter.replace(".", "/")
+
+
+def _trained(table: NodeTable, names: Iterable[str]) -> set[str] | None:
+    """Parameters that are to be trained, in a graph of our client for PyTorch, which says so; None in another one."""
+    if not any(name.lower() in _OWN_UPDATES for name in table.types):
+        return None
+    return {name for name in names if table.find(gradient_of(name)) >= 0}
 
 
 def _rows_of(table: NodeTable, types: list[bool]) -> list[int]:

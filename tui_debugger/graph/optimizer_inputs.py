@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,6 +68,7 @@ _SETTINGS: Final[dict[str, Settings]] = {
     "sparseapplycenteredrmsprop": Settings(4, 6, normalised=True),
     "addsign": Settings(2, normalised=True),
     "powersign": Settings(2, normalised=True),
+    "optimizerupdate": Settings(2),  # whether it is normalised shows in what the optimizer keeps: see ``divides``
 }
 """By the names of ``graph.categories.UPDATES``. Slots: the operators' signatures in mindspore.ops (1.3 to 2.10)."""
 _NONE: Final = Settings()
@@ -81,6 +83,14 @@ def settings_of(op_type: str) -> Settings:
             if spelling in _SETTINGS:
                 return _SETTINGS[spelling]
     return _NONE
+
+
+_SIZES: Final = re.compile(r"(?:exp_avg_sq|square_avg|exp_inf|sum|acc_delta)(?:$|[._])")
+
+
+def divides(states: Iterable[str]) -> bool:
+    """Whether an optimizer of PyTorch that keeps these keeps a running size of the gradient, which it divides by."""
+    return any(_SIZES.match(name) is not None for name in states)
 
 
 def is_learning_rate(name: str) -> bool:

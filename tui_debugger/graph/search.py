@@ -9,9 +9,18 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tui_debugger.errors import BadQueryError
+from tui_debugger.graph.categories import weight_gradients
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import Bool, NodeTable
-from tui_debugger.model import CATEGORY_WORDS, Category, NodeKind, NodeSelection, NodeSelector
+from tui_debugger.model import (
+    CATEGORY_WORDS,
+    SELECTION_WORDS,
+    WEIGHT_GRADIENT,
+    Category,
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+)
 
 
 def match(table: NodeTable, query: NodeQuery) -> Bool:
@@ -78,8 +87,10 @@ def _union(table: NodeTable, selectors: Iterable[NodeSelector]) -> Bool:
 def _selected(table: NodeTable, selector: NodeSelector) -> Bool:
     text = selector.text
     if selector.kind is NodeKind.CATEGORY:
-        if text not in CATEGORY_WORDS:
-            raise BadQueryError(f"unknown category {text!r}", where=text, hint=f"one of {', '.join(CATEGORY_WORDS)}")
+        if text not in SELECTION_WORDS:
+            raise BadQueryError(f"unknown category {text!r}", where=text, hint=f"one of {', '.join(SELECTION_WORDS)}")
+        if text == WEIGHT_GRADIENT:
+            return weight_gradients(table)
         return _of_categories(table, CATEGORY_WORDS[text])
     if selector.kind is NodeKind.TYPE:
         return _of_types(table, frozenset({text.lower()}))

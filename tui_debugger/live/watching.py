@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, Condition
+from tui_debugger.analysis.condition_table import CONDITIONS, IN_A_ROW, WIRE_OPERATOR_OVERFLOW, Condition
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.types import RemoteWatchpoint, TrainingInfo
 from tui_debugger.model import Watchpoint
@@ -39,7 +39,7 @@ def remote_watchpoints(
         named = [(nodes.names[row], nodes.op_type(row), nodes.graph_of(row).name) for row in rows]
         named = [each for each in named if each[0] not in ("", "*")]
         if named:
-            params = wire_params(watchpoint)
+            params = wire_params(watchpoint, ours=not info.program.startswith("MindSpore "))
             found.append(RemoteWatchpoint(watchpoint.id, condition.wire, params, tuple(named)))
     return found
 
@@ -49,8 +49,10 @@ def judged(condition: Condition, info: TrainingInfo) -> bool:
     return condition.wire != WIRE_OPERATOR_OVERFLOW or info.backend == "Ascend"
 
 
-def wire_params(watchpoint: Watchpoint) -> tuple[tuple[str, float, bool], ...]:
+def wire_params(watchpoint: Watchpoint, *, ours: bool = False) -> tuple[tuple[str, float, bool], ...]:
     """(name, value, disabled) of every parameter of the condition, in the order in which clients read them.
+
+    ``ours``: it is our own client, which also knows how many steps in a row something has to hold.
 
     Before 1.6 MindSpore read the first two of tensor_not_changed the other way round: the server sees to that.
     """
@@ -60,5 +62,6 @@ def wire_params(watchpoint: Watchpoint) -> tuple[tuple[str, float, bool], ...]:
     params = [
         (spec.name, float(values[spec.name] or 0.0), False) if spec.name in values else (spec.name, 0.0, True)
         for spec in condition.params
+        if spec.name != IN_A_ROW or (ours and IN_A_ROW in values)
     ]
     return tuple(params)

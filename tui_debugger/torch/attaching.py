@@ -18,13 +18,13 @@ from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.torch.distributed import ExchangeHooks
+from tui_debugger.torch.expectation import Scalers
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
 from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.operators import Operators
 from tui_debugger.torch.probe import TorchProbe
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.scaling import Scaling
 from tui_debugger.torch.training import Training
 
 CHANGES: Final = 20
@@ -97,6 +97,7 @@ class Attachment(Handle):
         self._changes = 0
         self._unsent = 0
         self._iterated = False
+        self._skipped = False
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
         weakref.finalize(self, _without, self._watching_optimizers)
@@ -104,10 +105,13 @@ class Attachment(Handle):
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
         self._training = Training(model, optimizers, self._recording)
-        self._scaling = Scaling(self._recording, self._say)
-        self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_training)
+        self._probe = TorchProbe(self._training, self._install, self._remove, self._end_of_recording)
         self._flying = None if flight is None else Flying(flight, self._training, self._say)
         self._agent = self._recording.agent = Agent(self._probe, settings)
+        self._scalers = Scalers(_weakly(self._scaler_stepped))
+        weakref.finalize(self, self._scalers.remove)
+        self._training.expectation.at_once = level == "op"
+        self._ends = optimizers[-1] if optimizers else None
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
@@ -152,7 +156,6 @@ class Attachment(Handle):
             self._agent.step_end()
             if attached and not self._agent.attached:
                 self._guard(self._fly_on)
-        self._scaling.step_ended()
         self._guard(self._prepare)
 
     def failed(self, error: BaseException) -> None:
@@ -201,6 +204,7 @@ class Attachment(Handle):
         self._training.look_again()
         self._hooks.install(self._training.tree)
         self._exchanges.install(self._training.tree, self._training.distribution)
+        self._scalers.install()
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
             register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
@@ -210,6 +214,7 @@ class Attachment(Handle):
         """No hook is left, and nothing is held, but for the one that tells when a step ends."""
         self._hooks.remove()
         self._exchanges.remove()
+        self._scalers.remove()
         if not self._iterated:
             for handle in self._watching_optimizers:
                 handle.remove()
@@ -221,11 +226,6 @@ class Attachment(Handle):
         self._recording.end_pass()
         self._count_unseen()
         self._learn()
-
-    def _end_of_training(self) -> None:
-        """The same of a step that never ends."""
-        self._scaling.training_ends()
-        self._end_of_recording()
 
     def _count_unseen(self) -> None:
         """Modules that ran, or should have, and could not be looked at."""
@@ -299,15 +299,37 @@ class Attachment(Handle):
 
     def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         with self._recording.at_work():
-            if not self._scaling.optimizer_begins(optimizer):
-                self._training.see_gradients(optimizer)
+            self._training.see_gradients(optimizer)
 
-    def _optimizer_is_done(self, *_: Any) -> None:
+    def _optimizer_is_done(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(False)
+        self._guard(lambda: self._training.expectation.ended(optimizer))
+        self._tell_of_skipped()
 
-    def _optimizer_ended_step(self, *_: Any) -> None:
-        self._optimizer_is_done()
+    def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
+        """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""
+        self._guard(lambda: self._know_scaler(optimizer, stepped))
+        if not stepped and optimizer is self._ends and self.on:
+            self.step_end()
+
+    def _know_scaler(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
+        expectation = self._training.expectation
+        if not expectation.holds(optimizer):
+            return
+        self._recording.scaled = expectation.scaled = True
+        if not stepped:
+            self._see_gradients(optimizer)
+            expectation.skipped = True
+            self._tell_of_skipped()
+
+    def _tell_of_skipped(self) -> None:
+        if self._training.expectation.skipped and not self._skipped:
+            self._skipped = True
+            self._say("a GradScaler skipped a step: gradients that overflowed in it are no findings")
+
+    def _optimizer_ended_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._optimizer_is_done(optimizer)
         if self.on:
             self.step_end()
         else:

@@ -181,6 +181,14 @@ class Step:
         """How many lines and groups there are: what bounds a step."""
         return len(self.entries)
 
+    def names(self) -> Iterator[str]:
+        """Of all tensors; those of groups stay together."""
+        for each in self.entries:
+            if isinstance(each, Capture):
+                yield each.name
+            else:
+                yield from each.names
+
     def _take_apart(self) -> None:
         entries, self.entries = self.entries, []
         for each in entries:
@@ -233,16 +241,6 @@ class Step:
             self._by_key.setdefault((capture.name, capture.slot), capture)
         self.entries += captures
         self.entries.sort(key=lambda each: each.order)
-
-    def forget(self, captures: Sequence[Capture]) -> None:
-        """Lets lines go as if they had never been there. What was seen later under their names stays."""
-        gone = {id(each) for each in captures}
-        self.entries = [each for each in self.entries if id(each) not in gone]
-        self.starts.clear()
-        for each in captures:
-            key = each.name, each.slot
-            if self._by_key.get(key) is each:
-                del self._by_key[key]
 
     def see(
         self,

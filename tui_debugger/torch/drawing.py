@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import torch
 
-from tui_debugger.analysis.recommend import BIAS, BIAS_GRADIENT
+from tui_debugger.analysis.recommend import BIAS_GRADIENT
 from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
+from tui_debugger.model import BIAS
 from tui_debugger.torch.distributed import Distribution
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.exchange_graph import UPDATE, ExchangeGraph
 from tui_debugger.torch.naming import Tree, change_of, gradient_of, update_of
 from tui_debugger.torch.structure import UNKNOWN, Slot, Structure, slot_of, split_output
 
+RATE = "LearningRate"
+"""Operator type of what hands the learning rate of a group to the optimizer."""
 PARAMETER_GRADIENT = "ParameterGrad"
 _BIAS = re.compile(BIAS)
 
@@ -28,6 +31,7 @@ def draw(
     distribution: Distribution,
     *,
     constants: Iterable[str] = (),
+    frozen: Container[str] = (),
     learned: bool,
 ) -> bytes:
     """A serialized ``GraphProto``.
@@ -39,6 +43,7 @@ def draw(
         buffers: names of the buffers that are worth looking at.
         distribution: what lies between processes.
         constants: names of those that cannot hold anything bad: what is made of them is not told.
+        frozen: parameters that are not to be trained, although an optimizer may hold them: nothing updates them.
         learned: a step has run.
     """
     drawing = _Drawing(ExchangeGraph(tree, structure, distribution), structure, constants)
@@ -56,12 +61,15 @@ def draw(
             graph.add_node(place.name, place.kind, [UNKNOWN])
     states = states_of(tree, optimizers)
     for name, parameter in tree.parameters.items():
-        if parameter.requires_grad:
+        if name not in frozen:
             drawing.add_parameter_gradient(name, parameter)
+    rates = drawing.add_rates(optimizers)
     for name, kept in states.items():
         for state, tensor in kept.items():
             graph.add_parameter(state, slot_of(tensor))
-        inputs = [name, gradient_of(name), *kept]
+        if name in frozen:
+            continue
+        inputs = [name, gradient_of(name), rates.get(id(tree.parameters[name]), ""), *kept]
         graph.add_node(update_of(name), UPDATE, inputs, [slot_of(tree.parameters[name])])
     for name, sources in structure.fed.items():
         kind = INPUT_UPDATE if name in structure.inputs else BUFFER_UPDATE
@@ -92,6 +100,14 @@ class _Drawing:
         kind = BIAS_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
 
+    def add_rates(self, optimizers: Iterable[torch.optim.Optimizer]) -> dict[int, str]:
+        """The learning rates. Returns the node of each by ``id`` of the parameters that it is for."""
+        nodes: dict[int, str] = {}
+        for name, group in rates_of(optimizers):
+            self.graph.add_node(name, RATE, [], [("float64", ())])
+            nodes.update(dict.fromkeys(map(id, group["params"]), name))
+        return nodes
+
     def add(self, name: str, kind: str, inputs: Iterable[str], slots: Sequence[Slot] = (), source: str = "") -> None:
         """A node. A later output of another one is taken out of its tuple by a node between."""
         made = [each for each in inputs if each not in self._constants]
@@ -117,6 +133,13 @@ def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mappin
                 kept = optimizer.state.get(parameter, {})
                 found[name] = {f"{key}.{name}": value for key, value in kept.items() if _is_state(value)}
     return found
+
+
+def rates_of(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(node that hands out its learning rate, group) of every group, numbered through all optimizers."""
+    groups = (group for optimizer in optimizers for group in optimizer.param_groups)
+    for number, group in enumerate(groups):
+        yield f"Optimizer/learning_rate/{number}", group
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

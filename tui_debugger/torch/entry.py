@@ -44,7 +44,7 @@ def attach(
     Args:
         model: of any kind; inside DistributedDataParallel too.
         optimizer: ends a step whenever it has stepped; of several the last one does. None: put ``with tdbg.step():``
-            around each step. A step that a GradScaler skips is no step.
+            around each step. A step that a GradScaler leaves out is one, too.
         address: ``host:port`` or ``unix:/path``; None: from ``TDBG_HOST`` and ``TDBG_PORT``; empty, or neither: off.
         level: ``module``: what modules return, their gradients, weights; ``op``: every operator call, with the line of
             the program that made it. That is slow, and watchpoints stop the training at the operator.

@@ -18,7 +18,7 @@ from tui_debugger.torch.naming import Tree, gathered_of, gradient_of, local_of, 
 from tui_debugger.torch.structure import UNKNOWN, Node, Structure
 
 UPDATE: Final = "OptimizerUpdate"
-"""Operator type of what updates a parameter: weight, gradient, what the optimizer keeps (``graph.categories``)."""
+"""Operator type of what updates a parameter: weight, gradient, learning rate, what the optimizer keeps."""
 
 
 class ExchangeGraph(GraphBuilder):

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
@@ -177,31 +175,6 @@ def hold_weakly(tensor: torch.Tensor) -> StorageWeakRef:
 def other_mode() -> bool:
     """Whether something sees every operator already."""
     return bool(torch._C._len_torch_dispatch_stack())  # noqa: SLF001 - see above
-
-
-def calling_scaler() -> Any:
-    """The GradScaler that calls the optimizer whose hook runs now; None when the program calls it."""
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the only way, and part of Python's documentation
-    for _ in range(_NEAR):
-        if frame is None:
-            return None
-        if frame.f_code in _SCALER:
-            return frame.f_locals.get("self")
-        frame = frame.f_back
-    return None
-
-
-def updates_of(scaler: Any) -> int:
-    """How often a GradScaler was updated."""
-    scale = scaler._scale  # noqa: SLF001 - see above
-    return 0 if scale is None else int(scale._version)  # noqa: SLF001 - see above
-
-
-_NEAR = 16
-"""Calls between a hook of an optimizer and the scaler."""
-_SCALER = frozenset(
-    {torch.amp.GradScaler._maybe_opt_step.__code__, torch.amp.GradScaler.step.__code__}  # noqa: SLF001 - see above
-)
 
 
 class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call] # PyTorch does not say its type

@@ -28,8 +28,11 @@ REMEMBERED: Final = 200_000
 """Forward calls whose place is remembered for the backward pass."""
 _WRITTEN_DOWN: Final = "LiftFresh"
 """What makes a tensor of numbers of the program: no operator made them."""
-_SCALER: Final = frozenset({"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"})
+_SCALER: Final = {"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"}
 """What a GradScaler does to find its scale."""
+_ALLOCATING: Final = {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted"}
+"""Returns memory as it finds it: NaN and Inf in there are nobody's."""
+_NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
 class Operators:
@@ -143,7 +146,7 @@ class Operators:
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
         own = internals.saves_for_itself(func, args)
-        if again or own or not (tensors := leaves(out)) or (kind := kind_of(func)) in _SCALER:
+        if again or own or not (tensors := leaves(out)) or (kind := kind_of(func)) in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
             return

@@ -24,11 +24,13 @@ class Passes:
 
     Attributes:
         now: the pass that runs, None between passes.
+        names: of all that ran in those that are over.
     """
 
     def __init__(self, step: Step, room: Room) -> None:
         """There was none. ``step``: takes what hit; ``room``: for values, shared with it."""
         self.now: Step | None = None
+        self.names: set[str] = set()
         self._step = step
         self._room = room
         self._first: Step | None = None
@@ -57,6 +59,7 @@ class Passes:
         else:
             caught = bool(self.caught(now, judge_step(now, judge, recheck=False)))
             caught |= any(each.told and each.record is not None for each in now)
+        self.names.update(now.names())
         before, self._last = self._last, now
         if before is not None and before is not self._first:
             before.clear()
@@ -95,6 +98,7 @@ class Passes:
             if each is not None:
                 each.clear()
         self.now = self._first = self._last = None
+        self.names.clear()
         self._said.clear()
         self._outermost.clear()
 

@@ -74,6 +74,7 @@ class TorchProbe:
             if initial or self.initial:
                 return self._judge_initial(judge)
             training.see_weights()
+            training.expectation.look_at(training.recording.step, training.recording.structure.nodes)
             return judge_step(training.recording.step, judge, recheck=recheck)
 
     def unfinished(self) -> bool:
@@ -89,6 +90,7 @@ class TorchProbe:
             self._ended()
             if any(each.name.startswith(GRADIENTS) for each in recording.step):
                 training.see_gradients()
+            training.expectation.look_at(recording.step, recording.structure.nodes)
             return judge_step(recording.step, recording.plans.judge, recheck=False)
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:

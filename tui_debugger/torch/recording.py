@@ -41,7 +41,7 @@ class Recording:
         plans: what is watched.
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
-        scaled: a GradScaler is in use: which gradients count shows when the optimizer is called.
+        scaled: a GradScaler is in use: which gradients count shows when it lets its optimizer step, or does not.
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.

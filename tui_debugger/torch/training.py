@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Sequence
+from itertools import chain
 
 import torch
 
 from tui_debugger.live.client.agent import Identity
-from tui_debugger.live.client.judging import Judge, watched
+from tui_debugger.live.client.judging import Judge, Patience, watched
 from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.distributed import Distribution, distribution_of
-from tui_debugger.torch.drawing import draw, parameters_of, states_of
+from tui_debugger.torch.drawing import draw, parameters_of, rates_of, states_of
 from tui_debugger.torch.elements import local, meta_of, readable
+from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.internals import version_of
 from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
@@ -30,6 +32,7 @@ class Training:
         recording: of the step.
         previous: weights as they were before the step.
         optimizers: those that were given, and those that were seen to update parameters of the model.
+        expectation, patience: what was to be expected of the step, and for how long something else held.
     """
 
     def __init__(
@@ -41,6 +44,9 @@ class Training:
         self.recording = recording
         self.previous = Previous()
         self.optimizers = list(optimizers)
+        self.expectation = Expectation()
+        self.patience = Patience(self.expectation.excuses)
+        self._trained: set[str] = set()
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
@@ -58,6 +64,7 @@ class Training:
         """Finds modules and parameters anew: some may have been replaced since."""
         self.tree = tree_of(self._model)
         self.distribution = distribution_of(self._model, self.tree, self.distribution)
+        self.expectation.know(self.tree)
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
@@ -149,11 +156,21 @@ class Training:
                 continue
             self._seen.add(name)
             found.append((gradient_of(name), parameter.grad))
+            self._trained.add(name)
+            self.expectation.saw_gradients([name])
             if optimizer is not None:
                 self.recording.collected(name, gradient_of(name), parameter.grad)
+        if optimizer is not None:
+            self.expectation.begins(optimizer)
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
-        see_all(self.recording.step, found, self.recording.plans, None)
+        see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
+
+    def _rates(self, optimizer: torch.optim.Optimizer | None) -> list[tuple[str, torch.Tensor]]:
+        """The learning rates that an optimizer steps with now, as tensors by node."""
+        own = [id(group) for group in optimizer.param_groups] if optimizer is not None else []
+        named = [(name, group.get("lr")) for name, group in rates_of(self.optimizers) if id(group) in own]
+        return [(name, torch.tensor(float(rate), dtype=torch.float64)) for name, rate in named if rate is not None]
 
     def see_weights(self) -> None:
         """Weights, and what else changed, as they are at the end of the step. Once."""
@@ -171,6 +188,8 @@ class Training:
 
     def next_step(self) -> None:
         """Nobody looks at the step any more. Weights that are compared are kept for the next one."""
+        self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
+        self.expectation.next_step()
         plans = self.recording.plans
         kept = (self._weights or self._kept()) if plans else ()  # going through all of them takes a while
         compared = [
@@ -225,6 +244,7 @@ class Training:
                 *(() if self.recording.every_operator else self._masks),
                 *(name for name in self.tree.buffers if name not in self._buffers),
             ],
+            frozen=self._frozen(),
             learned=not self.recording.learning,
         )
         names = set(self._all_names())
@@ -245,7 +265,9 @@ class Training:
         known = self._names - young
         nodes = self.recording.structure.nodes
         forward = [each for each in nodes if each in known and not each.startswith(GRADIENTS)]
-        return Plans(watched(watchpoints, self._names), known, forward)
+        judge = watched(watchpoints, self._names)
+        judge.patience = self.patience
+        return Plans(judge, known, forward)
 
     def identity(self) -> Identity:
         """Who trains."""
@@ -280,8 +302,14 @@ class Training:
         structure = self.recording.structure
         yield from structure.nodes or (place.name for place in self.tree.places)
         yield from structure.inputs
+        yield from (name for name, _ in rates_of(self.optimizers))
         yield from (name for name, _ in self._kept())
-        yield from (gradient_of(name) for name, each in self.tree.parameters.items() if each.requires_grad)
+        frozen = self._frozen()
+        yield from (gradient_of(name) for name in self.tree.parameters if name not in frozen)
+
+    def _frozen(self) -> set[str]:
+        """Parameters that want no gradient and never had one: frozen on purpose."""
+        return {name for name, each in self.tree.parameters.items() if not each.requires_grad} - self._trained
 
 
 def _plain(buffer: torch.Tensor) -> bool:

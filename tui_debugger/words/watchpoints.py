@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tui_debugger.analysis.conditions import CONDITIONS, Condition
-from tui_debugger.analysis.recommend import BIAS, RECOMMENDED
+from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_selection, format_value, format_watch
-from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
+from tui_debugger.model import BIAS, NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.words.clean import clean
 
 _PLURALS = {
@@ -15,6 +15,7 @@ _PLURALS = {
     "trainable": "weights",
     "weight": "weights",
     "gradient": "gradients",
+    "weight_gradient": "gradients of weights",
     "activation": "activations",
     "parameter": "parameters",
     "optimizer_state": "optimizer state",

@@ -119,7 +119,7 @@ def test_nan_and_inf_are_the_default_and_the_recommended_watchpoints_may_be_adde
         weight = weight * 1.01
         recorder.step()
     reasons = sorted((path / REASON).read_text() for path in tmp_path.iterdir())
-    assert reasons == ["TO hit on h at step 5\n", *(["TZ hit on h at step 3\n"] if watch else [])]
+    assert reasons == [*(["AR hit on h at step 3\n"] if watch else []), "TO hit on h at step 5\n"]
 
 
 def test_a_weight_that_stands_still_is_found_from_the_second_step_on(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.live.recordings import recorded_graph, recording
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, UPDATE, WEIGHT
-from tui_debugger.analysis.condition_table import CONDITIONS
+from tui_debugger.analysis.condition_table import CONDITIONS, IN_A_ROW
 from tui_debugger.analysis.conditions import validate
 from tui_debugger.graph.search import select
 from tui_debugger.live.graph import RankGraph
@@ -68,9 +68,16 @@ def test_every_parameter_of_a_condition_is_sent_in_its_place(condition: str) -> 
     visible = next((spec for spec in specs if spec.check and spec.visible and not spec.needs), None)
     given = wanted.get(condition, {visible.name: 1.0} if visible is not None else {})
     params = wire_params(watch(condition, **given))
-    assert [name for name, _, _ in params] == [spec.name for spec in specs]
+    assert [name for name, _, _ in params] == [spec.name for spec in specs if spec.name != IN_A_ROW]
     enabled = {name for name, _, disabled in params if not disabled}
     assert enabled == set(given) | {spec.name for spec in specs if spec.required}
+
+
+def test_only_our_own_client_is_told_of_steps_in_a_row() -> None:
+    watchpoint = watch("weight_not_changed", rtol=0.0, in_a_row=3.0)
+    assert wire_params(watchpoint, ours=True)[-1] == (IN_A_ROW, 3.0, False)
+    assert IN_A_ROW not in {name for name, _, _ in wire_params(watchpoint)}
+    assert IN_A_ROW not in {name for name, _, _ in wire_params(watch("weight_not_changed", rtol=0.0), ours=True)}
 
 
 def test_hidden_parameters_are_sent_with_their_defaults() -> None:

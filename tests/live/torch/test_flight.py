@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from tests.live.torch.driving import PATIENCE, ROOT  # noqa: E402
 from tests.live.torch.flights import BAD, STATUS, Net  # noqa: E402
 from tests.live.torch.test_harmless import hooks_of, hooks_of_optimizers, one_step  # noqa: E402
 from tests.live.torch.watching import recommended_watchpoints  # noqa: E402
+from tests.zoo.trainings import HEALTHY, SICK  # noqa: E402
 from tui_debugger.api import DumpAnalyzer  # noqa: E402
 from tui_debugger.live.client.flight_dump import REASON  # noqa: E402
+from tui_debugger.live.client.judging import EXCUSED  # noqa: E402
 from tui_debugger.live.control import Event  # noqa: E402
 
 
@@ -44,6 +47,18 @@ def test_a_nan_without_a_debugger_leaves_a_dump(tmp_path: Path, capfd: pytest.Ca
     bad = {node.name for node in analyzer.select_nodes("blocks/1/feed/0") if node.name.startswith("blocks")}
     assert "blocks/1/feed/0/Linear" in bad
     assert analyzer.get_iterations() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+def test_steps_that_a_gradient_scaler_skips_leave_a_dump_only_when_there_is_no_end_to_it(
+    tmp_path: Path, level: str
+) -> None:
+    attach = partial(tdbg.attach, address="", level=level, flight=tdbg.Flight(str(tmp_path), steps=2))
+    HEALTHY["grad_scaler"](attach)
+    assert dumps_in(tmp_path) == []
+    SICK["scale_too_large"].training(attach)
+    first = dumps_in(tmp_path)[0]
+    assert DumpAnalyzer(str(first)).get_iterations()[0] == EXCUSED - 2
 
 
 def test_an_exception_leaves_a_dump(tmp_path: Path) -> None:
@@ -132,8 +147,8 @@ def test_the_weights_of_the_step_before_are_evidence(tmp_path: Path, bad: int, s
 
 def test_a_soft_hit_at_the_beginning_delays_no_nan(tmp_path: Path) -> None:
     net = Net()
-    net.first.requires_grad_(False)
-    optimizer = torch.optim.SGD([*net.parameters()], lr=1e-2)
+    groups = [{"params": net.first.parameters(), "lr": 0.0}, {"params": net.last.parameters()}]
+    optimizer = torch.optim.SGD(groups, lr=1e-2)
     watch = ["WNC @ node=first.weight"]
     with tdbg.attach(net, optimizer, "", flight=tdbg.Flight(str(tmp_path), steps=8, tensor_steps=1, watch=watch)):
         for step in range(4):

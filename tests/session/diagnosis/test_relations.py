@@ -106,7 +106,7 @@ def test_a_hit_and_the_watchpoints_that_cover_it_are_said(checked: Callable[[str
     assert watch_words(found.centre) == "✗TO"
     assert [watch_words(each) for each in found.producers] == ["TO"]
     weight = relations(session, key_of(session, "blocks.0.ln1.gamma", 2)).centre
-    assert watch_words(weight).split() == ["WI", "WCL", "WNC", "WCS", "TO", "TZ"]
+    assert watch_words(weight).split() == ["WCL", "WNC", "TO"]
 
 
 def test_a_weight_is_read_in_the_next_step_and_made_from_gradient_and_itself(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
-from tui_debugger.live.client.judging import Judge
+from tui_debugger.live.client.judging import Judge, Patience
 from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, TensorMeta, TensorStats, Verdict
@@ -138,7 +138,11 @@ class FlightRecorder:
     """
 
     def __init__(
-        self, flight: Flight, identity: Identity, unrecorded: Callable[[], Sequence[Unrecorded]] = tuple
+        self,
+        flight: Flight,
+        identity: Identity,
+        unrecorded: Callable[[], Sequence[Unrecorded]] = tuple,
+        patience: Patience | None = None,
     ) -> None:
         """Keeps nothing yet.
 
@@ -146,6 +150,7 @@ class FlightRecorder:
             flight: the settings.
             identity: who trains.
             unrecorded: what could not be recorded so far; a dump says so.
+            patience: of its judge; who hands the steps over tells it when one is over.
 
         Raises:
             BadWatchpointError: a watch text is wrong.
@@ -161,6 +166,7 @@ class FlightRecorder:
         self.judge = Judge()
         self._identity = identity
         self._unrecorded = unrecorded
+        self._patience = patience
         self._graphs: Sequence[bytes] = ()
         self._table: NodeTable | None = None
         given = [text for text in flight.watch or () if text.strip() != RECOMMENDED]
@@ -204,6 +210,7 @@ class FlightRecorder:
         backend = self._identity.backend
         watched = flight_watchpoints(self._table, self._watch, backend, with_recommended=self._recommended)
         self.judge = Judge(watched)
+        self.judge.patience = self._patience
         return self.judge
 
     # -- a step --------------------------------------------------------------------------------------

@@ -6,9 +6,11 @@ The arithmetic is that of offline checks: a framework makes a ``Record`` of a te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import Final
 
+from tui_debugger.analysis.condition_table import IN_A_ROW
 from tui_debugger.analysis.conditions import CONDITIONS, Condition, Value, evaluate, needs
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.types import RemoteWatchpoint
@@ -18,13 +20,18 @@ _GRAPH_SEPARATOR = "/"
 
 
 class Judge:
-    """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known."""
+    """Which tensors are watched, and by what. Looking a name up costs one dictionary access once it is known.
+
+    Attributes:
+        patience: for how long what held; None: what holds is a finding at once.
+    """
 
     def __init__(self, watchpoints: Iterable[tuple[Watchpoint, Iterable[str]]] = ()) -> None:
         """Watches nodes by their full names; ``watched`` makes this of what came over the wire."""
         self._by_name: dict[str, list[Watchpoint]] = {}
         self._scopes: list[tuple[str, Watchpoint]] = []
         self._needs: dict[str, Need] = {}
+        self.patience: Patience | None = None
         for watchpoint, names in watchpoints:
             for name in names:
                 self.add(watchpoint, name)
@@ -70,8 +77,62 @@ class Judge:
             record: made for at least ``need(name)``.
             initial: no step has run: only the condition on initial values is judged.
         """
-        found = (evaluate(each, record, first_step=True, initial=initial) for each in self.watchpoints(name))
-        return [result for result in found if result is not None and result.verdict is not Verdict.NOT_COMPARABLE]
+        found = []
+        for each in self.watchpoints(name):
+            result = evaluate(each, record, first_step=True, initial=initial)
+            if result is None or result.verdict is Verdict.NOT_COMPARABLE:
+                continue
+            if self.patience is None or initial or self.patience.stands(name, each, result):
+                found.append(result)
+        return found
+
+
+def _in_a_row(watchpoint: Watchpoint) -> int:
+    return next((int(value) for name, value in watchpoint.params if name == IN_A_ROW), 1)
+
+
+EXCUSED: Final = 20
+"""So many steps in a row may have a reason why nothing was to happen; from then on it counts all the same.
+
+A gradient scaler that halves its scale whenever it leaves a step out has come down to a millionth by then.
+"""
+
+
+def _never(_: str, __: WatchResult) -> bool:
+    return False
+
+
+class Patience:
+    """For how many steps in a row something held, where a watchpoint asks for several (``in_a_row``).
+
+    A step in which the tensor was not seen neither counts nor ends the row. One in which nothing was to happen (an
+    optimizer that left the step out, an expert that got nothing) is excused: only ``EXCUSED`` of them are a finding.
+    """
+
+    def __init__(self, excused: Callable[[str, WatchResult], bool] = _never) -> None:
+        """``excused``: whether there is a reason why nothing else was to be expected of a node in this step."""
+        self._excused = excused
+        self._held: dict[tuple[str, Watchpoint], tuple[int, int]] = {}
+        self._now: dict[tuple[str, Watchpoint], tuple[int, int]] = {}
+
+    def stands(self, name: str, watchpoint: Watchpoint, result: WatchResult) -> bool:
+        """Whether what a watchpoint says of a node is a finding by now. May be asked several times in a step."""
+        excused, in_a_row = self._excused(name, result), _in_a_row(watchpoint)
+        if in_a_row <= 1 and not excused:
+            return True
+        key = name, watchpoint
+        count, excuses = self._held.get(key, (0, 0))
+        count, excuses = (count, excuses + 1) if excused else (count + 1, excuses)
+        self._now[key] = count, excuses
+        return count >= in_a_row or excuses >= EXCUSED
+
+    def next_step(self, seen: Iterable[str]) -> None:
+        """The step is over. What did not hold any more on nodes that were seen begins anew."""
+        if self._held:
+            names = set(seen)
+            self._held = {key: counts for key, counts in self._held.items() if key[0] not in names}
+        self._held |= self._now
+        self._now.clear()
 
 
 def watched(watchpoints: Iterable[RemoteWatchpoint], names: Iterable[str]) -> Judge:

@@ -14,7 +14,7 @@ from tui_debugger.analysis.dtypes import name_of
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
-from tui_debugger.live.client.judging import Judge, resolve, watched
+from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
 from tui_debugger.live.client.losses import Losses
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
@@ -115,6 +115,7 @@ class Recordings:
     held: dict[str, Held] = field(default_factory=dict)
     before: dict[str, Array] = field(default_factory=dict)
     judge: Judge = field(default_factory=Judge)
+    patience: Patience = field(default_factory=Patience)
     _told: bool = False
     """The debugger has said what it watches."""
     _count: int = 0
@@ -221,6 +222,7 @@ class Recordings:
         }
         needs = {name: self.judge.need(name) for name in compared - self.before.keys()}
         self._unkept = {name for name, need in needs.items() if need is not None and need.previous}
+        self.patience.next_step(self.held)
         self.held.clear()
         self._earlier.clear()
         self._bad_earlier.clear()
@@ -275,6 +277,7 @@ class Recordings:
     def watch(self, watchpoints: Sequence[RemoteWatchpoint]) -> None:
         """See ``Probe``."""
         self.judge = watched(watchpoints, self.nodes)
+        self.judge.patience = self.patience
         self._told = True
 
     def evaluate(self, recheck: bool, initial: bool) -> Sequence[ClientHit]:
@@ -319,7 +322,8 @@ class Recordings:
             return []
         if not record.need.covers(need):  # what the statistics say is said all the same
             kept = [each for each in judge.watchpoints(name) if record.need.covers(needs(each))]
-            judge = Judge((each, [name]) for each in kept)
+            judge, patience = Judge((each, [name]) for each in kept), judge.patience
+            judge.patience = patience
         if again:
             record = replace(record, change=None, close={}, previous="none")
         results = judge.results(name, record, initial=initial)

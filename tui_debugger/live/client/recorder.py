@@ -90,7 +90,9 @@ class Recorder:
         self._recordings = Recordings(identity, Room(keep_bytes))
         self._recordings.evidence = flight is not None
         unrecorded = self._recordings.unrecorded
-        self._flight = FlightRecorder(flight, identity, unrecorded) if flight is not None else None
+        self._flight = (
+            None if flight is None else FlightRecorder(flight, identity, unrecorded, self._recordings.patience)
+        )
         self._agent = Agent(self._recordings, where)
         self._say = Notice()
         self._fresh = True

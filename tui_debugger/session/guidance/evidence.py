@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -12,8 +12,8 @@ import numpy as np
 
 from tui_debugger.analysis.comparison import compare
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.optimizer_inputs import group_start, is_learning_rate, settings_of
+from tui_debugger.graph.categories import gradient_of, update_of
+from tui_debugger.graph.optimizer_inputs import divides, group_start, is_learning_rate, settings_of
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
 from tui_debugger.session.origin.making import updater_of
@@ -95,6 +95,16 @@ class Optimizer:
     made: TensorKey | None
     states: tuple[TensorRow, ...]
     normalised: bool
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
+        return self.type == "OptimizerUpdate"
+
+    @property
+    def label(self) -> str:
+        """What to call it: the end of the operator's name."""
+        return "the optimizer" if self.ours else tail(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +268,12 @@ class Evidence:
         return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
 
     @property
+    def wants_gradient(self) -> bool:
+        """Whether the graph of our client for PyTorch names a gradient of this parameter."""
+        nodes = self.flow.nodes
+        return nodes.find(gradient_of(nodes.names[self.parameter]), nodes.graph_of(self.parameter).name) >= 0
+
+    @property
     def carried(self) -> bool:
         """Whether its value is carried from step to step: that of a graph input such as the data is not."""
         return self.parameter >= 0 and self.flow.updated(self.parameter)
@@ -350,8 +366,13 @@ class Evidence:
             gradient=gradient,
             made=self.made_of(row, gradient) if gradient is not None else None,
             states=tuple(each for slot in update.states if (each := placed(slot)) is not None and each.index >= 0),
-            normalised=settings.normalised,
+            normalised=settings.normalised or divides(self._kept(row, [start + each for each in update.states])),
         )
+
+    def _kept(self, row: int, slots: Sequence[int]) -> Iterator[str]:
+        """Names of what an update operator keeps."""
+        holders = (self.flow.holder(row, slot).row for slot in slots)
+        return (self.name(each) for each in holders if each >= 0)
 
     def source_of(self, optimizer: Optimizer, row: TensorRow) -> TensorKey:
         """Where an input of the update was made, as far as that was dumped: a parameter, an operator's output."""

@@ -21,7 +21,7 @@ from tui_debugger.session.guidance.measures import GROWN, course, found_words, s
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import in_place
-from tui_debugger.words.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, times
+from tui_debugger.words.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 MOST_LAYERS: Final = 48
@@ -144,6 +144,13 @@ def _came_in(evidence: Evidence) -> tuple[list[Given], list[Given]]:
 def zeroed(evidence: Evidence) -> Iterator[Cause]:
     """Why a gradient is 0 or tiny: it came in so, or what it is multiplied with is."""
     incoming, forward = _came_in(evidence)
+    for row in (evidence.tensor, *(given.row for given in incoming)):
+        limits, found = limits_of(row.meta), row.stats
+        if limits is not None and limits.name in HALVES and found is not None and found.count == found.zero > 0:
+            words = f"all {found.count:,} elements of {tail(row.key.node)} are 0; {limits.name} holds nothing below "
+            words += f"{num(limits.normal * limits.eps)}: loss scaling keeps small gradients above it"
+            yield Cause(f"it falls below the range of {limits.name}: the loss scale is too small", words, LIKELY)
+            break
     stats = evidence.stats
     now = stats.abs_mean if stats is not None and stats.abs_mean is not None else 0.0
     title = "it came in small: a later layer lost it"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.analysis.stats import peak
-from tui_debugger.model import Side, TensorStats
+from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.session.guidance.advice import culprit_of
 from tui_debugger.session.guidance.evidence import Evidence, Given, Optimizer
 from tui_debugger.session.guidance.types import Advice, Section
@@ -109,6 +109,10 @@ def _of_operator(evidence: Evidence, stats: TensorStats) -> Iterator[Cause]:
         what = "no graph or file tells what it was made from" if not evidence.inputs else "its inputs were not dumped"
         yield Cause("bad inputs, or the operator itself", what, UNKNOWN)
         return
+    limits = limits_of(evidence.tensor.meta)
+    if stats.inf and limits is not None and limits.name == "float16" and evidence.category is Category.GRADIENT:
+        words = f"{bad_counts(stats)} of {stats.count:,} in a gradient, and {limits.name} holds {num(limits.largest)}"
+        yield Cause("the loss scale is too large, or the loss itself", words, LIKELY)
     case = Case(evidence.maker_type, [given.row for given in evidence.inputs], evidence.tensor.meta, stats)
     told = causes(case)
     yield from told

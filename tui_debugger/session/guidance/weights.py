@@ -84,9 +84,9 @@ def _rate_too_high(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
     """The learning rate is to blame where a gradient of usual size moves the weight that far."""
     title = "the learning rate is too high"
     if optimizer.rate is None:
-        yield Cause(title, f"no dumped input of {tail(optimizer.name)} says what it is", UNKNOWN)
+        yield Cause(title, f"no dumped input of {optimizer.label} says what it is", UNKNOWN)
         return
-    words = f"{tail(optimizer.name)} used {num(optimizer.rate)}"
+    words = f"{optimizer.label} used {num(optimizer.rate)}"
     plain, size = plain_step(optimizer), _size_before(evidence)
     if plain is None or not size:
         yield Cause(title, words, POSSIBLE)
@@ -170,7 +170,7 @@ def stalled_by(evidence: Evidence) -> list[Stalling]:
     if optimizer is None:
         return [] if evidence.training is None else stalled_by(evidence.training)
     found = []
-    name = tail(optimizer.name)
+    name = optimizer.label
     if optimizer.rate == 0:
         row = optimizer.rate_row
         slot = row.slot if row is not None and row.role == "in" else None
@@ -201,14 +201,25 @@ def _too_little(evidence: Evidence, result: WatchResult) -> Iterator[Cause]:
     if optimizer is None:
         yield _no_optimizer(evidence)
         return
-    yield Cause("the weight is frozen", f"{tail(optimizer.name)} ({optimizer.type}) updates it", RULED_OUT)
+    yield Cause("the weight is frozen", f"{optimizer.label} ({optimizer.type}) updates it", RULED_OUT)
     gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     if gradient is None:
-        yield Cause("the gradient is 0 or too small", _no_gradient(optimizer), UNKNOWN)
+        yield _without_gradient(optimizer)
     else:
+        if all_zero(evidence.stats) and all_zero(gradient):
+            words = "the weight is 0 and its gradient is 0: layers of zeros hand each other nothing but zeros"
+            yield Cause("it is initialised with 0 and never leaves it", words, LIKELY)
         yield from _small_gradient(evidence, optimizer, gradient)
-    yield from _rate_too_low(evidence, optimizer, gradient, _limit(result))
     yield from _rounded_away(evidence, optimizer)
+    yield from _rate_too_low(evidence, optimizer, gradient, _limit(result))
+
+
+def _without_gradient(optimizer: Optimizer) -> Cause:
+    """A gradient that nobody has: of PyTorch's training itself we know that there was none."""
+    if optimizer.ours:
+        words = "it has none: it is cut off from the loss (detach, no_grad, .item()), or its module did not run"
+        return Cause("no gradient reaches the weight", words, LIKELY)
+    return Cause("the gradient is 0 or too small", _no_gradient(optimizer), UNKNOWN)
 
 
 def _limit(result: WatchResult) -> float | None:
@@ -222,13 +233,16 @@ def _small_gradient(evidence: Evidence, optimizer: Optimizer, gradient: TensorSt
         yield Cause("the step was skipped", words, LIKELY)
         return
     if all_zero(gradient):
-        words = f"all {gradient.count:,} elements of the gradient that {tail(optimizer.name)} got are 0"
+        words = f"all {gradient.count:,} elements of the gradient that {optimizer.label} got are 0"
         yield Cause(title, words, LIKELY)
         return
     size, weight = gradient.abs_mean or 0.0, _size_before(evidence)
     if weight:
         words = f"mean |gradient| / mean |w| = {num(size)} / {num(weight)} = {num(float(f'{size / weight:.3g}'))}"
         small = size < SMALL_GRADIENT * weight
+        if optimizer.normalised and size:
+            yield Cause(title, f"{words}; the optimizer divides by its running size anyway", RULED_OUT)
+            return
         yield Cause(title, words, RULED_OUT if not small else POSSIBLE if optimizer.rate == 0 else LIKELY)
     else:
         yield Cause(title, f"mean |gradient| is {num(size)}", RULED_OUT if size > 1e-8 else LIKELY)
@@ -239,10 +253,10 @@ def _rate_too_low(
 ) -> Iterator[Cause]:
     title = "the learning rate is too low"
     if optimizer.rate is None:
-        yield Cause(title, f"no dumped input of {tail(optimizer.name)} says what it is", UNKNOWN)
+        yield Cause(title, f"no dumped input of {optimizer.label} says what it is", UNKNOWN)
         return
     if not optimizer.rate:
-        yield Cause(title, f"{tail(optimizer.name)} used 0", LIKELY)
+        yield Cause(title, f"{optimizer.label} used 0", LIKELY)
         return
     if all_zero(gradient):
         words = f"it is {num(optimizer.rate)}; with a gradient of 0 no learning rate changes anything"
@@ -312,6 +326,9 @@ def _no_optimizer(evidence: Evidence) -> Cause:
         graph = clean(nodes.graph_of(evidence.trained_in).name)
         words = f"{tail(nodes.names[operator])} of {graph} updates it; that did not run since this graph ran before"
         return Cause("nothing updated the weight in between", words, LIKELY)
+    if evidence.parameter >= 0 and evidence.wants_gradient and evidence.updater[0] < 0:
+        words = "it wants a gradient (requires_grad is on), but it is not among the optimizer's parameters"
+        return Cause("no optimizer updates the weight", words, LIKELY)
     if evidence.parameter >= 0 and evidence.has_graph and evidence.updater[0] < 0:
         words = (
             "no operator of the graph updates it: it is not among the optimizer's parameters, or requires_grad is off"
@@ -321,7 +338,7 @@ def _no_optimizer(evidence: Evidence) -> Cause:
 
 
 def _no_gradient(optimizer: Optimizer) -> str:
-    return f"the gradient that {tail(optimizer.name)} got was not dumped"
+    return f"the gradient that {optimizer.label} got was not dumped"
 
 
 def facts(evidence: Evidence) -> Iterator[str]:
@@ -340,7 +357,7 @@ def facts(evidence: Evidence) -> Iterator[str]:
     if norm(_before_stats(evidence)) is not None:
         parts.append(f"norm of the weight before {num(norm(_before_stats(evidence)))}")
     if parts:
-        yield f"{tail(optimizer.name)} ({optimizer.type}) at step {optimizer.step}: " + ", ".join(parts)
+        yield f"{optimizer.label} ({optimizer.type}) at step {optimizer.step}: " + ", ".join(parts)
 
 
 def _advice(evidence: Evidence, weighed: tuple[Cause, ...]) -> Iterator[Advice]:

@@ -1,0 +1,1 @@
+"""Real trainings, healthy and sick, under the recommended watchpoints."""
