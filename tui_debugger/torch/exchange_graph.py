@@ -68,13 +68,13 @@ class ExchangeGraph(GraphBuilder):
             return  # it is drawn with what is put together of it
         if not outputs and is_collective(op_type):
             outputs = None
-        if op_type == UPDATE:
+        if op_type in (UPDATE, BUFFER_UPDATE, INPUT_UPDATE):  # of a weight as it lies here
             super().add_node(name, op_type, inputs, outputs, source)
             return
         if self._distribution.unknown:
             inputs = [*inputs, UNKNOWN]
-        if op_type not in (BUFFER_UPDATE, INPUT_UPDATE):  # modules read a weight as it was put together
-            inputs = [found for each in inputs for found in self._of_weight.get(each, (each,))]
+        # Modules read a weight as it was put together.
+        inputs = [found for each in inputs for found in self._of_weight.get(each, (each,))]
         if name in self._gathered:
             super().add_node(name, op_type, inputs, outputs, source, ranks=self._gathered[name].ranks)
             return

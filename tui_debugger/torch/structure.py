@@ -120,11 +120,6 @@ class Structure:
             self.fed[name] = merged
             self.changed = True
 
-    def unfeed(self, name: str) -> None:
-        """A weight is again what the optimizer left."""
-        if self.fed.pop(name, None) is not None:
-            self.changed = True
-
     def doubt(self, name: str) -> None:
         """A node ran, and nobody looked at what it was made of."""
         if name not in self.doubted:

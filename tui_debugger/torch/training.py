@@ -120,9 +120,7 @@ class Training:
         bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
         for name in asked:
             if name in bad:
-                structure.feed(name, ())
-            elif structure.fed.get(name) == []:
-                structure.unfeed(name)
+                structure.feed(name, ())  # for good: another graph would cost what is known of this step
             del self._versions[name]
 
     def _shards(self) -> set[str]:
