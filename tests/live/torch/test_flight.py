@@ -226,8 +226,10 @@ def test_a_training_that_is_over_is_not_kept_alive(tmp_path: Path) -> None:
         net(torch.randn(4, 8))
         return [weakref.ref(net), weakref.ref(optimizer)]
 
+    scaler_step = torch.amp.GradScaler.step
     kept = train()
     gc.collect()
     assert [each() for each in kept] == [None, None]
+    assert torch.amp.GradScaler.step is scaler_step
     (dump,) = dumps_in(tmp_path)  # what waited was written
     assert (dump / REASON).read_text().startswith("TO hit on log/Log and 2 more at step 2")

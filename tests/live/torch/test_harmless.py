@@ -81,6 +81,7 @@ def test_with_an_address_where_nobody_is_only_the_end_of_a_step_is_looked_at(cap
 
 
 def test_detach_removes_every_hook(server: Any, happened: Any) -> None:
+    scaler_step = torch.amp.GradScaler.step
     server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
     model = programs.Transformer()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -88,8 +89,10 @@ def test_detach_removes_every_hook(server: Any, happened: Any) -> None:
     one_step(model, optimizer)
     assert handle.attached
     assert hooks_of(model)
+    assert torch.amp.GradScaler.step is not scaler_step
     handle.detach()
     assert hooks_of(model) == hooks_of_optimizers(optimizer) == []
+    assert torch.amp.GradScaler.step is scaler_step
     one_step(model, optimizer)
     assert happened.training(Event.DONE).phase is Phase.DONE
 
