@@ -42,8 +42,9 @@ def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tens
     viewed = _viewed_argument(operator)
     if viewed is not None:
         place, name = viewed
-        base = args[place] if place < len(args) else kwargs[name]
-        return [base] * len(outputs)
+        base = args[place] if place < len(args) else kwargs.get(name)
+        if isinstance(base, torch.Tensor):
+            return [base] * len(outputs)
     if name_of(operator).endswith("_like") or not leaves((args, kwargs)):
         return [weakref.ref(each) for each in outputs]
     return outputs
