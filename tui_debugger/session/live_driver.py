@@ -79,6 +79,11 @@ class Driven:
         self.said |= {(hit.node, hit.slot, hit.watchpoint): hit for hit in hits}
         return tuple(self.said.values())
 
+    @property
+    def knows_writes(self) -> bool:
+        """Whether the client says which weights the program itself made bad, from the very first step on."""
+        return self.watched is not None and self.watched.info.program.startswith("PyTorch ")
+
     def bad_before(self, step: int, now: frozenset[str]) -> frozenset[str] | None:
         """The parameters that were bad at the end of the step before one; None when that step was not judged.
 
@@ -89,6 +94,8 @@ class Driven:
         self.bad = {at: names for at, names in self.bad.items() if at == step - 1} | {step: now}
         if step - 1 in self.bad:
             return self.bad[step - 1]
+        if step == START + 1 and self.knows_writes:
+            return frozenset()
         return frozenset() if self.since is not None and step - 1 > self.since else None  # it had no hits
 
 

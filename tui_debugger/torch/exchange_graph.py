@@ -73,11 +73,11 @@ class ExchangeGraph(GraphBuilder):
             return
         if self._distribution.unknown:
             inputs = [*inputs, UNKNOWN]
-        # Modules read a weight as it was put together.
-        inputs = [found for each in inputs for found in self._of_weight.get(each, (each,))]
         if name in self._gathered:
             super().add_node(name, op_type, inputs, outputs, source, ranks=self._gathered[name].ranks)
             return
+        # Modules read a weight as it was put together.
+        inputs = [found for each in inputs for found in self._of_weight.get(each, (each,))]
         if name in self._reduced:
             self._add_gradient(self._reduced[name], op_type, inputs, outputs)
             return

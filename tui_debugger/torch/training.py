@@ -76,6 +76,8 @@ class Training:
                 budget -= size
                 kept.append((name, parameter))
         self.previous.keep(kept)
+        # The program initialized all of them: whether it did so well is looked at once.
+        self._versions = {name: (0, -1) for name, each in self.tree.parameters.items() if readable(each)}
 
     def learned(self) -> None:
         """The first recorded step is over."""

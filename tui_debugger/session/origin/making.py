@@ -9,6 +9,7 @@ from typing import Final
 from tui_debugger.analysis.collectives import is_collective, is_receiving
 from tui_debugger.graph.categories import in_place_slots
 from tui_debugger.graph.table import NodeFlag
+from tui_debugger.graph.updates import assigned
 from tui_debugger.model import PARAMETERS, Hit, Side
 from tui_debugger.session.flow import Flow, Holder, Located
 from tui_debugger.session.measuring import Measurements
@@ -192,6 +193,9 @@ class Makings:
         return Making(row, -1, Start.CHANGED, sources, holder.row, other=holder.row)
 
     def _of_parameter(self, row: int) -> Making:
+        if self._written(row):
+            before = self._before(row, row, 0)
+            return Making(row, -1, Start.SOURCE, () if before is None else (before,), row, before)
         if not self.flow.updated(row):
             return Making(row, -1, Start.SOURCE, parameter=row)
         updater, slot = updater_of(self.flow, row)
@@ -228,6 +232,9 @@ class Makings:
 
     def _input(self, row: int, slot: int) -> Source:
         at, holder = self.flow.locate_input(self.step, row, slot, self._round), self.flow.holder(row, slot)
+        if holder.row >= 0 and self._written(holder.row) and (at is None or at.side is not Side.INPUT):
+            now = self.flow.located(self.step, holder.row, Side.OUTPUT, holder.slot, self._round)
+            return Source(row, slot, Side.INPUT, now if now.index >= 0 else None)
         own = at is not None and at.side is Side.INPUT
         held = self.flow.locate_held(self.step, holder, self._round, row) if own else None
         if at is None and holder.row >= 0 and (after := self._after(row, slot, holder)) is not None:
@@ -269,6 +276,10 @@ class Makings:
     def _starts(self, row: int) -> bool:
         """Whether no run came before that left a value in a parameter."""
         return self.flow.before(row, Side.OUTPUT, 0, self.step, self._round) is None
+
+    def _written(self, row: int) -> bool:
+        """Whether the program itself wrote into a parameter: it was read with what is in it after the step."""
+        return self._is_parameter(row) and assigned(self.flow.nodes, row) == []
 
     def _is_parameter(self, row: int) -> bool:
         return self.flow.nodes.category_of(row) in PARAMETERS
