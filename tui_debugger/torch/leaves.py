@@ -15,7 +15,30 @@ def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
     """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots."""
     if isinstance(value, torch.Tensor):
         return [value]
-    return [tensor for _, tensor in _walk(value, "", depth)]
+    found: list[torch.Tensor] = []
+    _collect(value, found, depth)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor], depth: int) -> None:
+    """``_walk`` without names: it runs for every call of a module."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        parts = value
+    elif kind is dict:
+        parts = value.values()
+    elif value is None or kind in _SCALARS:
+        return
+    else:
+        parts = [each for _, each in _parts(value)]
+    for each in parts:
+        if isinstance(each, torch.Tensor):
+            found.append(each)
+        elif depth > 1 and each is not None:
+            _collect(each, found, depth - 1)
+
+
+_SCALARS: Final = frozenset({int, float, bool, str, bytes, torch.dtype, torch.device})
 
 
 def named_leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:

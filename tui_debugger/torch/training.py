@@ -197,7 +197,8 @@ class Training:
             for name, each in kept
             if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
         ]
-        self._versions = {name: self._version(name) for name, each in self.tree.parameters.items() if readable(each)}
+        watched = self.tree.parameters.items() if plans else ()
+        self._versions = {name: self._version(name) for name, each in watched if readable(each)}
         self.previous.follow(self.recording.step)
         self.previous.keep(compared)
         self.forget_step()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
-from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - imports torch
+from tui_debugger.torch.leaves import leaves, named_leaves  # noqa: E402 - imports torch
+from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - likewise
 from tui_debugger.torch.recording import Recording  # noqa: E402 - likewise
 from tui_debugger.torch.structure import UNKNOWN  # noqa: E402 - likewise
 from tui_debugger.torch.training import Training  # noqa: E402 - likewise
@@ -94,3 +95,28 @@ def test_edges_are_those_of_the_net(layers: list[Layer]) -> None:
         assert fed == {names[each] for each in layer.parents}
     assert nodes["Net"].inputs == [names[-1]]
     assert not any(UNKNOWN in node.inputs for node in nodes.values())
+
+
+nested = st.recursive(
+    st.sampled_from([1, None, "text", 2.5, "a tensor"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(nested)
+def test_tensors_are_the_same_with_names_and_without(shape: object) -> None:
+    def filled(each: object) -> object:
+        if each == "a tensor":
+            return torch.zeros(1)
+        if isinstance(each, dict):
+            return {key: filled(value) for key, value in each.items()}
+        return type(each)(map(filled, each)) if isinstance(each, list | tuple) else each
+
+    value = filled(shape)
+    named = [tensor for _, tensor in named_leaves("x", value)]
+    assert [id(each) for each in leaves(value)] == [id(each) for each in named]
