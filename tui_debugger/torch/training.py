@@ -15,7 +15,7 @@ from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import draw, parameters_of, rates_of, states_of
 from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.expectation import Expectation
-from tui_debugger.torch.internals import version_of
+from tui_debugger.torch.internals import part_of, version_of
 from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
@@ -119,7 +119,8 @@ class Training:
         structure = self.recording.structure
         asked = {name: known for name, known in self._versions.items() if name not in but}
         changed = [name for name, known in asked.items() if self._version(name) != known]
-        bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
+        with self.recording.at_work():
+            bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
         for name in asked:
             if name in bad:
                 structure.feed(name, ())  # for good: another graph would cost what is known of this step
@@ -131,7 +132,7 @@ class Training:
 
     def _version(self, name: str) -> tuple[int, int]:
         parameter = self.tree.parameters[name]
-        return id(parameter), version_of(local(parameter))
+        return id(parameter), version_of(part_of(parameter))
 
     def _owners(self, buffer: str) -> list[str]:
         """The nodes of the module that has a buffer."""
