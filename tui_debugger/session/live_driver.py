@@ -370,7 +370,7 @@ class Driver:
             text = _stop_text(live, stop, found) if found is not None and _finding(found) else ""
             self._tell(LiveEvent(LiveKind.HITS, live.number, text, stop.step, result=found))
             return
-        text = _stop_text(live, stop, found)
+        text, driven.phase = _stop_text(live, stop, found), Phase.STOPPED
         self._tell(LiveEvent(LiveKind.STOPPED, live.number, text, stop.step, stop.count, found))
 
     def _judge_grown(self, live: LiveRank, stop: Stop) -> PairResult | None:
@@ -529,8 +529,7 @@ class Driver:
         return f"rank {live.number}: {words[event]}" if event in words else ""
 
 
-_PHASES: Final = {
-    Event.STOPPED: Phase.STOPPED,
+_PHASES: Final = {  # it counts as stopped when the results of its step are there: see ``_stopped``
     Event.RUNNING: Phase.RUNNING,
     Event.LOST: Phase.LOST,
     Event.DONE: Phase.DONE,
