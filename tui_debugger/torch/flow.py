@@ -52,7 +52,8 @@ class Made:
 
     Attributes:
         sources: outputs of nodes, parameters and inputs of the model that it was made of, ``UNKNOWN`` among them.
-        work: kind of the last operator, where one computed something of the sources; empty where values only moved.
+        work: kind of the operator that computed something of the sources; of several the last one, as ``LogFunction``;
+            empty where values only moved.
         own: it is the output of a node itself.
     """
 
@@ -61,6 +62,12 @@ class Made:
     own: bool = False
 
 
+def _together(last: str, before: Sequence[str]) -> str:
+    """The type of what several operators computed, which is not that of any of them; of one alone its own."""
+    return f"{last.removesuffix(_SEVERAL)}{_SEVERAL}" if before else last
+
+
+_SEVERAL: Final = "Function"
 _NOBODY: Final = Made((UNKNOWN,))
 _CONSTANT: Final = Made()
 Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
@@ -219,7 +226,8 @@ class Flow:
         if not sources:
             return _CONSTANT
         # Where to look was computed as well: that makes nothing bad.
-        work = kind if kind not in MOVES or any(part.work for part, fractions in parts if fractions) else ""
+        works = [part.work for part, fractions in parts if fractions and part.work]
+        work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
         if _SEED in sources and work:  # a loss, of which only this is known
             sources = [UNKNOWN if each == _SEED else each for each in sources]
         if len(sources) > MOST:
@@ -276,7 +284,8 @@ class Flow:
         if not others:
             return None
         works = [view.made.work for view in others if view.made.work]
-        return Made(tuple(unique(each for view in others for each in view.made.sources)), works[-1] if works else "")
+        work = _together(works[-1], works[:-1]) if works else ""
+        return Made(tuple(unique(each for view in others for each in view.made.sources)), work)
 
     def _set(self, tensor: torch.Tensor, made: Made, *, anew: bool = False) -> None:
         """Notes how a tensor came to be; ``anew``: also for others at the same place, which hold the same values."""
@@ -315,7 +324,8 @@ class Flow:
                     view.made = made
                 else:
                     sources = unique([*view.made.sources, *made.sources])
-                    view.made = Made(tuple(sources), made.work or view.made.work)
+                    works = [each for each in (view.made.work, made.work) if each]
+                    view.made = Made(tuple(sources), _together(works[-1], works[:-1]) if works else "")
         self._set(tensor, made, anew=True)
 
     def _parameter_at(self, address: int) -> str:
