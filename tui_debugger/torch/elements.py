@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -87,10 +88,28 @@ def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     kind = dtype_of(type_name(plain.dtype))
     if kind is None:
         raise TypeError(plain.dtype)
-    if plain.dtype in _AS_BITS:
-        bits = plain.view(torch.uint8 if plain.element_size() == 1 else torch.int16)
-        return bits.numpy().view(kind)
-    return plain.numpy()
+    if not plain.numel():
+        return np.empty(tuple(plain.shape), kind)
+    bits = np.dtype(np.uint8 if plain.element_size() == 1 else np.int16)
+    width = bits if plain.dtype in _AS_BITS else np.dtype(kind)
+    return np.asarray(_Memory(plain, width.str)).view(kind)
+
+
+class _Memory:
+    """The memory of a tensor as NumPy reads it. ``Tensor.numpy`` would keep FSDP from resizing it ever after."""
+
+    __slots__ = ("__array_interface__", "_tensor")
+
+    def __init__(self, tensor: torch.Tensor, width: str) -> None:
+        """``width``: type of the elements, as NumPy writes it. The tensor lives as long as an array of it."""
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": width,
+            "shape": tuple(tensor.shape),
+            "strides": tuple(step * tensor.element_size() for step in tensor.stride()),
+            "data": (tensor.data_ptr(), True),
+        }
 
 
 def flat_pieces(tensor: torch.Tensor, elements: int) -> Iterator[torch.Tensor]:
@@ -113,4 +132,4 @@ def chunks(tensor: torch.Tensor) -> Iterator[bytes]:
     """The elements, little-endian and in C order."""
     plain = dense(tensor).resolve_conj().resolve_neg()
     for piece in flat_pieces(plain, max(1, PIECE // plain.element_size())):
-        yield piece.contiguous().cpu().view(torch.uint8).numpy().tobytes()
+        yield as_array(piece.contiguous().cpu().view(torch.uint8)).tobytes()

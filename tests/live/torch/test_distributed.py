@@ -181,3 +181,13 @@ def test_a_module_with_weights_of_its_own_is_the_only_origin(kind: str, step: in
 def test_a_healthy_training_is_clean(kind: str, tmp_path: Path) -> None:
     run = watch(tmp_path, kind, "--again=0", listen=["--watch=TO"])
     assert (run.code, len(run.rows)) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["fsdp1", "fsdp2"])
+def test_looking_at_every_operator_changes_nothing(kind: str, tmp_path: Path) -> None:
+    """FSDP resizes the memory that it gathers weights in, also after tdbg has read it."""
+    run = watch(tmp_path, kind, "--bad=batch", "--level=op")
+    assert run.code == 1
+    assert (1, "inputs.x") in run.bad
+    for unwatched, attached in run.losses:
+        assert unwatched == attached

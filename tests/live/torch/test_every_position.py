@@ -141,10 +141,10 @@ def test_what_follows_the_last_step_is_judged(trainings: Trainings, capsys: Capt
 @pytest.mark.parametrize("step", range(STEPS))
 @pytest.mark.parametrize("how", ["forward", "backward", "evaluation", "inference", "gradient", "weight"])
 def test_every_operator_is_judged(trainings: Trainings, capsys: Capture, how: str, step: int) -> None:
-    if trainings.ranks > 1:
-        pytest.skip("operators of one process are enough")
     where = "head.weight" if how in ("gradient", "weight") else "act"
-    code, hits, summary = trainings.verdict(capsys, how=how, where=where, step=step, level="op")
+    rank = step % trainings.ranks
+    code, hits, summary = trainings.verdict(capsys, how=how, where=where, step=step, rank=rank, level="op")
     assert code == 1
+    assert (rank, step) in {(hit["rank"], hit["step"]) for hit in hits}
     assert min(hit["step"] for hit in hits) == step
-    assert summary["steps"] == [{"rank": 0, "steps": STEPS}]
+    assert summary["steps"] == [{"rank": each, "steps": STEPS} for each in range(trainings.ranks)]

@@ -225,3 +225,14 @@ def test_names_of_element_types_are_those_of_numpy() -> None:
     assert type_name(torch.bfloat16) == "bfloat16"
     assert type_name(torch.float8_e4m3fn) == "float8_e4m3fn"
     assert type_name(torch.float32) == np.dtype(np.float32).name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "int64", "bool", "complex64"])
+def test_memory_that_was_looked_at_can_still_be_resized(dtype: str) -> None:
+    """FSDP frees and fills the same storage again and again: reading it must not keep it from doing so."""
+    whole = torch.arange(-12, 12).reshape(4, 6).to(getattr(torch, dtype))
+    for part in (whole, whole.t(), whole[1:, ::2], whole[:0], whole[2, 3]):
+        expected = part.float().numpy() if dtype == "bfloat16" else part.clone().numpy()
+        np.testing.assert_array_equal(as_array(part).astype(expected.dtype), expected)
+        assert b"".join(chunks(part)) == part.contiguous().clone().view(-1).view(torch.uint8).numpy().tobytes()
+    whole.untyped_storage().resize_(0)
