@@ -235,7 +235,7 @@ class Attachment(Handle):
         ran = (
             recording.step.starts
             or recording.passes
-            or any(not each.name.startswith(GRADIENTS) for each in recording.step)
+            or any(not name.startswith(GRADIENTS) for name in recording.step.names())
         )
         if not compiled and not ran:
             recording.lost("steps in which no module was seen to run", "")

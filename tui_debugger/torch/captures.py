@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ import torch
 from tui_debugger.analysis.record import Bounds, Need, Record
 from tui_debugger.model import TensorMeta
 from tui_debugger.torch import exact, quick
-from tui_debugger.torch.elements import dense, local, meta_of, numeric
+from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric
 from tui_debugger.torch.internals import Counter, counting, freed, part_of, version_of
 from tui_debugger.torch.plans import EVERYTHING, Plan, Quick
 from tui_debugger.torch.transfer import Fetched, Waiting
@@ -87,6 +88,11 @@ class Capture:
         """Whether quick numbers were asked for."""
         return self.extremes >= 0 or self.magnitude >= 0 or self.energy >= 0
 
+    def lead_to(self, kinds: int, start: int) -> None:
+        """Notes where quick numbers of some kinds are, which lie one after the other as ``begin_numbers`` left them."""
+        for name, at in offsets(kinds).items():
+            setattr(self, name, start + at)
+
 
 class Room:
     """Bytes of values that may be held at a time, beside weights and gradients, which live anyway.
@@ -113,39 +119,75 @@ class Room:
 
 @dataclass(slots=True, eq=False)
 class TensorGroup:
-    """Weights, gradients or optimizer state that are watched alike, with one quick number each.
+    """Tensors of one element type that are watched alike, by the same few quick numbers.
 
     A step has hundreds of them and on a healthy run nobody looks at one: they become lines when somebody does.
 
     Attributes:
-        names: of the nodes; the slot is 0.
-        tensors: their values, which live as long as the step.
+        plan: the watchpoints on all of them, None when they are not watched.
+        kinds: their quick numbers (see ``Quick``).
+        lasting: weights, gradients and optimizer state, which outlive the step.
+        names, slots: the nodes that made them.
+        tensors: their values.
         versions: of the values, when they were seen.
-        plan: the watchpoints on all of them.
-        energy: place of the root of Σx² of the first one; those of the others follow.
-        order: as of ``Capture``.
+        places: of the first number of each; its others follow.
+        orders: as ``Capture.order``.
+        lines: those of them that somebody looked at.
     """
 
-    names: list[str]
-    tensors: list[torch.Tensor]
-    versions: list[int]
-    plan: Plan
-    energy: int
-    order: int = field(default_factory=_ORDER.__next__)
+    plan: Plan | None
+    kinds: int
+    lasting: bool
+    names: list[str] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    tensors: list[torch.Tensor] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    orders: list[int] = field(default_factory=list)
+    lines: dict[int, Capture] = field(default_factory=dict)
+
+    @property
+    def order(self) -> int:
+        """That of the first one."""
+        return self.orders[0]
 
     def capture(self, number: int) -> Capture:
-        """One of them as a line of its own."""
+        """One of them as a line of its own: always the same one."""
+        if number in self.lines:
+            return self.lines[number]
         tensor = local(self.tensors[number])
-        return Capture(
+        capture = self.lines[number] = Capture(
             self.names[number],
-            0,
+            self.slots[number],
             meta_of(tensor),
             self.plan,
             tensor,
             self.versions[number],
-            energy=self.energy + number,
-            order=self.order,
+            order=self.orders[number],
         )
+        if self.kinds:
+            capture.lead_to(self.kinds, self.places[number])
+        return capture
+
+    def changed(self) -> Iterator[Key]:
+        """Those whose values are no longer what was seen, or not there any more. Weights are meant to change."""
+        for number, tensor in enumerate(() if self.lasting else self.tensors):
+            if version_of(tensor) != self.versions[number] or not tensor.untyped_storage().nbytes():
+                yield self.names[number], self.slots[number]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A tensor that was seen in this step: the object, the version of its values, and where its line is."""
+
+    tensor: weakref.ref[torch.Tensor]
+    version: int
+    name: str
+    entry: Capture | TensorGroup
+    number: int = 0
+
+    def capture(self) -> Capture:
+        return self.entry if isinstance(self.entry, Capture) else self.entry.capture(self.number)
 
 
 class Step:
@@ -166,20 +208,21 @@ class Step:
         """Tensors that were changed in place after they had been seen, in this step or one before."""
         self.fetched: Fetched | None = None
         self._by_key: dict[Key, Capture] = {}
+        self._groups: dict[tuple[int, torch.dtype, bool], TensorGroup] = {}
+        self._grouped = 0
         self._room = room if isinstance(room, Room) else Room(room)
         self._taken = 0
         self._held: set[int] = set()
-        self._known: dict[int, tuple[weakref.ref[torch.Tensor], Capture]] = {}
+        self._known: dict[int, _Seen] = {}
 
     def __iter__(self) -> Iterator[Capture]:
         """All tensors in order, each as a line."""
-        if any(isinstance(each, TensorGroup) for each in self.entries):
-            self._take_apart()
+        self._take_apart()
         return (each for each in self.entries if isinstance(each, Capture))
 
     def __len__(self) -> int:
-        """How many lines and groups there are: what bounds a step."""
-        return len(self.entries)
+        """How many tensors there are: what bounds a step."""
+        return len(self.entries) + self._grouped
 
     def names(self) -> Iterator[str]:
         """Of all tensors; those of groups stay together."""
@@ -190,13 +233,24 @@ class Step:
                 yield from each.names
 
     def _take_apart(self) -> None:
-        entries, self.entries = self.entries, []
-        for each in entries:
-            if isinstance(each, Capture):
-                self.entries.append(each)
-            else:
-                for number in range(len(each.names)):
-                    self.add(each.capture(number))
+        """Makes lines of all groups."""
+        groups = [each for each in self.entries if isinstance(each, TensorGroup)]
+        if not groups:
+            return
+        made = {id(group): [group.capture(number) for number in range(len(group.names))] for group in groups}
+        for seen in self._known.values():
+            if isinstance(seen.entry, TensorGroup):
+                seen.entry = made[id(seen.entry)][seen.number]
+        lines = sorted((each for some in made.values() for each in some), key=lambda each: each.order)
+        for each in lines:
+            known = self._by_key.get((each.name, each.slot))
+            if known is None or known.order < each.order:
+                self._by_key[each.name, each.slot] = each
+        lines += (each for each in self.entries if isinstance(each, Capture))
+        lines.sort(key=lambda each: each.order)
+        self.entries[:] = lines
+        self._groups.clear()
+        self._grouped = 0
 
     def get(self, key: Key) -> Capture | None:
         """What was seen last under a name."""
@@ -206,11 +260,15 @@ class Step:
 
     def clear(self) -> None:
         """Forgets the step; what is volatile stays known."""
-        for capture in self.entries:
-            if isinstance(capture, Capture) and capture.tensor is not None and not capture.intact:
-                self.volatile.add((capture.name, capture.slot))
-        self.drop_values()
+        for each in self.entries:
+            if isinstance(each, TensorGroup):
+                self.volatile.update(each.changed())
+            elif each.tensor is not None and not each.intact:
+                self.volatile.add((each.name, each.slot))
         self.entries.clear()
+        self._groups.clear()
+        self._grouped = 0
+        self.drop_values()
         self.starts.clear()
         self._by_key.clear()
         self._known.clear()
@@ -219,9 +277,8 @@ class Step:
 
     def drop_values(self) -> None:
         """Holds no values any more; what was found out about them stays."""
-        for each in self.entries:
-            if isinstance(each, Capture):
-                each.tensor = each.counter = None
+        for each in self:
+            each.tensor = each.counter = None
         self._held.clear()
         self._room.left += self._taken
         self._taken = 0
@@ -241,6 +298,63 @@ class Step:
             self._by_key.setdefault((capture.name, capture.slot), capture)
         self.entries += captures
         self.entries.sort(key=lambda each: each.order)
+
+    def note(self, name: str, slot: int, tensor: torch.Tensor, plan: Plan | None) -> bool:
+        """As ``see``, in a third of the time: of a plain tensor that a few numbers decide on and that can be held.
+
+        Returns:
+            Whether that could be done; if not, ``see`` has to.
+        """
+        if (name, slot) in self.volatile or (plan is not None and not plan.few) or not is_simple(tensor):
+            return False
+        version = version_of(tensor)
+        same = self._known.get(id(tensor))
+        if same is not None and (same.tensor() is not tensor or same.version != version):
+            same = None
+        if tensor.is_inference():
+            return False
+        if same is not None and same.entry is not self._groups.get((id(plan), tensor.dtype, False)):
+            return False
+        if same is None and not self._take(tensor.nbytes):
+            return False
+        group = self._group(plan, tensor.dtype)
+        if same is not None:
+            place, values = group.places[same.number], group.tensors[same.number]
+        else:
+            values = tensor.detach()
+            place = begin_numbers(values, self.waiting, group.kinds) if group.kinds else NOWHERE
+        self._known[id(tensor)] = _Seen(weakref.ref(tensor), version, name, group, len(group.names))
+        group.names.append(name)
+        group.slots.append(slot)
+        group.tensors.append(values)
+        group.versions.append(version)
+        group.places.append(place)
+        group.orders.append(next(_ORDER))
+        self._grouped += 1
+        return True
+
+    def note_all(
+        self, names: list[str], tensors: list[torch.Tensor], plan: Plan, energies: Sequence[torch.Tensor]
+    ) -> None:
+        """Adds what outlives the step: weights, gradients or optimizer state, of one element type, by their norms."""
+        group = self._group(plan, tensors[0].dtype, lasting=True)
+        first, order = self.waiting.add_each(energies), next(_ORDER)
+        group.names += names
+        group.slots += [0] * len(names)
+        group.tensors += tensors
+        group.versions += map(version_of, tensors)
+        group.places += range(first, first + len(names))
+        group.orders += [order] * len(names)
+        self._grouped += len(names)
+
+    def _group(self, plan: Plan | None, dtype: torch.dtype, *, lasting: bool = False) -> TensorGroup:
+        key = id(plan), dtype, lasting
+        group = self._groups.get(key)
+        if group is None:
+            kinds = 0 if plan is None else plan.single if dtype is torch.float16 and not lasting else plan.many
+            group = self._groups[key] = TensorGroup(plan, kinds, lasting)
+            self.entries.append(group)
+        return group
 
     def see(
         self,
@@ -281,7 +395,7 @@ class Step:
         same = self._same(tensor) if alone is None else None
         waiting = self.waiting if alone is None else alone
         if alone is None:
-            self._known[id(tensor)] = (weakref.ref(tensor), capture)
+            self._known[id(tensor)] = _Seen(weakref.ref(tensor), version_of(tensor), name, capture)
         held = self._hold(capture, values, for_now=alone is not None)
         if held and not values.is_inference():
             capture.counter = counting(part_of(counter)) if isinstance(counter, torch.Tensor) else counter
@@ -333,8 +447,9 @@ class Step:
 
     def seen_as(self, tensor: torch.Tensor) -> str:
         """The node that was seen last to make this very tensor as it is now, empty for others."""
-        same = self._same(tensor)
-        return same.name if same is not None else ""
+        seen = self._known.get(id(tensor))
+        known = seen is not None and seen.tensor() is tensor and seen.version == version_of(tensor)
+        return seen.name if seen is not None and known and not tensor.is_inference() else ""
 
     def _take(self, size: int) -> bool:
         taken = self._room.take(size)
@@ -344,9 +459,9 @@ class Step:
     def _same(self, tensor: torch.Tensor) -> Capture | None:
         """An earlier line about the very same tensor: what a container returns is what its last module made."""
         seen = self._known.get(id(tensor))
-        if seen is None or seen[0]() is not tensor or tensor.is_inference():
+        if seen is None or seen.tensor() is not tensor or tensor.is_inference():
             return None
-        return seen[1] if seen[1].version == version_of(tensor) else None
+        return seen.capture() if seen.version == version_of(tensor) else None
 
 
 def copy_numbers(source: Capture, target: Capture) -> None:
@@ -361,15 +476,48 @@ def measure(capture: Capture, values: torch.Tensor, waiting: Waiting, plan: Plan
         return
     x = quick.plain(dense(values))
     kinds = plan.many if many or x.dtype != torch.float16 else plan.single
-    if kinds & Quick.EXTREMES:
-        capture.extremes = quick.extremes(x, waiting)
-    if kinds & Quick.MAGNITUDE and not many:
-        capture.magnitude = waiting.add(quick.norm(x, 1))
-    if kinds & Quick.ENERGY and not many:
-        capture.energy = waiting.add(quick.norm(x, 2))
-    if kinds & Quick.TOTAL:
-        capture.total = waiting.add(quick.total(x))
-    if kinds & Quick.ZEROS:
-        capture.zeros = waiting.add((x == 0).sum())
+    if many:
+        kinds &= ~(Quick.MAGNITUDE | Quick.ENERGY)
+    if kinds:
+        capture.lead_to(kinds, begin_numbers(x, waiting, kinds))
     for bounds in plan.ranges:
         capture.ranges[bounds] = waiting.add(quick.inside(x, bounds))
+
+
+def begin_numbers(x: torch.Tensor, waiting: Waiting, kinds: int) -> int:
+    """Begins some quick numbers of a tensor that reductions take. They lie one after the other; the first place."""
+    if kinds == Quick.ENERGY:
+        return waiting.add(quick.norm(x, 2))
+    start = len(waiting)
+    if kinds & Quick.EXTREMES:
+        quick.extremes(x, waiting)
+    if kinds & Quick.MAGNITUDE:
+        waiting.add(quick.norm(x, 1))
+    if kinds & Quick.ENERGY:
+        waiting.add(quick.norm(x, 2))
+    if kinds & Quick.TOTAL:
+        waiting.add(quick.total(x))
+    if kinds & Quick.ZEROS:
+        waiting.add((x == 0).sum())
+    return start
+
+
+@functools.cache
+def offsets(kinds: int) -> dict[str, int]:
+    """How far behind the first one ``begin_numbers`` leaves each number, by the name that it has in ``Capture``."""
+    found: dict[str, int] = {}
+    at = 0
+    for kind, name in _NUMBERS:
+        if kinds & kind:
+            found[name] = at
+            at += 2 if kind == Quick.EXTREMES else 1
+    return found
+
+
+_NUMBERS: Final = (
+    (Quick.EXTREMES, "extremes"),
+    (Quick.MAGNITUDE, "magnitude"),
+    (Quick.ENERGY, "energy"),
+    (Quick.TOTAL, "total"),
+    (Quick.ZEROS, "zeros"),
+)

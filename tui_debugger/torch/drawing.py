@@ -135,6 +135,40 @@ def states_of(tree: Tree, optimizers: Iterable[torch.optim.Optimizer]) -> Mappin
     return found
 
 
+class States:
+    """What optimizers keep, by name: mostly the same tensors in every step, looked for anew only when they are not."""
+
+    def __init__(self) -> None:
+        """Knows nothing."""
+        self._tree: Tree | None = None
+        self._known: list[tuple[torch.optim.Optimizer, torch.Tensor, Any, tuple[Any, ...]]] = []
+        self._named: list[tuple[str, torch.Tensor]] = []
+
+    def of(self, tree: Tree, optimizers: Sequence[torch.optim.Optimizer]) -> list[tuple[str, torch.Tensor]]:
+        """As ``states_of``, in one list."""
+        if self._tree is not tree or not self._same(optimizers):
+            self._tree = tree
+            pairs = [(each, parameter) for each in optimizers for parameter in parameters_of(each)]
+            kept = [(each, parameter, each.state.get(parameter)) for each, parameter in pairs]
+            self._known = [(each, parameter, state, _tensors(state)) for each, parameter, state in kept]
+            self._named = [pair for state in states_of(tree, optimizers).values() for pair in state.items()]
+        return self._named
+
+    def _same(self, optimizers: Sequence[torch.optim.Optimizer]) -> bool:
+        """Whether every parameter has what it had, and there is no other one."""
+        if sum(1 for each in optimizers for _ in parameters_of(each)) != len(self._known):
+            return False
+        for optimizer, parameter, state, tensors in self._known:
+            now = optimizer.state.get(parameter)
+            if now is not state or tuple(map(id, _tensors(now))) != tuple(map(id, tensors)):
+                return False
+        return True
+
+    def clear(self) -> None:
+        """Holds nothing."""
+        self._tree, self._known, self._named = None, [], []
+
+
 def rates_of(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(node that hands out its learning rate, group) of every group, numbered through all optimizers."""
     groups = (group for optimizer in optimizers for group in optimizer.param_groups)
@@ -146,6 +180,11 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
     """The parameters of all groups."""
     for group in optimizer.param_groups:
         yield from group["params"]
+
+
+def _tensors(state: Any) -> tuple[Any, ...]:
+    """The tensors of what an optimizer keeps for a parameter; the same ones as long as they are only written to."""
+    return tuple(each for each in state.values() if isinstance(each, torch.Tensor)) if state else ()
 
 
 def _is_state(value: object) -> bool:

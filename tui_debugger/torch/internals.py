@@ -355,6 +355,8 @@ def freed(tensor: torch.Tensor) -> bool:
 
 def part_of(tensor: torch.Tensor) -> torch.Tensor:
     """The part of a distributed tensor that this process has, any other as it is; waits for what is on its way."""
+    if type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter:
+        return tensor
     part = getattr(tensor, "_local_tensor", tensor)
     wait = getattr(part, "trigger_wait", None)
     found: torch.Tensor = wait() if wait is not None else part

@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 from collections import Counter
+from collections.abc import Sequence
 from threading import get_ident
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from tui_debugger.torch.elements import readable
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.internals import EveryOperator, in_backward, other_mode, version_of
 from tui_debugger.torch.leaves import leaves
-from tui_debugger.torch.naming import Place, Tree, clean, numbered, without_gradients
+from tui_debugger.torch.naming import GRADIENTS, Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN, output_of, unique
 
@@ -48,6 +49,8 @@ class ModuleHooks:
         self._given_to: dict[tuple[str, int], tuple[str, str]] = {}
         self._given_as_made: dict[tuple[str, int], set[str]] = {}
         self._takers: set[str] = set()
+        """Places that are given what functions computed."""
+        self._gradient_hooks: dict[tuple[str, int], Hook] = {}
         self._kinds = {place.scope: place.kind for place in tree.places}
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
@@ -159,8 +162,6 @@ class ModuleHooks:
                         self._given_to[call, at] = node
                         self._takers.add(place.name)
                 if node is None:
-                    if not again:
-                        self._direct(place.name, call, at, tensor)
                     continue
                 name, kind = node
                 if again:
@@ -169,7 +170,7 @@ class ModuleHooks:
                     self._recording.made(
                         name, kind, [tensor], functools.partial(self._recording.flow.sources, [tensor])
                     )
-        if again or not calls.no_grad:
+        if again or not self._calls.no_grad:
             self._await_functions(call, args, kwargs)
 
     def _name(self, place: Place, later: int = 0) -> str:
@@ -180,20 +181,21 @@ class ModuleHooks:
         name = numbered(place.name, times[place.name] + later)
         return without_gradients(name) if self._calls.no_grad else name
 
-    def _direct(self, place: str, call: str, at: int, tensor: torch.Tensor) -> None:
+    def _know_given(self, call: str, given: Sequence[torch.Tensor]) -> None:
         """What a module is given as another one made it, in the steps that were followed, it must be given always."""
-        seen = self._recording.step.seen_as(tensor)
-        known = self._given_as_made.get((call, at))
-        if not self._recording.flow.following:
-            if known and seen not in known:
-                self._recording.unexpected(call)
-        elif not seen:
-            self._given_as_made[call, at] = set()
-        elif known is None:
-            self._given_as_made[call, at] = {seen}
-            self._takers.add(place)
-        elif known:
-            known.add(seen)
+        for at, tensor in enumerate(given):
+            known = self._given_as_made.get((call, at))
+            if not self._recording.flow.following:
+                if known and self._recording.step.seen_as(tensor) not in known:
+                    self._recording.unexpected(call)
+            elif (call, at) not in self._given_to:
+                seen = self._recording.step.seen_as(tensor)
+                if not seen:
+                    self._given_as_made[call, at] = set()
+                elif known is None:
+                    self._given_as_made[call, at] = {seen}
+                elif known:
+                    known.add(seen)
 
     def _await_functions(self, call: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for at, tensor in enumerate(leaves((args, kwargs))):
@@ -240,9 +242,13 @@ class ModuleHooks:
         no_grad = self._calls.no_grad
         (self._times_bare if no_grad else self._times)[place.name] += 1
         name = self._name(place)
-        with self._recording.at_work():
-            sources = functools.partial(self._sources, place, args, kwargs, tensors)
-            self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
+        self._know_given(name, leaves((args, kwargs) if kwargs else args))
+        if self._recording.settled:
+            self._recording.made(name, place.kind, tensors, list, no_grad=no_grad)
+        else:
+            with self._recording.at_work():
+                sources = functools.partial(self._sources, place, args, kwargs, tensors)
+                self._recording.made(name, place.kind, tensors, sources, no_grad=no_grad)
         if not no_grad:
             self._await_gradients(place.name, place.kind, name, tensors)
 
@@ -265,14 +271,18 @@ class ModuleHooks:
             forward: its name.
             tensors: its outputs.
         """
-        scope, _, last = node.rpartition("/")
-        number = forward[len(node) :] + (last[len(kind) :] if last.startswith(f"{kind}#") else "")
-        name = "/".join(part for part in ("Gradients", scope, f"{kind}Grad") if part) + number
         for slot, tensor in enumerate(tensors):
             # A leaf would keep the hook for good; what an inner module made has its hook.
             if tensor.grad_fn is not None and not self._hooked(tensor):
-                hook = Hook(self._gradient, name, f"{kind}Grad", forward, slot)
+                hook = self._gradient_hooks.get((forward, slot)) or self._gradient_hook(node, kind, forward, slot)
                 tensor.register_hook(hook)  # type: ignore[no-untyped-call] # PyTorch does not say its type
+
+    def _gradient_hook(self, node: str, kind: str, forward: str, slot: int) -> Hook:
+        scope, _, last = node.rpartition("/")
+        number = forward[len(node) :] + (last[len(kind) :] if last.startswith(f"{kind}#") else "")
+        name = "/".join(part for part in (GRADIENTS.rstrip("/"), scope, f"{kind}Grad") if part) + number
+        hook = self._gradient_hooks[forward, slot] = Hook(self._gradient, name, f"{kind}Grad", forward, slot)
+        return hook
 
     def _hooked(self, tensor: torch.Tensor) -> bool:
         if getattr(tensor, _MARK, None) == version_of(tensor):
@@ -285,6 +295,9 @@ class ModuleHooks:
             self._guard(lambda: self._came(name, kind, forward, slot, gradient))
 
     def _came(self, name: str, kind: str, forward: str, slot: int, gradient: torch.Tensor) -> None:
+        if self._recording.settled:
+            self._recording.came(name, kind, slot, gradient, forward)
+            return
         with self._recording.at_work():
             self._recording.came(name, kind, slot, gradient, forward)
 

@@ -58,7 +58,7 @@ class Passes:
             caught = False
         else:
             caught = bool(self.caught(now, judge_step(now, judge, recheck=False)))
-            caught |= any(each.told and each.record is not None for each in now)
+            caught |= any(isinstance(each, Capture) and each.told and each.record is not None for each in now.entries)
         self.names.update(now.names())
         before, self._last = self._last, now
         if before is not None and before is not self._first:

@@ -44,7 +44,8 @@ class Plan:
         many: quantities of any other.
         ranges: ranges whose elements are counted at every step.
         need: what a record has to hold.
-        one_number: the root of Σx² decides of any tensor whether it has to be looked at.
+        few: these quantities decide of any tensor whether it has to be looked at.
+        one_number: the root of Σx² alone does.
     """
 
     plans: tuple[JudgingPlan, ...]
@@ -52,15 +53,12 @@ class Plan:
     many: int
     ranges: tuple[Bounds, ...]
     need: Need
-
-    @property
-    def one_number(self) -> bool:
-        """See the class."""
-        return self.many == Quick.ENERGY and not self.ranges and not self.need.previous
+    few: bool
+    one_number: bool
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
-EVERYTHING: Final = Plan((), _MOST, _MOST, (), Need())
+EVERYTHING: Final = Plan((), _MOST, _MOST, (), Need(), few=True, one_number=False)
 """For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
 
 
@@ -153,7 +151,10 @@ def _plan(plans: list[JudgingPlan]) -> Plan | None:
                 quick |= _quantities(quantity, threshold, holds)
     decided = quick & Quick.FINITE
     single, many = (quick, quick) if decided else (quick | Quick.EXTREMES, quick | Quick.ENERGY)
-    return Plan(tuple(plans), single, many, tuple(sorted(need.ranges)), need)
+    few = not need.ranges and not need.previous
+    return Plan(
+        tuple(plans), single, many, tuple(sorted(need.ranges)), need, few=few, one_number=few and many == Quick.ENERGY
+    )
 
 
 _QUICK: Final = {

@@ -88,7 +88,7 @@ class TorchProbe:
         recording = training.recording
         with recording.at_work():
             self._ended()
-            if any(each.name.startswith(GRADIENTS) for each in recording.step):
+            if any(name.startswith(GRADIENTS) for name in recording.step.names()):
                 training.see_gradients()
             training.expectation.look_at(recording.step, recording.structure.nodes)
             return judge_step(recording.step, recording.plans.judge, recheck=False)

@@ -42,6 +42,7 @@ class Recording:
         learning: the graph is not known yet.
         measuring: everything is found out about every tensor, for the flight recorder.
         scaled: a GradScaler is in use: which gradients count shows when it lets its optimizer step, or does not.
+        settled: nothing but the values of tensors is looked at in this step: the graph and its data flow are known.
         paused: tdbg itself is at work: operators are its own.
         agent: the protocol loop: hooks may stop at a node.
         unrecorded: what ran and could not be recorded.
@@ -71,6 +72,7 @@ class Recording:
         self.agent: Agent | None = None
         self.unrecorded = Losses()
         self.escaped: Exception | None = None
+        self.settled = False
         self._at_once = at_once
         self.updated: list[str] = []
         self.at_begin: Callable[[], None] = lambda: None
@@ -201,10 +203,10 @@ class Recording:
             structure.add(name, Node(kind, forward=forward), self._last)
         if self.flow.following:
             structure.add_inputs(name, self.flow.sources([gradient]))
+            self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         elif not known:
             structure.doubt(name)
         self._last = name
-        self.flow.lost(gradient)  # whatever it was made of, it is this node's from now on
         self._stop(name, self._see(step, name, slot, gradient))
 
     def _read_again(self) -> None:
@@ -301,6 +303,7 @@ class Recording:
             self.structure.gradients_doubted = False
             self.structure.changed = True
         self._surprised = self._off_course = False
+        self.settled = not (self.flow.following or self.learning or self.measuring or self._at_once)
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -329,13 +332,31 @@ class Recording:
         no_grad: bool = False,
         counter: Counter | None = None,
     ) -> Sequence[ClientHit]:
+        plan = self._plan(name)
+        known = self.settled and not mutated and counter is None and slot in self.structure.nodes[name].outputs
+        if known and step.note(name, slot, tensor, plan):
+            return ()
+        with self.at_work():
+            return self._see_whole(step, name, slot, tensor, plan, mutated=mutated, no_grad=no_grad, counter=counter)
+
+    def _see_whole(
+        self,
+        step: Step,
+        name: str,
+        slot: int,
+        tensor: torch.Tensor,
+        plan: Plan | None,
+        *,
+        mutated: bool,
+        no_grad: bool,
+        counter: Counter | None,
+    ) -> Sequence[ClientHit]:
         if not self._readable(name, tensor):
             self.flow.lost(tensor)
             return ()
         if self.flow.following:
             (self.flow.replaced if mutated else self.flow.made)(tensor, output_of(name, slot))
         self.structure.add_slot(name, slot, tensor)
-        plan = self._plan(name)
         # What runs in an order that the debugger does not know of yet is judged at the end, when it was told.
         later = not self._at_once or self._off_course or (self.scaled and name.startswith(GRADIENTS))
         if later or plan is None or not self.plans.knows(name):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
 from tui_debugger.analysis.conditions import JudgingPlan
-from tui_debugger.torch.captures import Capture, TensorGroup
+from tui_debugger.torch.captures import Capture, TensorGroup, offsets
 from tui_debugger.torch.plans import Plan
 from tui_debugger.torch.transfer import Doubles, Fetched
 
@@ -48,9 +48,9 @@ def lines(entries: Iterable[Capture | TensorGroup], fetched: Fetched) -> Iterato
     for entry in entries:
         if isinstance(entry, Capture):
             yield entry
-        else:
+        elif entry.plan is not None:
             with np.errstate(all="ignore"):
-                found = _Energies(entry, fetched).suspicious(entry.plan)
+                found = _Grouped(entry, fetched).suspicious(entry.plan)
             yield from (entry.capture(number) for number in np.flatnonzero(found).tolist())
 
 
@@ -178,15 +178,22 @@ class _Numbers(_Columns):
         self.summed = np.array([each.magnitude >= 0 for each in captures], np.bool_)
 
 
-class _Energies(_Columns):
-    """Those of a group: one number each."""
+class _Grouped(_Columns):
+    """Those of a group: the same few for each of its tensors."""
 
     def __init__(self, group: TensorGroup, fetched: Fetched) -> None:
-        size = len(group.names)
-        unknown, never = np.full(size, np.nan), np.zeros(size, np.bool_)
+        size, places, known = len(group.names), np.array(group.places, np.int64), offsets(group.kinds)
+
+        def column(name: str, later: int = 0) -> Doubles:
+            at = known.get(name)
+            return np.full(size, np.nan) if at is None else fetched.first(places + (at + later))
+
         self.fetched = fetched
         self.count = np.array([each.numel() for each in group.tensors], np.float64)
         self.slack = np.full(size, SLACK if group.tensors[0].element_size() > _HALF else COARSE)
-        self.low = self.high = self.magnitude = self.total = self.zeros = unknown
-        self.energy = fetched.first(np.arange(group.energy, group.energy + size))
-        self.normed, self.ranged, self.summed = np.ones(size, np.bool_), never, never
+        self.low, self.high = column("extremes"), column("extremes", 1)
+        self.magnitude, self.energy = column("magnitude"), column("energy")
+        self.total, self.zeros = column("total"), column("zeros")
+        self.normed, self.ranged, self.summed = (
+            np.full(size, name in known) for name in ("energy", "extremes", "magnitude")
+        )

@@ -12,7 +12,7 @@ from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, Patience, watched
 from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.torch.distributed import Distribution, distribution_of
-from tui_debugger.torch.drawing import draw, parameters_of, rates_of, states_of
+from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.internals import part_of, version_of
@@ -20,7 +20,7 @@ from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN
-from tui_debugger.torch.weights import Previous, see_all
+from tui_debugger.torch.weights import Grouping, Lasting, Previous, grouping, see_all
 
 
 class Training:
@@ -56,8 +56,10 @@ class Training:
         self._names: set[str] = set()
         self._young: set[str] = set()
         self._seen: set[str] = set()
-        self._weights: list[tuple[str, torch.Tensor]] = []
+        self._lasting = Lasting()
+        self._weights: Grouping | None = None
         """What was seen last of what outlives a step."""
+        self._states = States()
         self._weights_seen = False
 
     def look_again(self) -> None:
@@ -179,8 +181,9 @@ class Training:
             return
         self._weights_seen = True
         self.see_gradients()
-        self._weights = list(self._kept())
-        see_all(self.recording.step, self._weights, self.recording.plans, self.previous)
+        plans = self.recording.plans
+        self._weights = self._lasting.grouped(list(self._kept()), plans)
+        see_all(self.recording.step, self._weights, plans, self.previous)
 
     def goes_on(self) -> None:
         """Weights and gradients were looked at before the step was over: at its end they are seen again."""
@@ -192,12 +195,8 @@ class Training:
         self.patience.next_step(chain(self.recording.step.names(), self.recording.passes.names))
         self.expectation.next_step()
         plans = self.recording.plans
-        kept = (self._weights or self._kept()) if plans else ()  # going through all of them takes a while
-        compared = [
-            (name, each)
-            for name, each in kept
-            if (plan := plans.of(name)) is not None and plan.need.previous and readable(each)
-        ]
+        seen = (self._weights or grouping(self._kept(), plans)) if plans else Grouping()
+        compared = [(name, each) for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous]
         watched = self.tree.parameters.items() if plans else ()
         self._versions = {name: self._version(name) for name, each in watched if readable(each)}
         self.previous.follow(self.recording.step)
@@ -208,13 +207,15 @@ class Training:
         """Lets go of the step."""
         self.recording.clear()
         self._seen.clear()
-        self._weights.clear()
+        self._weights = None
         self._weights_seen = False
 
     def let_go(self) -> None:
         """Nobody watches any more: nothing is held."""
         self.recording.plans = Plans(Judge())
         self.previous.clear()
+        self._lasting.clear()
+        self._states.clear()
         self.forget_step()
 
     def initial(self) -> list[tuple[str, torch.Tensor]]:
@@ -297,8 +298,7 @@ class Training:
             buffer = self.tree.buffers.get(name)
             if buffer is not None and readable(buffer):
                 yield name, buffer
-        for kept in states_of(self.tree, self.optimizers).values():
-            yield from kept.items()
+        yield from self._states.of(self.tree, self.optimizers)
 
     def _all_names(self) -> Iterator[str]:
         structure = self.recording.structure

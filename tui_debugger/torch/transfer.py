@@ -83,6 +83,13 @@ def _starts(start: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.
     return np.append(first + within, start[-1])
 
 
+def _join(values: list[torch.Tensor]) -> torch.Tensor:
+    """All numbers in one row."""
+    if all(not each.dim() for each in values):
+        return torch.stack(values)
+    return torch.cat([each.reshape(-1) for each in values])
+
+
 def _fetch(values: list[torch.Tensor]) -> tuple[Doubles, npt.NDArray[np.int64]]:
     """The numbers of all results one after the other, and where those of each start, with one entry more."""
     sizes = np.fromiter((each.numel() for each in values), np.int64, len(values))
@@ -93,7 +100,7 @@ def _fetch(values: list[torch.Tensor]) -> tuple[Doubles, npt.NDArray[np.int64]]:
     by_device: dict[torch.device, list[torch.Tensor]] = {}
     for (device, _), members in sorted(groups.items(), key=lambda item: str(item[0][0])):
         order += members
-        joined = torch.cat([values[number].reshape(-1) for number in members])
+        joined = _join([values[number] for number in members])
         by_device.setdefault(device, []).append(joined.to(wide_type(device)))
     hosts: list[Any] = [torch.cat(parts).cpu().to(torch.float64).numpy() for parts in by_device.values()]
     numbers = np.concatenate(hosts) if hosts else np.empty(0)

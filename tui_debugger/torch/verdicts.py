@@ -25,7 +25,7 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
     """
     if step.fetched is None:
         step.fetched = step.waiting.fetch()
-    seen = step if recheck else lines(step.entries, step.fetched)
+    seen = step if recheck else sorted(lines(step.entries, step.fetched), key=lambda each: each.order)
     watched = [each for each in seen if judge.need(each.name) is not None and (recheck or not each.told)]
     if recheck:
         chosen = watched

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import torch
 
 from tui_debugger.torch import quick
-from tui_debugger.torch.captures import Capture, Step, TensorGroup, measure
+from tui_debugger.torch.captures import Capture, Step, measure
 from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric, readable
 from tui_debugger.torch.internals import copy_all, differences, version_of
 from tui_debugger.torch.plans import Plan, Plans, Quick
@@ -77,18 +78,47 @@ class Previous:
             copy_all([targets[at] for at in group], [sources[at] for at in group])
 
 
-def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None) -> None:
-    """Adds a line for each tensor, and begins its quick numbers: as few kernels as there can be.
+@dataclass(slots=True)
+class Grouping:
+    """Tensors by what is looked at: those that one number decides on together, and the others one by one.
 
-    Args:
-        step: where lines go.
-        tensors: weights or gradients by node name. They live as long as the step, so they are held for nothing.
-        plans: what is watched.
-        previous: values of the step before; None for what is never compared.
+    Attributes:
+        groups: plan, names and tensors of one element type and device.
+        others: by node name.
     """
-    summed: dict[int, list[tuple[Capture, torch.Tensor]]] = {1: [], 2: []}
-    changed: list[tuple[Capture, torch.Tensor, torch.Tensor]] = []
+
+    groups: list[tuple[Plan, list[str], list[torch.Tensor]]] = field(default_factory=list)
+    others: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+
+
+class Lasting:
+    """Weights and optimizer state: mostly the same tensors in every step, grouped anew only when they are not."""
+
+    def __init__(self) -> None:
+        """Knows none."""
+        self._plans: Plans | None = None
+        self._tensors: list[tuple[str, torch.Tensor]] = []
+        self._grouping = Grouping()
+
+    def grouped(self, tensors: list[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
+        """How these are grouped."""
+        same = self._plans is plans and len(tensors) == len(self._tensors)
+        same = same and all(
+            new[1] is old[1] and new[0] == old[0] for new, old in zip(tensors, self._tensors, strict=True)
+        )
+        if not same:
+            self._plans, self._tensors, self._grouping = plans, tensors, grouping(tensors, plans)
+        return self._grouping
+
+    def clear(self) -> None:
+        """Holds none."""
+        self._plans, self._tensors, self._grouping = None, [], Grouping()
+
+
+def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
+    """Groups tensors by their plans, element types and devices."""
     groups: dict[tuple[int, torch.dtype, torch.device], tuple[Plan, list[str], list[torch.Tensor]]] = {}
+    others: list[tuple[str, torch.Tensor]] = []
     for name, tensor in tensors:
         plan = plans.of(name)
         if plan is not None and plan.one_number and is_simple(tensor):
@@ -96,10 +126,28 @@ def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plan
             _, names, members = groups.setdefault(key, (plan, [], []))
             names.append(name)
             members.append(tensor)
-            continue
-        if not readable(tensor):
-            continue
-        values = local(tensor)
+        elif readable(tensor):
+            others.append((name, tensor))
+    return Grouping(list(groups.values()), others)
+
+
+def see_all(
+    step: Step, tensors: Grouping | Iterable[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None
+) -> None:
+    """Adds a line for each tensor, and begins its quick numbers: as few kernels as there can be.
+
+    Args:
+        step: where lines go.
+        tensors: weights or gradients, by node name or grouped already. They live as long as the step: holding them is
+            for nothing.
+        plans: what is watched.
+        previous: values of the step before; None for what is never compared.
+    """
+    grouped = tensors if isinstance(tensors, Grouping) else grouping(tensors, plans)
+    summed: dict[int, list[tuple[Capture, torch.Tensor]]] = {1: [], 2: []}
+    changed: list[tuple[Capture, torch.Tensor, torch.Tensor]] = []
+    for name, tensor in grouped.others:
+        plan, values = plans.of(name), local(tensor)
         capture = Capture(name, 0, meta_of(tensor), plan, values, version_of(values))
         step.add(capture)
         if previous is not None:
@@ -115,10 +163,9 @@ def see_all(step: Step, tensors: Sequence[tuple[str, torch.Tensor]], plans: Plan
         if plan.need.previous and capture.previous is not None and capture.previous.shape == values.shape:
             changed.append((capture, x, quick.plain(capture.previous)))
             capture.between = previous.sum_of(name) if previous is not None else None
-    for plan, names, members in groups.values():
+    for plan, names, members in grouped.groups:
         with torch.no_grad():
-            energy = step.waiting.add_each(quick.norms(members, 2))
-        step.entries.append(TensorGroup(names, members, [version_of(each) for each in members], plan, energy))
+            step.note_all(names, members, plan, quick.norms(members, 2))
     for order, lines in summed.items():
         for (capture, _), norm in zip(lines, quick.norms([x for _, x in lines], order), strict=True):
             setattr(capture, "magnitude" if order == 1 else "energy", step.waiting.add(norm))
