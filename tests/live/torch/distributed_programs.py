@@ -163,11 +163,35 @@ def spoil(model: nn.Module) -> None:
     sys.stderr.write(f"spoilt {name}\n")
 
 
+def leave_nothing_in_memory() -> None:
+    """What is allocated is NaN until somebody fills it: what a run finds there is no matter of luck."""
+    torch.use_deterministic_algorithms(True)  # fills what operators allocate
+    storages = torch.UntypedStorage
+    original = storages.resize_
+
+    def resize_(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        grows = size > storage.nbytes()
+        original(storage, size)
+        return storage.fill_(0xFF) if grows else storage
+
+    storages.resize_ = resize_
+
+
+def batch(options: argparse.Namespace, step: int, part: int) -> torch.Tensor:
+    """What this process trains with: made beforehand, so that no operator of the training is to blame for it."""
+    generator = torch.Generator().manual_seed(1000 * step + 10 * part + (0 if options.same else options.rank))
+    x = torch.randn(4, WIDTH, generator=generator)
+    if options.bad == "batch" and (step, options.rank, part) == (options.at, 1, 0):
+        x[0, 0] = float("nan")
+    return x
+
+
 def losses(options: argparse.Namespace, wrap: Callable[[nn.Module], nn.Module], address: str) -> list[str]:
     """Trains, and returns the losses."""
     torch.manual_seed(0)
     model = wrap(Net())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    batches = [[batch(options, step, part) for part in range(options.parts)] for step in range(options.steps)]
     handle = tdbg.attach(model, optimizer, address, level=options.level)
     found = []
     for step in range(options.steps):
@@ -176,10 +200,7 @@ def losses(options: argparse.Namespace, wrap: Callable[[nn.Module], nn.Module], 
             spoil(model)
         Head.broken = bad and options.bad == "head"
         for part in range(options.parts):
-            generator = torch.Generator().manual_seed(1000 * step + 10 * part + (0 if options.same else options.rank))
-            x = torch.randn(4, WIDTH, generator=generator)
-            if bad and options.bad == "batch" and part == 0:
-                x[0, 0] = float("nan")
+            x = batches[step][part]
             last = part == options.parts - 1
             with nullcontext() if last or not hasattr(model, "no_sync") else model.no_sync():
                 loss = model(x).square().mean()
@@ -209,6 +230,7 @@ def main() -> None:
     parser.add_argument("--again", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    leave_nothing_in_memory()
     warnings.simplefilter("ignore")
     dist.init_process_group("gloo", init_method=f"file://{options.file}", rank=options.rank, world_size=2)
     wrap = KINDS[options.kind]
