@@ -280,7 +280,7 @@ class Unfilled:
         if self._resized in _listeners:
             _listeners.remove(self._resized)
         if not _listeners and hasattr(_storages.resize_, _WRAPPED):
-            del _storages.resize_  # the method of what they are derived from is back
+            _storages.resize_ = getattr(_storages.resize_, _WRAPPED)
 
     def new_step(self) -> None:
         """Forgets memory that is there no more."""
