@@ -94,7 +94,9 @@ class Trainings:
             assert process.stdin is not None
             process.stdin.write(json.dumps(asdict(made)) + "\n")
             process.stdin.flush()
-        options = ["--no-screen", "--json", "--timeout", "60", "--ranks", self._ranks, "--save", directory / "dump"]
+        options = ["--no-screen", "--json", "--timeout", "60", "--ranks", self._ranks]
+        if made.level == "module":  # at every operator that hits values would be fetched
+            options += ["--save", directory / "dump"]
         answer = run(capsys, "listen", "--host", made.address, *options, *listen)
         losses = [json.loads(line) for line in self._answers()]
         rows = [json.loads(line) for line in answer.lines]
