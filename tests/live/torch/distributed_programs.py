@@ -239,6 +239,7 @@ def batch(job: Job, step: int, part: int) -> torch.Tensor:
 def losses(job: Job, address: str) -> list[str]:
     """Trains, and returns the losses."""
     torch.manual_seed(0)
+    before = torch.UntypedStorage.resize_
     understood = internals.shards
     if job.kind == "not_understood":
         internals.shards = no_shards
@@ -263,6 +264,7 @@ def losses(job: Job, address: str) -> list[str]:
         found.append(loss.item().hex())
     handle.detach()
     internals.shards = understood
+    assert torch.UntypedStorage.resize_ is before
     return found
 
 
