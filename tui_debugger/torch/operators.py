@@ -164,15 +164,12 @@ class Operators:
     def _ran(self, func: Any, args: Any, kwargs: Any, out: Any, *, recorded: bool) -> None:
         kind, later = kind_of(func), internals.ends_later(func)
         tensors = internals.received(func, args, out) if later else leaves(out)
-        if later or self._unfilled or kind in _ALLOCATING:
-            with self._recording.at_work():
-                self._unfilled.ran(func, kind, args, kwargs, tensors)
+        nobodys = self._unfilled.ran(func, kind, args, kwargs, tensors)
         if not recorded:
             return
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
         own = internals.saves_for_itself(func, args)
-        nobodys = not later and self._unfilled.any_of(tensors)
         if again or own or nobodys or not tensors or kind in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
@@ -263,10 +260,6 @@ class Unfilled:
         """Knows none."""
         self._memories: dict[int, _Memory] = {}
 
-    def __bool__(self) -> bool:
-        """Whether there is any."""
-        return bool(self._memories)
-
     def watch(self) -> None:
         """Hears of storages that the program gives other memory (as FSDP does), which no operator shows."""
         if self._resized not in _listeners:
@@ -287,20 +280,31 @@ class Unfilled:
         for address in [address for address, each in self._memories.items() if each.reference.expired()]:
             del self._memories[address]
 
-    def ran(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> None:
-        """An operator has run. ``tensors``: what it has made, or will have when it ends."""
+    def ran(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> bool:
+        """An operator has run; whether values in any of the tensors that it returned are nobody's.
+
+        Args:
+            func: the operator.
+            kind: its type.
+            args: what it was given.
+            kwargs: likewise, by name.
+            tensors: what it has made, or will have when it ends.
+        """
         if kind in _ALLOCATING:
             for tensor in map(internals.part_of, tensors):
                 if internals.storage_of(tensor) is not None:
                     self._resized(tensor.untyped_storage(), 0)
-        elif internals.ends_later(func):
+            return True
+        if internals.ends_later(func):
             self._began(tensors)
-        else:
-            self._filled(func, kind, args, kwargs, tensors)
-
-    def any_of(self, tensors: Iterable[torch.Tensor]) -> bool:
-        """Whether values in any of these tensors are nobody's."""
-        return bool(self._memories) and any(self._in(each) for each in tensors)
+            return False
+        if not self._memories:
+            return False
+        given = leaves((args, kwargs))
+        if not any(_address(each) in self._memories for each in given):
+            return False
+        self._filled(func, kind, given, internals.written(func, args, kwargs), tensors)
+        return any(self._in(each) for each in tensors)
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -330,18 +334,24 @@ class Unfilled:
         for address, ranges in begun.items():
             self._memories[address].arriving.append(ranges)
 
-    def _filled(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> None:
+    def _filled(
+        self,
+        func: Any,
+        kind: str,
+        given: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+    ) -> None:
         """What an operator has read, or written, is filled."""
         name = internals.name_of(func)
         waited = name.endswith("::wait_tensor")
-        written = internals.written(func, args, kwargs)
         in_part = kind in _FILLS_IN_PART and name.endswith("_")
-        looked_into = {internals.storage_of(internals.part_of(each)) for each in tensors}
-        for tensor in leaves((args, kwargs)):
+        looked_into = {_address(each) for each in tensors}
+        for tensor in given:
             if any(tensor is each for each in written):
                 fills = not in_part
             else:
-                fills = waited or internals.storage_of(internals.part_of(tensor)) not in looked_into
+                fills = waited or _address(tensor) not in looked_into
             if fills:
                 self._fill(tensor)
         for tensor in tensors:
@@ -377,6 +387,10 @@ class Unfilled:
     def _tidy(self, address: int, memory: _Memory) -> None:
         if not memory.holes and not memory.arriving:
             del self._memories[address]
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    return internals.storage_of(tensor if type(tensor) is torch.Tensor else internals.part_of(tensor))
 
 
 def _overlap(one: _Bytes, other: _Bytes) -> bool:
