@@ -70,14 +70,15 @@ def _together(last: str, before: Sequence[str]) -> str:
 _SEVERAL: Final = "Function"
 _NOBODY: Final = Made((UNKNOWN,))
 _CONSTANT: Final = Made()
-Place = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+PlaceInMemory = tuple[int, tuple[int, ...], tuple[int, ...], torch.dtype]
+"""Offset, shape, strides and element type: where in its storage a tensor lies."""
 
 
 @dataclass(slots=True, eq=False)
 class _View:
     """A tensor in a storage."""
 
-    place: Place
+    place: PlaceInMemory
     tensor: weakref.ref[torch.Tensor]
     version: int
     made: Made
@@ -184,7 +185,7 @@ class Flow:
         if os.getpid() != self._process:
             return  # a worker that loads data was forked off
         name, kind = internals.name_of(func), kind_of(func)
-        outputs = leaves(out)
+        outputs = leaves(out) or (internals.received(func, args, out) if internals.ends_later(func) else [])
         written = _written(func, args, kwargs)
         if "_foreach_" in name:
             self._each(kind, args, kwargs, outputs, written)
@@ -261,13 +262,13 @@ class Flow:
             return other[1] if other is not None and other[0]() is tensor else None
         storage = self._storages.get(address)
         if storage is not None and storage.views:
-            found = self._in(storage, tensor, _place_of(plain))
+            found = self._in(storage, tensor, place_of(plain))
             if found is not None:
                 return found
         parameter = self._parameter_at(address)
         return Made((parameter,)) if parameter else None
 
-    def _in(self, storage: _Storage, tensor: torch.Tensor, place: Place) -> Made | None:
+    def _in(self, storage: _Storage, tensor: torch.Tensor, place: PlaceInMemory) -> Made | None:
         same = [view for view in storage.views if view.place == place]
         if not self.seeing:
             version = internals.version_of(tensor)
@@ -279,8 +280,8 @@ class Flow:
             return same[-1].made
         if not self.seeing:
             return None
-        start, end = _range(place)
-        others = [view for view in storage.views if _range(view.place)[0] < end and start < _range(view.place)[1]]
+        start, end = range_of(place)
+        others = [view for view in storage.views if range_of(view.place)[0] < end and start < range_of(view.place)[1]]
         if not others:
             return None
         works = [view.made.work for view in others if view.made.work]
@@ -296,8 +297,8 @@ class Flow:
             return
         storage = self._storages.get(address)
         if storage is None:
-            storage = self._storages[address] = _Storage(internals.hold_weakly(plain))
-        place = _place_of(plain)
+            storage = self._storages[address] = _Storage(internals.hold_weakly(plain.untyped_storage()))
+        place = place_of(plain)
         storage.views = [
             view for view in storage.views if view.place != place or (not anew and view.tensor() is not None)
         ]
@@ -314,13 +315,13 @@ class Flow:
         address = internals.storage_of(plain)
         storage = None if address is None else self._storages.get(address)
         if storage is not None:
-            place = _place_of(plain)
-            start, end = _range(place)
+            place = place_of(plain)
+            start, end = range_of(place)
             for view in storage.views:
-                first, last = _range(view.place)
+                first, last = range_of(view.place)
                 if view.place == place or not (first < end and start < last):
                     continue
-                if overwritten and start <= first and last <= end and _dense(place):
+                if overwritten and start <= first and last <= end and is_dense(place):
                     view.made = made
                 else:
                     sources = unique([*view.made.sources, *made.sources])
@@ -343,13 +344,9 @@ class Flow:
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that an operator writes to."""
-    found: list[torch.Tensor] = []
     if _updates_statistics(func, args):  # PyTorch does not say that it writes to them
         return leaves(args[3:5])
-    for at, name in internals.written_arguments(func):
-        value = args[at] if at < len(args) else kwargs.get(name)
-        found += leaves(value)
-    return found
+    return internals.written(func, args, kwargs)
 
 
 def _updates_statistics(func: Any, args: Any) -> bool:
@@ -375,11 +372,12 @@ def _begins_backward() -> bool:
     return False
 
 
-def _place_of(tensor: torch.Tensor) -> Place:
+def place_of(tensor: torch.Tensor) -> PlaceInMemory:
+    """Where in its storage a tensor lies."""
     return int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
-def _range(place: Place) -> tuple[int, int]:
+def range_of(place: PlaceInMemory) -> tuple[int, int]:
     """First and last byte of a place."""
     offset, shape, stride, dtype = place
     if 0 in shape:
@@ -388,7 +386,7 @@ def _range(place: Place) -> tuple[int, int]:
     return offset * dtype.itemsize, last * dtype.itemsize
 
 
-def _dense(place: Place) -> bool:
+def is_dense(place: PlaceInMemory) -> bool:
     """Whether a place has no gaps."""
-    start, end = _range(place)
+    start, end = range_of(place)
     return math.prod(place[1]) * place[3].itemsize == end - start

@@ -135,10 +135,19 @@ def exchanges(operator: Any) -> bool:
     return name_of(operator).startswith(("c10d::", "_c10d_functional", "_dtensor::"))
 
 
+@functools.cache
 def ends_later(operator: Any) -> bool:
     """Whether what an operator returns is not there yet: processes exchange values while the program goes on."""
     name = name_of(operator)
     return name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "_autograd"))
+
+
+def received(operator: Any, args: Any, out: Any) -> list[torch.Tensor]:
+    """The tensors that an operator which ends later writes to; some of them return nothing but what one waits for."""
+    name = name_of(operator)
+    if not name.startswith("c10d::"):
+        return leaves(out)
+    return [] if name.endswith(("::send", "barrier", "barrier_")) else leaves(args[:1])
 
 
 @functools.cache
@@ -149,6 +158,12 @@ def _viewed_argument(operator: Any) -> tuple[int, str] | None:
         return None
     arguments = enumerate(schema.arguments)
     return next(((at, each.name) for at, each in arguments if each.alias_info is not None), None)
+
+
+def written(operator: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """The tensors that an operator says it writes to."""
+    values = (args[at] if at < len(args) else kwargs.get(name) for at, name in written_arguments(operator))
+    return [tensor for value in values for tensor in leaves(value)]
 
 
 @functools.cache
@@ -163,14 +178,19 @@ def storage_of(tensor: torch.Tensor) -> int | None:
     if tensor.layout is not torch.strided or tensor.is_meta or transformed(tensor):
         return None
     try:
-        return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 - see above
+        return address_of(tensor.untyped_storage())
     except (NotImplementedError, RuntimeError):
         return None
 
 
-def hold_weakly(tensor: torch.Tensor) -> StorageWeakRef:
-    """Keeps ``storage_of`` from being used for other memory, and lets the memory itself go."""
-    return StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call] # PyTorch does not say its type
+def address_of(storage: torch.UntypedStorage) -> int:
+    """What ``storage_of`` says of a tensor in a storage."""
+    return int(storage._cdata)  # noqa: SLF001 - see above
+
+
+def hold_weakly(storage: torch.UntypedStorage) -> StorageWeakRef:
+    """Keeps the address of a storage from being used for another one, and lets its memory go."""
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
 
 def other_mode() -> bool:

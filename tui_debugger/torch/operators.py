@@ -3,11 +3,16 @@
 The calls are seen below autograd and autocast, so forward, backward and casts are all there. An operator is named by
 the module that runs, its own name, and the number of its call there; in the backward pass by the module whose forward
 operator it belongs to, below ``Gradients/``. What an optimizer does is not recorded.
+
+Nor is what lies in memory that nobody has filled yet: those values are nobody's.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Final
 
@@ -17,6 +22,7 @@ from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
 from tui_debugger.torch.calls import Calls, Guard, is_compiling
+from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of
 from tui_debugger.torch.frames import user_stack
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.leaves import leaves
@@ -30,8 +36,18 @@ _WRITTEN_DOWN: Final = "LiftFresh"
 """What makes a tensor of numbers of the program: no operator made them."""
 _SCALER: Final = {"AmpForeachNonFiniteCheckAndUnscale", "AmpUpdateScale"}
 """What a GradScaler does to find its scale."""
-_ALLOCATING: Final = {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted"}
+_ALLOCATING: Final = frozenset(
+    {"Empty", "EmptyLike", "EmptyStrided", "NewEmpty", "NewEmptyStrided", "EmptyPermuted", "Resize", "ResizeAs"}
+)
 """Returns memory as it finds it: NaN and Inf in there are nobody's."""
+_FILLS_IN_PART: Final = frozenset(
+    {
+        *("IndexPut", "IndexPutImpl", "IndexAdd", "IndexCopy", "IndexFill", "IndexReduce", "MaskedFill"),
+        *("MaskedScatter", "Scatter", "ScatterAdd", "ScatterReduce", "Put", "FillDiagonal"),
+        *("AsStrided", "Detach", "Squeeze", "Swapaxes", "Swapdims", "T", "Transpose", "Unsqueeze"),
+    }
+)
+"""Kinds of operators that in place write to some elements of a tensor, or to none."""
 _NO_NODES: Final = frozenset(_SCALER | _ALLOCATING)
 
 
@@ -54,6 +70,7 @@ class Operators:
         self._forward: dict[int, tuple[str, str]] = {}
         self._mode: internals.EveryOperator | None = None
         self._left: list[internals.EveryOperator] = []
+        self._unfilled = Unfilled()
         self._thread = 0
         self._optimizing = False
         self._closure = False
@@ -78,6 +95,7 @@ class Operators:
         self._thread = get_ident()
         self._mode = internals.EveryOperator(self._seen)
         self._mode.enter()
+        self._unfilled.watch()
 
     def remove(self) -> None:
         """Sees nothing any more."""
@@ -85,6 +103,7 @@ class Operators:
             handle.remove()
         self._handles.clear()
         self.new_step()
+        self._unfilled.forget()
         mode, self._mode = self._mode, None
         if mode is not None:
             self._left.append(mode)
@@ -96,6 +115,7 @@ class Operators:
         self._times.clear()
         self._forward.clear()
         self._scopes.clear()
+        self._unfilled.new_step()
         self._calls.new_step(ended=ended)
         self._optimizing = False
 
@@ -122,9 +142,8 @@ class Operators:
     def _seen(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
         if self._recording.paused or not self.installed:
             return
-        if self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward())):
-            return
-        self._guard(lambda: self._ran(func, args, kwargs, out))
+        optimizer = self._optimizing and not (self._closure and (torch.is_grad_enabled() or internals.in_backward()))
+        self._guard(lambda: self._ran(func, args, kwargs, out, recorded=not optimizer))
 
     def _leave(self) -> None:
         """Takes away what is there for nothing any more. What cannot be left now does nothing until it can."""
@@ -142,11 +161,16 @@ class Operators:
                 self._recording.begin_call()
                 self._times.clear()
 
-    def _ran(self, func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    def _ran(self, func: Any, args: Any, kwargs: Any, out: Any, *, recorded: bool) -> None:
+        kind, later = kind_of(func), internals.ends_later(func)
+        tensors = internals.received(func, args, out) if later else leaves(out)
+        nobodys = self._unfilled.ran(func, kind, args, kwargs, tensors)
+        if not recorded:
+            return
         backward, grads = internals.in_backward(), torch.is_grad_enabled()
         again = backward and (grads or self._scopes)  # for a checkpoint: it ran before under the same names
         own = internals.saves_for_itself(func, args)
-        if again or own or not (tensors := leaves(out)) or (kind := kind_of(func)) in _NO_NODES:
+        if again or own or nobodys or not tensors or kind in _NO_NODES:
             if self._recording.flow.following:
                 self._recording.flow.ran(func, args, kwargs, out)
             return
@@ -164,7 +188,7 @@ class Operators:
         elif not backward:
             self._remember(scope, name)
         with self._recording.at_work():
-            if internals.ends_later(func):
+            if later:
                 self._recording.began(name, kind, tensors, lambda: self._sources(kind, args, kwargs))
                 return
             self._recording.made(
@@ -199,3 +223,200 @@ class Operators:
         if kind == _WRITTEN_DOWN and not any(flow.has_maker(each) for each in given):
             return []
         return flow.sources(given)
+
+
+# -- memory that nobody has filled ----------------------------------------------------------------------------------
+
+_Bytes = tuple[int, int]
+"""First one, and the one after the last, in a storage."""
+
+
+@dataclass(slots=True, eq=False)
+class _Memory:
+    """A storage in which values are nobody's.
+
+    Attributes:
+        reference: keeps its address from being used again, not its memory.
+        holes: what nobody was seen to fill.
+        filled: places that are filled and lie across holes.
+        arriving: what each collective operation writes to that may not be over.
+    """
+
+    reference: Any
+    holes: list[_Bytes] = field(default_factory=list)
+    filled: set[PlaceInMemory] = field(default_factory=set)
+    arriving: list[list[_Bytes]] = field(default_factory=list)
+
+
+class Unfilled:
+    """Memory that was allocated and that nobody has written to yet, or that a collective operation still writes to.
+
+    It is filled when an operator has written to all of it, and also when one has read it, other than to look into it:
+    the collective operation is over then, or what is no operator (a kernel of the program's own) has written there.
+    Nothing bad is missed: what is not looked at in such memory shows in what is made of it.
+    """
+
+    def __init__(self) -> None:
+        """Knows none."""
+        self._memories: dict[int, _Memory] = {}
+
+    def watch(self) -> None:
+        """Hears of storages that the program gives other memory (as FSDP does), which no operator shows."""
+        if self._resized not in _listeners:
+            _listeners.append(self._resized)
+        if not hasattr(_storages.resize_, _WRAPPED):
+            _storages.resize_ = _telling(_storages.resize_)
+
+    def forget(self) -> None:
+        """Knows none any more, and hears of no other; the last one leaves storages as they were."""
+        self._memories.clear()
+        if self._resized in _listeners:
+            _listeners.remove(self._resized)
+        if not _listeners and hasattr(_storages.resize_, _WRAPPED):
+            _storages.resize_ = getattr(_storages.resize_, _WRAPPED)
+
+    def new_step(self) -> None:
+        """Forgets memory that is there no more."""
+        for address in [address for address, each in self._memories.items() if each.reference.expired()]:
+            del self._memories[address]
+
+    def ran(self, func: Any, kind: str, args: Any, kwargs: Any, tensors: Sequence[torch.Tensor]) -> bool:
+        """An operator has run; whether values in any of the tensors that it returned are nobody's.
+
+        Args:
+            func: the operator.
+            kind: its type.
+            args: what it was given.
+            kwargs: likewise, by name.
+            tensors: what it has made, or will have when it ends.
+        """
+        if kind in _ALLOCATING:
+            for tensor in map(internals.part_of, tensors):
+                if internals.storage_of(tensor) is not None:
+                    self._resized(tensor.untyped_storage(), 0)
+            return True
+        if internals.ends_later(func):
+            self._began(tensors)
+            return False
+        if not self._memories:
+            return False
+        given = leaves((args, kwargs))
+        if not any(_address(each) in self._memories for each in given):
+            return False
+        self._filled(func, kind, given, internals.written(func, args, kwargs), tensors)
+        return any(self._in(each) for each in tensors)
+
+    # -- inside --------------------------------------------------------------------------------------
+
+    def _resized(self, storage: torch.UntypedStorage, before: int) -> None:
+        """A storage has other memory than before, of which so many bytes are what they were."""
+        address, size = internals.address_of(storage), storage.nbytes()
+        memory = self._memories.get(address)
+        if memory is None:
+            memory = self._memories[address] = _Memory(internals.hold_weakly(storage))
+        memory.holes = _without(memory.holes, min(before, size), sys.maxsize)
+        memory.holes += [(before, size)] if before < size else []
+        if not before:
+            memory.filled.clear()
+        if not size:
+            memory.arriving.clear()
+        self._tidy(address, memory)
+
+    def _began(self, tensors: Iterable[torch.Tensor]) -> None:
+        """A collective operation writes to some tensors from now on."""
+        begun: dict[int, list[_Bytes]] = {}
+        for tensor in map(internals.part_of, tensors):
+            address = internals.storage_of(tensor)
+            if address is not None:
+                if address not in self._memories:
+                    self._memories[address] = _Memory(internals.hold_weakly(tensor.untyped_storage()))
+                begun.setdefault(address, []).append(range_of(place_of(tensor)))
+        for address, ranges in begun.items():
+            self._memories[address].arriving.append(ranges)
+
+    def _filled(
+        self,
+        func: Any,
+        kind: str,
+        given: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+    ) -> None:
+        """What an operator has read, or written, is filled."""
+        name = internals.name_of(func)
+        waited = name.endswith("::wait_tensor")
+        in_part = kind in _FILLS_IN_PART and name.endswith("_")
+        looked_into = {_address(each) for each in tensors}
+        for tensor in given:
+            if any(tensor is each for each in written):
+                fills = not in_part
+            else:
+                fills = waited or _address(tensor) not in looked_into
+            if fills:
+                self._fill(tensor)
+        for tensor in tensors:
+            if internals.is_exchanged(tensor):  # to look at it is to wait for it
+                self._fill(tensor)
+
+    def _in(self, tensor: torch.Tensor) -> bool:
+        plain = internals.part_of(tensor)
+        memory = self._memories.get(internals.storage_of(plain) or 0)
+        if memory is None:
+            return False
+        place = place_of(plain)
+        if any(_overlap(range_of(place), each) for ranges in memory.arriving for each in ranges):
+            return True
+        return place not in memory.filled and any(_overlap(range_of(place), each) for each in memory.holes)
+
+    def _fill(self, tensor: torch.Tensor) -> None:
+        plain = internals.part_of(tensor)
+        address = internals.storage_of(plain) or 0
+        memory = self._memories.get(address)
+        if memory is None:
+            return
+        place = place_of(plain)
+        found = range_of(place)
+        over = [ranges for ranges in memory.arriving if any(_overlap(found, each) for each in ranges)]
+        memory.arriving = [ranges for ranges in memory.arriving if ranges not in over]
+        if not is_dense(place):
+            memory.filled.add(place)
+        for start, end in [*([found] if is_dense(place) else []), *(each for ranges in over for each in ranges)]:
+            memory.holes = _without(memory.holes, start, end)
+        self._tidy(address, memory)
+
+    def _tidy(self, address: int, memory: _Memory) -> None:
+        if not memory.holes and not memory.arriving:
+            del self._memories[address]
+
+
+def _address(tensor: torch.Tensor) -> int | None:
+    return internals.storage_of(tensor if type(tensor) is torch.Tensor else internals.part_of(tensor))
+
+
+def _overlap(one: _Bytes, other: _Bytes) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _without(holes: Iterable[_Bytes], start: int, end: int) -> list[_Bytes]:
+    """Bytes without those from one to another."""
+    parts = (part for first, last in holes for part in ((first, min(last, start)), (max(first, end), last)))
+    return [(first, last) for first, last in parts if first < last]
+
+
+_storages: Any = torch.UntypedStorage
+_listeners: Final[list[Callable[[torch.UntypedStorage, int], None]]] = []
+_WRAPPED: Final = "_tdbg_wrapped"
+
+
+def _telling(original: Any) -> Any:
+    """``UntypedStorage.resize_``, which then says which storage it was, and how many bytes that had before."""
+
+    def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+        before = storage.nbytes()
+        returned = original(storage, size)
+        for tell in tuple(_listeners):
+            tell(storage, before)
+        return returned
+
+    setattr(resize_, _WRAPPED, original)
+    return resize_

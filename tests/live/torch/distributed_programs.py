@@ -1,24 +1,55 @@
-"""Trainings of two processes (gloo), as people write them: ``python -m tests.live.torch.distributed_programs KIND``.
+"""Trainings of several processes (gloo), as people write them: ``python -m tests.live.torch.distributed_programs``.
 
-Each process trains twice with the same seeds: first nobody watches, then the debugger at ``--address`` does. The
-losses of both are printed, so that tests see whether the debugger changed anything.
+Every line of the input is a JSON object (see ``Job``) and one training from its beginning to its end, in all processes
+at once; a line of output answers it with the losses. So tests share what costs most: that PyTorch starts.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import datetime as dt
+import json
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
 import tui_debugger.torch as tdbg
+from tests.live.torch.spoiling import wait_for
+from tui_debugger.torch import internals
 
 WIDTH = 8
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training.
+
+    Attributes:
+        kind: one of ``KINDS``.
+        address: of the debugger.
+        level: of ``attach``.
+        bad: what is bad in one process: ``batch``, ``weight``, ``head``; or empty.
+        at: the step in which it is.
+        steps: how many there are.
+        parts: batches of one step.
+        again: trains twice with the same seeds, first while nobody watches.
+    """
+
+    kind: str
+    address: str
+    level: str = "module"
+    bad: str = ""
+    at: int = 1
+    steps: int = 3
+    parts: int = 1
+    again: bool = False
 
 
 class Block(nn.Module):
@@ -103,14 +134,12 @@ def hybrid(model: nn.Module) -> nn.Module:
 
 
 def not_understood(model: nn.Module) -> nn.Module:
-    """As with a PyTorch that keeps its shards elsewhere."""
-    from tui_debugger.torch import internals
-
-    def fail(_: nn.Module) -> list[internals.Shard]:
-        raise AttributeError("_get_fsdp_state")
-
-    internals.shards = fail
+    """As with a PyTorch that keeps its shards elsewhere: see ``losses``."""
     return fsdp2(model)
+
+
+def no_shards(_: nn.Module) -> list[internals.Shard]:
+    raise AttributeError("_get_fsdp_state")
 
 
 def sequence_parallel(model: nn.Module) -> nn.Module:
@@ -135,12 +164,30 @@ def tensor_parallel(model: nn.Module) -> nn.Module:
     return parallelize_module(model, mesh, plan)
 
 
+def two_d(model: nn.Module) -> nn.Module:
+    """Tensor-parallel in pairs of processes, with shards over those that have the same part."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size() // 2, 2), mesh_dim_names=("shard", "part"))
+    plan = {f"blocks.{at}.up": ColwiseParallel() for at in (0, 1)}
+    plan |= {f"blocks.{at}.down": RowwiseParallel() for at in (0, 1)}
+    parallelize_module(model, mesh["part"], plan)
+    for block in model.blocks:  # type: ignore[union-attr] # a Sequential
+        fully_shard(block, mesh=mesh["shard"])
+    return fully_shard(model, mesh=mesh["shard"])
+
+
 def manual(model: nn.Module) -> nn.Module:
     """Gradients are summed by the loop itself."""
     return model
 
 
-_ALL = (ddp, bucket_views, manual, fsdp1, fsdp1_flat, fsdp2, hybrid, not_understood, tensor_parallel, sequence_parallel)
+_WHOLE = (ddp, bucket_views, manual, fsdp1, fsdp1_flat, fsdp2, hybrid, not_understood)
+_PARTS = (tensor_parallel, two_d)
+"""Pairs of processes compute parts from the same batch."""
+_ALL = (*_WHOLE, *_PARTS, sequence_parallel)
 KINDS = {each.__name__: each for each in _ALL}
 
 
@@ -163,58 +210,85 @@ def spoil(model: nn.Module) -> None:
     sys.stderr.write(f"spoilt {name}\n")
 
 
-def losses(options: argparse.Namespace, wrap: Callable[[nn.Module], nn.Module], address: str) -> list[str]:
+def leave_nothing_in_memory() -> None:
+    """What is allocated is NaN until somebody fills it: what a run finds there is no matter of luck."""
+    torch.use_deterministic_algorithms(True)  # fills what operators allocate
+    storages = torch.UntypedStorage
+    original = storages.resize_
+
+    def resize_(storage: torch.UntypedStorage, size: int) -> torch.UntypedStorage:
+        grows = size > storage.nbytes()
+        original(storage, size)
+        if grows:  # no operator does
+            ctypes.memset(storage.data_ptr(), 0xFF, size)
+        return storage
+
+    storages.resize_ = resize_
+
+
+def batch(job: Job, step: int, part: int) -> torch.Tensor:
+    """What this process trains with: made beforehand, so that no operator of the training is to blame for it."""
+    rank = dist.get_rank()
+    data = rank // 2 if KINDS[job.kind] in _PARTS else rank
+    x = torch.randn(4, WIDTH, generator=torch.Generator().manual_seed(1000 * step + 10 * part + data))
+    if job.bad == "batch" and (step, rank, part) == (job.at, 1, 0):
+        x[0, 0] = float("nan")
+    return x
+
+
+def losses(job: Job, address: str) -> list[str]:
     """Trains, and returns the losses."""
     torch.manual_seed(0)
-    model = wrap(Net())
+    before = torch.UntypedStorage.resize_
+    understood = internals.shards
+    if job.kind == "not_understood":
+        internals.shards = no_shards
+    model = KINDS[job.kind](Net())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    handle = tdbg.attach(model, optimizer, address, level=options.level)
+    batches = [[batch(job, step, part) for part in range(job.parts)] for step in range(job.steps)]
+    handle = tdbg.attach(model, optimizer, address, level=job.level)
     found = []
-    for step in range(options.steps):
-        bad = step == options.at and options.rank == 1
-        if bad and options.bad == "weight":
+    for step, xs in enumerate(batches):
+        bad = step == job.at and dist.get_rank() == 1
+        if bad and job.bad == "weight":
             spoil(model)
-        Head.broken = bad and options.bad == "head"
-        for part in range(options.parts):
-            generator = torch.Generator().manual_seed(1000 * step + 10 * part + (0 if options.same else options.rank))
-            x = torch.randn(4, WIDTH, generator=generator)
-            if bad and options.bad == "batch" and part == 0:
-                x[0, 0] = float("nan")
-            last = part == options.parts - 1
-            with nullcontext() if last or not hasattr(model, "no_sync") else model.no_sync():
+        Head.broken = bad and job.bad == "head"
+        for x in xs:
+            with nullcontext() if x is xs[-1] or not hasattr(model, "no_sync") else model.no_sync():
                 loss = model(x).square().mean()
                 loss.backward()
-        if wrap is manual:
+        if job.kind == "manual":
             average(model.parameters())
         optimizer.step()
         optimizer.zero_grad()
         found.append(loss.item().hex())
     handle.detach()
+    internals.shards = understood
+    assert torch.UntypedStorage.resize_ is before
     return found
 
 
 def main() -> None:
-    """One process of two."""
+    """One process of several: reads lines until there are no more."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("--rank", type=int, required=True)
-    parser.add_argument("--file", required=True)
-    parser.add_argument("--address", default="")
-    parser.add_argument("--level", default="module")
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--parts", type=int, default=1)
-    parser.add_argument("--at", type=int, default=1)
-    parser.add_argument("--bad", default="")
-    parser.add_argument("--same", action="store_true")
-    parser.add_argument("--again", type=int, default=1)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--store", required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    leave_nothing_in_memory()
     warnings.simplefilter("ignore")
-    dist.init_process_group("gloo", init_method=f"file://{options.file}", rank=options.rank, world_size=2)
-    wrap = KINDS[options.kind]
-    for address in ["", options.address] if options.again else [options.address]:
-        sys.stdout.write(" ".join(losses(options, wrap, address)) + "\n")
-    sys.stdout.flush()
+    patience = dt.timedelta(seconds=60)
+    dist.init_process_group(
+        "gloo", init_method=options.store, rank=options.rank, world_size=options.ranks, timeout=patience
+    )
+    for line in sys.stdin:
+        job = Job(**json.loads(line))
+        answer = [losses(job, address) for address in ([""] if job.again else [])]
+        wait_for(job.address)
+        answer.append(losses(job, job.address))
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
     dist.destroy_process_group()
 
 

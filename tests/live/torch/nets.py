@@ -381,6 +381,35 @@ def log_of_zero(out: torch.Tensor) -> torch.Tensor:
     return -(torch.log(chances * (0 if Fault.now() else 1)) * chances).sum()
 
 
+class AsFound(nn.Module):
+    """Works in memory that it allocates as it finds it: NaN, until somebody fills it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.use_deterministic_algorithms(True)  # fills what is allocated with NaN
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = broken(x.detach())
+        copied = torch.empty_like(y).copy_(y)
+        copied.view(-1)
+        written = torch.empty(y.shape)
+        torch.sub(y, 1, out=written)
+        by_row = y.new_empty(y.shape)
+        by_row.t()
+        by_row[torch.arange(len(y))] = y
+        by_row.unsqueeze(0)
+        by_row.neg()
+        by_row.squeeze()
+        half = torch.empty_strided(y.shape, y.stride())
+        half[:1].copy_(y[:1])
+        half.expand(2, *half.shape)
+        half[:1].square()
+        torch.empty(3).fill_(1).unflatten(0, (3, 1))
+        torch.empty(3, 2).t_().diagonal()
+        return self.head(x)
+
+
 @dataclass
 class Net:
     """One training."""
@@ -419,6 +448,7 @@ NETS = {
     "data classes": Net(Structured),
     "layers that are left out": Net(Dropped),
     "a function that runs now and then": Net(Sometimes, learns=False),
+    "memory as it was found": Net(AsFound),
     "a loss": Net(Residual, loss=log_of_zero),
 }
 

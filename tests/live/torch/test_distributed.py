@@ -1,4 +1,4 @@
-"""Trainings of two processes: what one of them does wrong is told of that one, whatever hands it on to the other."""
+"""Trainings of several processes: what one of them does wrong is told of that one, whatever hands it on to others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
-from tests.live.torch.driving import PATIENCE, ROOT
+from tests.cli.running import run
+from tests.live.torch.driving import ROOT
 from tui_debugger.analysis.collectives import is_collective
 from tui_debugger.graph.edges import real_inputs
 from tui_debugger.model import Side
@@ -24,19 +25,22 @@ from tui_debugger.session.session import Session
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
+from tests.live.torch.distributed_programs import Job
+
 REDUCING = ["ddp", "bucket_views", "manual", "fsdp1", "fsdp1_flat", "fsdp2"]
 """Gradients are summed up over the processes."""
 KINDS = [*REDUCING, "tensor_parallel"]
+Capture = pytest.CaptureFixture[str]
 SHARDED = ["fsdp1", "fsdp1_flat", "fsdp2", "tensor_parallel"]
 
 
 @dataclass
 class Watched:
-    """What came of two processes that ``tdbg listen`` watched."""
+    """What came of the processes that ``tdbg listen`` watched."""
 
     code: int
     rows: list[dict[str, Any]]
-    losses: list[list[str]]
+    losses: list[list[list[str]]]
     dump: Path
 
     @property
@@ -59,39 +63,87 @@ class Watched:
             session.close()
 
 
-def watch(directory: Path, kind: str, *options: str, listen: Sequence[str] = ()) -> Watched:
-    """Runs both processes of a training to their end."""
-    with tempfile.TemporaryDirectory(prefix="tdbg") as sockets, contextlib.ExitStack() as stack:
-        address = f"unix:{sockets}/s"
+class Trainings:
+    """Processes that do one training after the other, together."""
 
-        def start(module: str, *arguments: object, out: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
-            command = [sys.executable, "-m", module, *map(str, arguments)]
-            process = subprocess.Popen(command, cwd=ROOT, text=True, stdout=out, stderr=subprocess.PIPE)
-            stack.enter_context(process)
-            stack.callback(process.kill)
-            return process
-
-        given = ["listen", "--no-screen", "--host", address, "--ranks", 2, "--json", "--save", directory / "dump"]
-        said = stack.enter_context((directory / "out").open("w+", encoding="utf-8"))
-        listener = start("tui_debugger", *given, *listen, out=said)
-        assert listener.stderr is not None
-        assert address in listener.stderr.readline()
-        same = ["--same"] if kind == "tensor_parallel" else []
-        ranks = [
-            start(
-                "tests.live.torch.distributed_programs",
-                *(kind, "--rank", rank, "--file", directory / "store", "--address", address, *same, *options),
+    def __init__(self, folder: Path, ranks: int) -> None:
+        self._folder = folder
+        self._ranks = ranks
+        self._number = 0
+        self._said = [(folder / f"stderr{rank}").open("w+") for rank in range(ranks)]
+        command = [sys.executable, "-m", "tests.live.torch.distributed_programs", f"--store=file://{folder}/store"]
+        self._processes = [
+            subprocess.Popen(
+                [*command, f"--ranks={ranks}", f"--rank={rank}"],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
             )
-            for rank in (0, 1)
+            for rank, said in enumerate(self._said)
         ]
-        printed = [each.communicate(timeout=PATIENCE) for each in ranks]
-        assert [each.returncode for each in ranks] == [0, 0], printed
-        assert not any("switched off" in err for _, err in printed), printed
-        _, err = listener.communicate(timeout=PATIENCE)
-        said.seek(0)
-        rows = [json.loads(line) for line in said]
-        assert rows, err
-        return Watched(listener.returncode, rows, [text.splitlines() for text, _ in printed], directory / "dump")
+
+    def watch(
+        self, capsys: Capture, directory: Path, kind: str, listen: Sequence[str] = ("--recommended",), **job: Any
+    ) -> Watched:
+        """One training, and what ``tdbg listen`` says of it; the losses are those of each process."""
+        self._number += 1
+        made = Job(kind, f"unix:{self._folder}/{self._number}", **job)
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(asdict(made)) + "\n")
+            process.stdin.flush()
+        options = ["--no-screen", "--json", "--timeout", "60", "--ranks", self._ranks]
+        if made.level == "module":  # at every operator that hits values would be fetched
+            options += ["--save", directory / "dump"]
+        answer = run(capsys, "listen", "--host", made.address, *options, *listen)
+        losses = [json.loads(line) for line in self._answers()]
+        rows = [json.loads(line) for line in answer.lines]
+        assert rows, answer.err
+        return Watched(answer.code, rows, losses, directory / "dump")
+
+    def _answers(self) -> Iterator[str]:
+        for process, said in zip(self._processes, self._said, strict=True):
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            said.seek(0)
+            text = said.read()
+            assert line, text
+            assert "switched off" not in text
+            yield line
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+            process.wait()
+        for said in self._said:
+            said.close()
+
+
+@contextlib.contextmanager
+def started(ranks: int) -> Iterator[Trainings]:
+    with tempfile.TemporaryDirectory(prefix="tdbg") as folder:  # paths of sockets are short
+        trainings = Trainings(Path(folder), ranks)
+        try:
+            yield trainings
+        finally:
+            trainings.end()
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Trainings]:
+    with started(2) as trainings:
+        yield trainings
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Trainings]:
+    with started(4) as trainings:
+        yield trainings
 
 
 def gradient(kind: str) -> str:
@@ -99,36 +151,40 @@ def gradient(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_batch_of_one_process_is_the_only_origin(kind: str, tmp_path: Path) -> None:
-    run = watch(tmp_path, kind, "--bad=batch")
-    assert run.code == 1
-    assert run.origins == [(1, 1, "inputs.x")]
-    assert {rank for rank, _ in run.bad} == {0, 1}
-    assert (0, gradient(kind)) in run.bad
-    for unwatched, attached in run.losses:
+def test_a_bad_batch_of_one_process_is_the_only_origin(
+    two: Trainings, capsys: Capture, kind: str, tmp_path: Path
+) -> None:
+    found = two.watch(capsys, tmp_path, kind, bad="batch", again=True)
+    assert found.code == 1
+    assert found.origins == [(1, 1, "inputs.x")]
+    assert {rank for rank, _ in found.bad} == {0, 1}
+    assert (0, gradient(kind)) in found.bad
+    for unwatched, attached in found.losses:
         assert unwatched == attached
-    with run.session() as session:
+    with found.session() as session:
         nodes = session.nodes(0)
         row = nodes.find(gradient(kind))
         if kind in REDUCING:
             assert is_collective(nodes.op_type(row))
             assert [nodes.names[each] for each, _ in real_inputs(nodes, row)] == [f"{gradient(kind)}/local"]
-            assert (0, f"{gradient(kind)}/local") not in run.bad
-            assert (1, f"{gradient(kind)}/local") in run.bad
+            assert (0, f"{gradient(kind)}/local") not in found.bad
+            assert (1, f"{gradient(kind)}/local") in found.bad
         path = trace(session, nodes.key(0, 1, row, Side.OUTPUT))
         assert path.ranks == (0, 1)
         assert (path.end.tensor.key.rank, path.end.tensor.key.node) == (1, "inputs.x")
 
 
 @pytest.mark.parametrize("kind", [each for each in KINDS if each not in ("bucket_views", "manual")])
-def test_a_bad_weight_of_one_process_is_the_only_origin(kind: str, tmp_path: Path) -> None:
-    run = watch(tmp_path, kind, "--bad=weight", "--again=0")
-    assert run.code == 1
-    ((rank, step, node),) = run.origins
+def test_a_bad_weight_of_one_process_is_the_only_origin(
+    two: Trainings, capsys: Capture, kind: str, tmp_path: Path
+) -> None:
+    found = two.watch(capsys, tmp_path, kind, bad="weight")
+    assert found.code == 1
+    ((rank, step, node),) = found.origins
     assert (rank, step) == (1, 1)
     part = {"fsdp1": "up.bias", "fsdp1_flat": "_flat_param"}.get(kind, "up.weight")  # that rank 1 has a part of
     assert node == f"blocks.1.{part}"
-    with run.session() as session:
+    with found.session() as session:
         nodes = session.nodes(0)
         path = trace(session, nodes.key(0, 1, nodes.find(gradient(kind)), Side.OUTPUT))
         assert (path.end.tensor.key.rank, path.end.tensor.key.node) == (1, node)
@@ -149,45 +205,83 @@ def test_a_bad_weight_of_one_process_is_the_only_origin(kind: str, tmp_path: Pat
     ("kind", "bad"),
     [("hybrid", "weight"), ("sequence_parallel", "batch"), ("not_understood", "batch"), ("not_understood", "head")],
 )
-def test_what_is_not_known_of_the_processes_names_no_false_origin(kind: str, bad: str, tmp_path: Path) -> None:
+def test_what_is_not_known_of_the_processes_names_no_false_origin(
+    two: Trainings, capsys: Capture, kind: str, bad: str, tmp_path: Path
+) -> None:
     """Process groups within the world, inputs that are put together, and shards that tdbg does not find."""
-    run = watch(tmp_path, kind, f"--bad={bad}", "--again=0")
+    found = two.watch(capsys, tmp_path, kind, bad=bad)
     true = {"batch": "inputs.x", "weight": "blocks.1.up.weight"}
-    assert run.origins == ([(1, 1, true[bad])] if bad in true else [])
+    assert found.origins == ([(1, 1, true[bad])] if bad in true else [])
     if kind == "hybrid":
-        with run.session() as session:
+        with found.session() as session:
             nodes = session.nodes(1)
             assert nodes.group_ranks[nodes.find("AllGather/head/weight")] == (1,)
             assert nodes.group_ranks[nodes.find("Gradients/head/weight")] == (0, 1)
 
 
-def test_every_microbatch_counts_before_the_sum(tmp_path: Path) -> None:
-    run = watch(tmp_path, "ddp", "--bad=batch", "--parts=3")
-    assert run.origins == [(1, 1, "inputs.x")]
-    assert (1, "Gradients/head/weight/local") in run.bad
-    assert (0, "Gradients/head/weight/local") not in run.bad
-    for unwatched, attached in run.losses:
+def test_every_microbatch_counts_before_the_sum(two: Trainings, capsys: Capture, tmp_path: Path) -> None:
+    found = two.watch(capsys, tmp_path, "ddp", bad="batch", parts=3, again=True)
+    assert found.origins == [(1, 1, "inputs.x")]
+    assert (1, "Gradients/head/weight/local") in found.bad
+    assert (0, "Gradients/head/weight/local") not in found.bad
+    for unwatched, attached in found.losses:
         assert unwatched == attached
 
 
 @pytest.mark.parametrize(("kind", "step"), [("ddp", 0), ("fsdp2", 1), ("fsdp1", 1), ("tensor_parallel", 0)])
-def test_a_module_with_weights_of_its_own_is_the_only_origin(kind: str, step: int, tmp_path: Path) -> None:
+def test_a_module_with_weights_of_its_own_is_the_only_origin(
+    two: Trainings, capsys: Capture, kind: str, step: int, tmp_path: Path
+) -> None:
     """Its weights are bad after the step, but that the optimizer has done."""
-    run = watch(tmp_path, kind, "--bad=head", f"--at={step}", "--again=0")
-    assert run.origins == [(1, step, "head/Head")]
+    found = two.watch(capsys, tmp_path, kind, bad="head", at=step)
+    assert found.origins == [(1, step, "head/Head")]
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_a_healthy_training_is_clean(kind: str, tmp_path: Path) -> None:
-    run = watch(tmp_path, kind, "--again=0", listen=["--watch=TO"])
-    assert (run.code, len(run.rows)) == (0, 1)
+MORE = ["--recommended", "--watch=TO"]
+
+
+def looked_at_all(found: Watched) -> bool:
+    """Nothing was left out: neither nodes, nor steps."""
+    return not (found.rows[-1]["unrecorded"] or found.rows[-1]["reasons"]) and not found.rows[-1]["coverage"]["skipped"]
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
+def test_a_healthy_training_is_clean(two: Trainings, capsys: Capture, kind: str, level: str, tmp_path: Path) -> None:
+    """Also where weights are put together, and sums made, in memory that held NaN before."""
+    found = two.watch(capsys, tmp_path, kind, MORE, level=level, steps=4)
+    assert (found.code, len(found.rows)) == (0, 1)
+    assert looked_at_all(found)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
+def test_among_all_operators_a_bad_batch_is_the_only_origin(
+    two: Trainings, capsys: Capture, kind: str, tmp_path: Path
+) -> None:
+    """FSDP resizes the memory that it gathers weights in, also after tdbg has read it: looking changes nothing."""
+    found = two.watch(capsys, tmp_path, kind, MORE, bad="batch", level="op", steps=2, again=True)
+    assert found.code == 1
+    assert found.origins == [(1, 1, "inputs.x")]
+    assert {rank for rank, _ in found.bad} == {0, 1}
+    for unwatched, attached in found.losses:
+        assert unwatched == attached
 
 
 @pytest.mark.parametrize("kind", ["fsdp1", "fsdp2"])
-def test_looking_at_every_operator_changes_nothing(kind: str, tmp_path: Path) -> None:
-    """FSDP resizes the memory that it gathers weights in, also after tdbg has read it."""
-    run = watch(tmp_path, kind, "--bad=batch", "--level=op")
-    assert run.code == 1
-    assert (1, "inputs.x") in run.bad
-    for unwatched, attached in run.losses:
-        assert unwatched == attached
+def test_among_all_operators_a_bad_weight_is_found_where_it_was_gathered(
+    two: Trainings, capsys: Capture, kind: str, tmp_path: Path
+) -> None:
+    """What comes through an all-gather is looked at where it is read: rank 0 has nothing bad of its own."""
+    found = two.watch(capsys, tmp_path, kind, MORE, bad="weight", level="op", steps=2)
+    assert [(rank, step) for rank, step, _ in found.origins] == [(1, 1)]
+    assert (0, "blocks/1/up/Addmm") in found.bad
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+def test_parts_and_shards_together(four: Trainings, capsys: Capture, level: str, tmp_path: Path) -> None:
+    """Tensor-parallel in pairs, and FSDP over these."""
+    healthy = four.watch(capsys, tmp_path / "healthy", "two_d", MORE, level=level, steps=4)
+    assert (healthy.code, len(healthy.rows)) == (0, 1)
+    assert looked_at_all(healthy)
+    bad = four.watch(capsys, tmp_path / "bad", "two_d", MORE, level=level, steps=2, bad="batch")
+    assert bad.origins == [(1, 1, "inputs.x")]

@@ -58,13 +58,20 @@ class Watching:
     def follow(self, rank: int, steps: int) -> None:
         """Goes along with one training."""
         said = self.said[rank] = Said()
-        self._stopped(rank, 1)
+        times = 1
+        self._stopped(rank, times)
         for step in range(steps):
-            self.session.run(1, [rank], stop_on_hit=False)
-            self._stopped(rank, step + 2)
-            known = self.session.check([(rank, step)])
-            said.hits[step] = list(dict.fromkeys(hit.key.node for hit in known.hits))
-            said.origins |= {(step, hit.key.node, hit.key.slot) for hit in known.hits if hit.origin}
+            said.hits[step] = []
+            ended = False
+            while not ended:  # at level op a hit stops inside the step
+                self.session.run(1, [rank], stop_on_hit=False)
+                times += 1
+                self._stopped(rank, times)
+                stop = self.session.state(rank).stop
+                ended = stop is None or not stop.node
+                known = self.session.check([(rank, step)])
+                said.hits[step] += [hit.key.node for hit in known.hits if hit.key.node not in said.hits[step]]
+                said.origins |= {(step, hit.key.node, hit.key.slot) for hit in known.hits if hit.origin}
         self.session.release([rank])
 
     def _stopped(self, rank: int, times: int) -> None:
@@ -173,3 +180,11 @@ def test_weights_that_are_read_again_after_their_optimizer_are_not_taken_for_cle
     it = said[nets.RIVALS]
     assert it.origins
     assert {(step, node.partition("#")[0]) for step, node, _ in it.origins} == {(nets.BAD, "judge/2/Broken")}
+
+
+def test_memory_is_judged_when_somebody_has_filled_it(server: Server) -> None:
+    """Level op: what is found there is nobody's. Where it is not known that all was filled, what reads it counts."""
+    (it,) = watched(server, ["memory as it was found"], "op").values()
+    filled = ["Log", "Copy", "View", "Sub", "Neg", "Squeeze", "Slice", "Copy#2", "Slice#2", "Pow"]
+    assert it.hits == {step: filled if step == nets.BAD else [] for step in range(nets.STEPS)}
+    assert it.origins == at("Log")
