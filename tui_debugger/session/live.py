@@ -244,7 +244,13 @@ class LiveSession(Session):
         """
         from tui_debugger.session.live_saving import save_dump
 
-        return save_dump(self.live, directory, progress)
+        return save_dump(self.live, directory, progress, ran={live.number: self._ran(live) for live in self.live.all()})
+
+    def _ran(self, live: LiveRank) -> list[list[int]]:
+        """Rows of the nodes that something was found at, in the order in which they ran, step by step."""
+        found = [self.latest(live.number, step) for step in live.steps()]
+        parts = [part for result in found if result is not None for part in result.hits.parts]
+        return [part.node.tolist() for part in parts if live.graph is not None and part.nodes is live.graph.nodes]
 
     # -- tensors -----------------------------------------------------------------------------------
 
