@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -106,12 +107,13 @@ def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[
     seen: dict[int, list[int]] = {}
     for sequence in observed:
         ran = [row for row in dict.fromkeys(sequence) if operators[row]]
-        for before, row in zip(ran, ran[1:], strict=False):
+        for before, row in pairwise(ran):
             seen.setdefault(row, []).append(before)
 
     def sources(row: int) -> list[int]:
         made_from = flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]].tolist()
-        return sorted({*made_from, *seen.get(row, ())}, key=lambda source: int(table.order[source]))
+        known = [source for source in {*made_from, *seen.get(row, ())} if source >= 0 and operators[source]]
+        return sorted(known, key=lambda source: int(table.order[source]), reverse=True)
 
     order: dict[int, None] = {}
     entered: set[int] = set()
@@ -123,9 +125,7 @@ def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[
                 order.setdefault(waiting.pop())
                 continue
             entered.add(row)
-            waiting += [
-                each for each in reversed(sources(row)) if each >= 0 and operators[each] and each not in entered
-            ]
+            waiting += [source for source in sources(row) if source not in entered]
     return [row for row in order if operators[row]]
 
 
