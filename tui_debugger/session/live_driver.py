@@ -147,6 +147,8 @@ class Driver:
     def state(self, live: LiveRank) -> LiveState:
         """Where a training is."""
         driven, newest = self._of(live), live.training.stop
+        # It stands already, but what it found there was not worked through: that step is not known to be clean.
+        early = driven.phase is Phase.RUNNING and live.training.phase is Phase.STOPPED
         return LiveState(
             rank=live.number,
             info=live.training.info,
@@ -156,7 +158,7 @@ class Driver:
             remaining=self._remaining(live, driven),
             fetched=live.fetched,
             kept=self._source.spool.of_rank(live.number),
-            passed=newest.step if newest is not None else None,
+            passed=newest.step - early if newest is not None else None,
         )
 
     def _remaining(self, live: LiveRank, driven: Driven) -> int | None:

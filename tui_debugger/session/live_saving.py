@@ -81,9 +81,6 @@ def _save_rank(
     steps = [step for step in live.steps() if live.kept(step) is not None]
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history(steps, root)
-        for step in steps:
-            if step >= 0:
-                writer.step(step, root)
     for number, step in enumerate(steps):
         kept = live.kept(step)
         if kept is None:
@@ -111,7 +108,7 @@ def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: 
 
 
 def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
-    counts.steps.add(step)
+    before = counts.tensors + counts.statistics
     for place, fetched in kept.values.items():
         if graph.flags[place] & TensorFlag.CONSTANT:
             continue
@@ -128,6 +125,8 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
             counts.statistics += 1
     for root, rows in recorded.items():
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
+    if counts.tensors + counts.statistics > before:  # a directory without tensors would be a step that cannot be read
+        counts.steps.add(step)
 
 
 def _name(graph: RankGraph, place: int) -> TensorName:
