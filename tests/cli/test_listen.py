@@ -197,7 +197,7 @@ def test_a_directory_that_cannot_be_made_is_told_before_the_training_comes(
 
 @pytest.mark.parametrize(("hits", "code"), [(never, 2), (nan_at(3), 1)])
 def test_what_could_not_be_saved_is_a_reason_not_to_say_clean(
-    capsys: Capture, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hits: Hits, code: int
+    capsys: Capture, address: str, tmp_path: Path, *, monkeypatch: pytest.MonkeyPatch, hits: Hits, code: int
 ) -> None:
     def full(_path: Path, *_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -10,6 +10,7 @@ from typing import Final
 
 from tui_debugger.analysis.condition_table import WIRE_OVERFLOW
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
+from tui_debugger.live import wire
 from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
@@ -464,15 +465,21 @@ class Driver:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
         live.told(stop.step, received)
-        if pair not in self._strange and any(watched.graph.find(hit.node) < 0 for hit in received):
+        strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
+        if strange is not None and pair not in self._strange:
             self._strange.add(pair)
-            what = "steps with hits on nodes that are not in the graph"
-            self._source.unjudged(live.number, what, 1, f"first step {stop.step}")
+            what = "steps with hits on nodes that are not in the graph, so that nobody can say where it began"
+            self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
         with self._lock:
             # A client may put a scope before the name of a parameter.
             names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
             bad_before = self._of(live).bad_before(stop.step, names)
-        result = judgement_of(live.number, stop, watched, received, self._source.notice, bad_before=bad_before)
+        flow_known = not any(
+            each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded
+        )
+        result = judgement_of(
+            live.number, stop, watched, received, self._source.notice, bad_before=bad_before, flow_known=flow_known
+        )
         if watched.graph is not live.graph:  # its rows are not those of now
             return result
         with self._book.judging(pair) as ticket:
