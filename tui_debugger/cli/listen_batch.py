@@ -297,6 +297,7 @@ class Batch:
         """Saves, sums up, lets trainings go; returns the exit code."""
         saved = self._save()
         self._rest()
+        self.session.settle()
         code = self.log.summary(self.session, self._rules or frozenset(), fail_on, self, saved)
         self.session.release()
         if not self.interrupted:

@@ -188,6 +188,10 @@ class LiveSession(Session):
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
 
+    def settle(self) -> None:
+        """Has ``silent`` and ``ended`` tell of the steps that trainings which still run have ended so far, too."""
+        self._driver.settle()
+
     def latest(self, rank: int, step: int) -> PairResult | None:
         """What was found last at a step of a training, whatever the list is now."""
         return self._checks.book.latest((rank, step))

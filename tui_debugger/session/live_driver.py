@@ -177,6 +177,15 @@ class Driver:
                 (rank, count, each) for rank, driven in self._driven.items() for count, each in driven.silent.values()
             ]
 
+    def settle(self) -> None:
+        """Accounts for the steps that trainings which run have ended and had nothing to say about."""
+        for live in self._source.all():
+            driven = self._of(live)
+            if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
+                stop = live.training.stop
+                self._count_silent(live, driven, stop, ended=True)
+                driven.ended = stop.ended if stop is not None else driven.ended
+
     def ended(self) -> dict[int, int]:
         """By rank the step that came to its end last."""
         with self._lock:

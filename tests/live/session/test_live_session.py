@@ -281,6 +281,21 @@ def test_hits_of_a_training_that_goes_on_by_itself_are_told_with_their_step(live
     assert coverage.checked == 6
 
 
+def test_steps_that_a_training_ended_without_a_stop_count_when_somebody_sums_up(
+    live: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = live(hits=overflow_at(2, LOSS), end=5)
+    monkeypatch.setattr(it.training, "finish", lambda: None)  # it runs on
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None, stop_on_hit=False)
+    it.told.wait(LiveKind.HITS)
+    for _ in range(2):
+        it.session.settle()
+        assert it.session.ended() == {0: 4}
+        assert [(rank, steps) for rank, steps, _ in it.session.silent()] == [(0, 4)]
+
+
 # -- tensors -----------------------------------------------------------------------------------------
 
 
