@@ -29,7 +29,7 @@ class TdbgError(Exception):
             for part in (
                 self.what,
                 self.where and f"  where: {self.where}",
-                self.hint and f"  do:    {self.hint}",
+                self.hint and "  do:    " + self.hint.replace("\n", "\n         "),
             )
             if part
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -182,6 +183,35 @@ def test_hits_around_a_finding_are_saved_as_a_dump(capsys: Capture, address: str
     found = [hit for hit in session.check(session.pairs()).hits if hit.stats is not None and hit.stats.bad]
     assert [(hit.key.node, hit.key.step, hit.origin) for hit in found] == [(LOSS, 3, True)]
     session.close()
+
+
+def test_a_directory_that_cannot_be_made_is_told_before_the_training_comes(
+    capsys: Capture, address: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in (tmp_path / "file" / "dump", tmp_path / "file"):
+        answer = listen(capsys, address, "--save", place)
+        assert answer.code == 2
+        assert "waiting" not in answer.err
+
+
+@pytest.mark.parametrize(("hits", "code"), [(never, 2), (nan_at(3), 1)])
+def test_what_could_not_be_saved_is_a_reason_not_to_say_clean(
+    capsys: Capture, address: str, tmp_path: Path, *, monkeypatch: pytest.MonkeyPatch, hits: Hits, code: int
+) -> None:
+    def full(_path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    training = train(address, hits)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    answer = listen(capsys, address, "--watch", "TO", "--save", tmp_path / "dump", "--json")
+    _, summary = rows(answer)
+    training.join()
+    assert (answer.code, summary["saved"]) == (code, None)
+    (reason,) = summary["reasons"]
+    assert reason["kind"] == "unsaved"
+    assert reason["text"].startswith(f"not everything was saved in {tmp_path / 'dump'}: ")
+    assert reason["text"].endswith("No space left on device")
 
 
 def test_what_was_not_recorded_is_a_doubt_and_a_finding_outranks_it(capsys: Capture, address: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
 from tui_debugger.graph.build import build_table, with_roots
 from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import directory_names, graph_number, order_graphs, reorder_rows
+from tui_debugger.graph.order import directory_names, graph_number, observed_order, order_graphs, reorder_rows
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
 from tui_debugger.sources.mindspore.graphs import read_order
@@ -147,6 +147,22 @@ def test_the_header_of_a_listing_is_no_node(tmp_path: Path) -> None:
     listed = tmp_path / "ms_execution_order_graph_0.csv"
     listed.write_bytes(b"NodeExecutionOrder-FullNameWithScope\nA-op1\r\n\nB-op2,")
     assert read_order(listed) == ("A-op1", "B-op2")
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ((), "A-op1 B-op2 C-op3 D-op4 E-op5"),
+        (("E-op5", "A-op1"), "D-op4 E-op5 A-op1 B-op2 C-op3"),  # with what it was made from
+        (("C-op3", "p", "D-op4"), "A-op1 B-op2 C-op3 D-op4 E-op5"),
+        (("B-op2", "A-op1"), "B-op2 A-op1 C-op3 D-op4 E-op5"),  # the graph may be that of another step
+    ],
+)
+def test_what_was_seen_to_run_orders_what_the_graph_leaves_open(seen: tuple[str, ...], expected: str) -> None:
+    nodes = [op(1, "A-op1"), op(2, "B-op2", ["1"]), op(3, "C-op3", ["2"]), op(4, "D-op4"), op(5, "E-op5", ["4", "p"])]
+    table = build_table([graph(nodes, ["p"])])
+    order = observed_order(table, [[table.find(name) for name in seen]])
+    assert " ".join(table.names[row] for row in order) == expected
 
 
 def test_rows_keep_their_meaning_when_a_table_grows_but_not_when_it_is_built_anew() -> None:

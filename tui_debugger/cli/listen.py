@@ -33,7 +33,8 @@ exit codes with --no-screen:
   1    a finding; it outranks "cannot judge"
   2    cannot judge: no training came, it was lost, no step ran, something that
        ran was not recorded or not judged, a watchpoint of --watch or
-       --watch-file that looked at no tensor; a wrong argument
+       --watch-file that looked at no tensor, --save could not write everything;
+       a wrong argument
   130  interrupted: the training is let go, what was found is summed up
 
 examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import sys
 import time
@@ -16,6 +17,7 @@ from tui_debugger.errors import CancelledError, LostError, NotStoppedError, Tdbg
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from tui_debugger.cli.listen_report import Log
     from tui_debugger.model import ProgressFn, Watchpoint
@@ -50,9 +52,8 @@ def _listen(arguments: argparse.Namespace, log: Log) -> int:
 
     given = given_watchpoints(arguments)
     fail_on = conditions_of(arguments.fail_on)
-    save = arguments.save
-    if save is not None and save.exists() and (not save.is_dir() or any(save.iterdir())):
-        raise TdbgError("the directory exists and is not empty", where=str(save), hint="choose another one")
+    if arguments.save is not None:
+        _make_room(arguments.save)
     with interruptible(lambda _: None) as progress:
         session = open_live(arguments)
         warning = exposed(arguments)
@@ -66,6 +67,23 @@ def _listen(arguments: argparse.Namespace, log: Log) -> int:
         except CancelledError:
             batch.interrupted = True
     return batch.finish(fail_on)
+
+
+def _make_room(directory: Path) -> None:
+    """Makes the directory now: after hours of training it is too late to hear that it cannot be made."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        empty = not any(directory.iterdir())
+    except FileExistsError:
+        empty = False
+    except OSError as error:
+        raise TdbgError(
+            f"the directory cannot be made: {error.strerror or error}", where=str(directory), hint="choose another one"
+        ) from error
+    if not empty:
+        raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise TdbgError("the directory must not be written to", where=str(directory), hint="choose another one")
 
 
 @dataclass
@@ -98,6 +116,7 @@ class Batch:
     Attributes:
         interrupted: somebody pressed Ctrl-C.
         gone: sentences about trainings that were lost.
+        unsaved: why what was to be saved was not.
     """
 
     session: LiveSession
@@ -107,6 +126,7 @@ class Batch:
     progress: ProgressFn
     interrupted: bool = False
     gone: list[str] = field(default_factory=list)
+    unsaved: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Listens from now on."""
@@ -277,6 +297,7 @@ class Batch:
         """Saves, sums up, lets trainings go; returns the exit code."""
         saved = self._save()
         self._rest()
+        self.session.settle()
         code = self.log.summary(self.session, self._rules or frozenset(), fail_on, self, saved)
         self.session.release()
         if not self.interrupted:
@@ -286,14 +307,14 @@ class Batch:
         return code
 
     def _save(self) -> str:
-        """What was saved where; a disk that is full takes nothing away from what was found."""
+        """Says what was saved where; a disk that is full takes nothing away from what was found."""
         directory = self.arguments.save
         if directory is None or not self.session.ranks():
             return ""
         try:
             return f"{self.session.save(directory)} in {directory}"
         except TdbgError as error:
-            note(f"nothing was saved, or not all: {error.what}")
+            self.unsaved.append(f"not everything was saved in {directory}: {error.what}")
             return ""
 
     def _stay(self) -> None:

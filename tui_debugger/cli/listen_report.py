@@ -30,6 +30,8 @@ _ROOM: Final = 256 << 20
 """Bytes of values that are fetched at one step to be saved."""
 _EVERYTHING: Final = 5000
 """Tensors that are fetched then."""
+_SETTLED: Final = 2.0
+"""Seconds without a word of a step after which it is summed up although its training still runs."""
 _QUIET: Final = 5.0
 """Seconds between two lines that say how far a training is that has nothing to say."""
 
@@ -48,6 +50,8 @@ class Log:
         """By rank the step with findings that is not summed up yet."""
         self._first: dict[int, HitList] = {}
         self._passed: dict[int, int] = {}
+        self._heard: dict[int, float] = {}
+        """By rank when a finding came last."""
         self._said = time.monotonic()
         self._kept = 0
         self._findings = 0
@@ -77,7 +81,7 @@ class Log:
         for hit in new:
             self._line(hit, graphs=graphs)
         if new:
-            self._open[rank] = pair
+            self._open[rank], self._heard[rank] = pair, time.monotonic()
         sys.stdout.flush()
         return new
 
@@ -94,9 +98,13 @@ class Log:
 
     def pause(self, session: LiveSession) -> None:
         """Nothing happens just now: sums up the steps with findings, and says now and then how far others are."""
-        for rank in list(self._open):
-            self._sum_up(rank)
+        from tui_debugger.live.types import Phase
+
         now = time.monotonic()
+        for rank in list(self._open):
+            # At operator level the findings of a step come one after the other.
+            if session.state(rank).phase is not Phase.RUNNING or now - self._heard[rank] > _SETTLED:
+                self._sum_up(rank)
         if now - self._said < _QUIET:
             return
         self._said = now
@@ -175,7 +183,8 @@ class Log:
             self._sum_up(rank)
         result = self._total(session, cancelled=batch.interrupted)
         steps = _steps(result, session)
-        judgement = self._judged(result, rules, fail_on, [Doubt("lost", text) for text in batch.gone])
+        doubts = [Doubt("lost", text) for text in batch.gone] + [Doubt("unsaved", text) for text in batch.unsaved]
+        judgement = self._judged(result, rules, fail_on, doubts)
         if not any(steps.values()):
             judgement = _doubted(judgement, Doubt("nothing", "no step was judged"))
         code = EXIT_CODES[judgement.outcome]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,44 @@ def order_graphs(table: NodeTable, sequence: Sequence[int]) -> NodeTable:
     place = {root: number for number, root in enumerate(sequence)}
     graph = np.array([place.get(info.root_id, len(place)) for info in table.graphs] or [0], np.int64)[table.graph]
     return replace(table, order=ranks(table, graph, table.order))
+
+
+def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[int]:
+    """All operators, as the graph lists them, but after what they were made from and what was seen to run before.
+
+    A graph does not say which of two independent operators ran first; whoever watched them run does.
+
+    Args:
+        table: the nodes.
+        observed: rows in the order in which they were seen to run, one sequence a run. Where that and the graph
+            contradict each other, every operator is still there once.
+    """
+    from tui_debugger.graph.edges import edges
+
+    flow, operators = edges(table), classes(table) == 0
+    seen: dict[int, list[int]] = {}
+    for sequence in observed:
+        ran = [row for row in dict.fromkeys(sequence) if operators[row]]
+        for before, row in pairwise(ran):
+            seen.setdefault(row, []).append(before)
+
+    def sources(row: int) -> list[int]:
+        made_from = flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]].tolist()
+        known = [source for source in {*made_from, *seen.get(row, ())} if source >= 0 and operators[source]]
+        return sorted(known, key=lambda source: int(table.order[source]), reverse=True)
+
+    order: dict[int, None] = {}
+    entered: set[int] = set()
+    for start in np.argsort(table.order, kind="stable").tolist():
+        waiting = [start]
+        while waiting:
+            row = waiting[-1]
+            if row in entered:
+                order.setdefault(waiting.pop())
+                continue
+            entered.add(row)
+            waiting += [source for source in sources(row) if source not in entered]
+    return [row for row in order if operators[row]]
 
 
 def _follow(

@@ -101,11 +101,17 @@ class DumpWriter:
         for name, content in (("data_dump", {"common_dump_settings": settings}), ("config", config)):
             (directory / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
 
-    def graphs(self, graphs: Sequence[bytes]) -> None:
-        """Writes graphs (each a serialized GraphProto) and the order of their operators: that of the graph."""
+    def graphs(self, graphs: Sequence[bytes], ran: Sequence[str] = ()) -> None:
+        """Writes graphs and the order of their operators.
+
+        Args:
+            graphs: each a serialized GraphProto.
+            ran: full names in the order in which they ran; operators that are not named follow as the graph lists them.
+        """
         from tui_debugger.graph.proto import message_class
 
         orders: dict[int, list[str]] = {}
+        place = {_UNSAFE.sub("_", name): number for number, name in reversed([*enumerate(ran)])}
         directory = self._directory("graphs")
         taken: set[int] = set()
         for index, data in enumerate(graphs):
@@ -119,6 +125,7 @@ class DumpWriter:
             orders.setdefault(root, []).extend(_UNSAFE.sub("_", name) for name in names if name)
         directory = self._directory("execution_order")
         for root, order in orders.items():
+            order.sort(key=lambda name: place.get(name, len(place)))
             lines = ["NodeExecutionOrder-FullNameWithScope", *order, ""]
             (directory / f"ms_execution_order_graph_{root}.csv").write_text("\n".join(lines), encoding="utf-8")
 

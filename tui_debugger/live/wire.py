@@ -76,6 +76,9 @@ is random and the same as long as a training process lives, so that one that com
 In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; a field from 100
 on that is absent has no value (no finite element)."""
 
+UNSENT_NODES: Final = "nodes that came after the graph had been sent"
+"""How our client's ``Unrecorded.what`` begins when its graph is no longer that of the step: from then on what the graph
+says that a node was made from may be that of another step."""
 OWN_TYPES: Final = {
     "float8_e4m3fn": 100,
     "float8_e5m2": 101,

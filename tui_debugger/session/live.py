@@ -188,6 +188,10 @@ class LiveSession(Session):
         """(rank, steps, coverage of each) of the steps that ran without a hit and have no result of their own."""
         return self._driver.silent()
 
+    def settle(self) -> None:
+        """Has ``silent`` and ``ended`` tell of the steps that trainings which still run have ended so far, too."""
+        self._driver.settle()
+
     def latest(self, rank: int, step: int) -> PairResult | None:
         """What was found last at a step of a training, whatever the list is now."""
         return self._checks.book.latest((rank, step))
@@ -244,7 +248,13 @@ class LiveSession(Session):
         """
         from tui_debugger.session.live_saving import save_dump
 
-        return save_dump(self.live, directory, progress)
+        return save_dump(self.live, directory, progress, ran={live.number: self._ran(live) for live in self.live.all()})
+
+    def _ran(self, live: LiveRank) -> list[list[int]]:
+        """Rows of the nodes that something was found at, in the order in which they ran, step by step."""
+        found = [self.latest(live.number, step) for step in live.steps()]
+        parts = [part for result in found if result is not None for part in result.hits.parts]
+        return [part.node.tolist() for part in parts if live.graph is not None and part.nodes is live.graph.nodes]
 
     # -- tensors -----------------------------------------------------------------------------------
 

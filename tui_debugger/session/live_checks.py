@@ -72,6 +72,7 @@ def judgement_of(
     notice: Callable[[str], None],
     *,
     bad_before: frozenset[str] | None = None,
+    flow_known: bool = True,
 ) -> PairResult:
     """The result of one step by what a training reported, or did not report, of the list that it was given.
 
@@ -82,6 +83,7 @@ def judgement_of(
         hits: what it reported.
         notice: is told what cannot be used.
         bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
+        flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
     """
     info = watched.info
     asked = [
@@ -97,7 +99,8 @@ def judgement_of(
     clean = _without_bad(watched.graph, found, looked)
     designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
     used = clean if bad_before is None else _as_used(watched.graph, clean, looked, bad_before)
-    found.origin[:] = _origins(watched.graph, found, used, designs, bad_before or frozenset())
+    if flow_known and all(watched.graph.find(hit.node) >= 0 for hit in hits):  # else the graph is of another step
+        found.origin[:] = _origins(watched.graph, found, used, designs, bad_before or frozenset())
     for at in np.flatnonzero(bad_tensors(found)).tolist():
         if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
             mark(found, at, types)

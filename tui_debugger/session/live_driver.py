@@ -10,6 +10,7 @@ from typing import Final
 
 from tui_debugger.analysis.condition_table import WIRE_OVERFLOW
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
+from tui_debugger.live import wire
 from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
@@ -147,6 +148,8 @@ class Driver:
     def state(self, live: LiveRank) -> LiveState:
         """Where a training is."""
         driven, newest = self._of(live), live.training.stop
+        # It stands already, but what it found there was not worked through: that step is not known to be clean.
+        early = driven.phase is Phase.RUNNING and live.training.phase is Phase.STOPPED
         return LiveState(
             rank=live.number,
             info=live.training.info,
@@ -156,7 +159,7 @@ class Driver:
             remaining=self._remaining(live, driven),
             fetched=live.fetched,
             kept=self._source.spool.of_rank(live.number),
-            passed=newest.step if newest is not None else None,
+            passed=newest.step - early if newest is not None else None,
         )
 
     def _remaining(self, live: LiveRank, driven: Driven) -> int | None:
@@ -173,6 +176,15 @@ class Driver:
             return [
                 (rank, count, each) for rank, driven in self._driven.items() for count, each in driven.silent.values()
             ]
+
+    def settle(self) -> None:
+        """Accounts for the steps that trainings which run have ended and had nothing to say about."""
+        for live in self._source.all():
+            driven = self._of(live)
+            if driven.phase is Phase.RUNNING and driven.late is None and self._queue.idle:
+                stop = live.training.stop
+                self._count_silent(live, driven, stop, ended=True)
+                driven.ended = stop.ended if stop is not None else driven.ended
 
     def ended(self) -> dict[int, int]:
         """By rank the step that came to its end last."""
@@ -462,15 +474,21 @@ class Driver:
         """Keeps what a training found at a stop."""
         pair, received = (live.number, stop.step), list(hits)
         live.told(stop.step, received)
-        if pair not in self._strange and any(watched.graph.find(hit.node) < 0 for hit in received):
+        strange = next((hit.node for hit in received if watched.graph.find(hit.node) < 0), None)
+        if strange is not None and pair not in self._strange:
             self._strange.add(pair)
-            what = "steps with hits on nodes that are not in the graph"
-            self._source.unjudged(live.number, what, 1, f"first step {stop.step}")
+            what = "steps with hits on nodes that are not in the graph, so that nobody can say where it began"
+            self._source.unjudged(live.number, what, 1, f"first {strange} at step {stop.step}")
         with self._lock:
             # A client may put a scope before the name of a parameter.
             names = frozenset(hit.node.rpartition("/")[2] for hit in received if hit.condition == WIRE_OVERFLOW)
             bad_before = self._of(live).bad_before(stop.step, names)
-        result = judgement_of(live.number, stop, watched, received, self._source.notice, bad_before=bad_before)
+        flow_known = not any(
+            each.what.startswith(wire.UNSENT_NODES) and each.step <= stop.step for each in live.training.unrecorded
+        )
+        result = judgement_of(
+            live.number, stop, watched, received, self._source.notice, bad_before=bad_before, flow_known=flow_known
+        )
         if watched.graph is not live.graph:  # its rows are not those of now
             return result
         with self._book.judging(pair) as ticket:

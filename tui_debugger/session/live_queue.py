@@ -58,6 +58,11 @@ class EventQueue:
         self._end = trainings.listen(self._heard)
         self._thread.start()
 
+    @property
+    def idle(self) -> bool:
+        """Whether no event waits."""
+        return self._queue.empty()
+
     def close(self) -> None:
         """Ends it; what waits is not worked on any more."""
         self._end()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.edges import real_consumers
+from tui_debugger.graph.order import observed_order
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.keeping import StepKept
@@ -19,8 +21,20 @@ from tui_debugger.words.numbers import plural
 Recorded = tuple[TensorName, TensorMeta | None, TensorStats]
 
 
-def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_progress) -> str:
+def save_dump(
+    source: LiveSource,
+    directory: Path,
+    progress: ProgressFn = no_progress,
+    *,
+    ran: Mapping[int, Sequence[Sequence[int]]] | None = None,
+) -> str:
     """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
+
+    Args:
+        source: what is kept.
+        directory: a new one, or an empty one.
+        progress: receives snapshots.
+        ran: by rank the rows of the nodes that something was found at, in the order in which they ran, step by step.
 
     Raises:
         TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
@@ -34,7 +48,7 @@ def save_dump(source: LiveSource, directory: Path, progress: ProgressFn = no_pro
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
         for live in ranks:
-            _save_rank(live, directory, counts, progress)
+            _save_rank(live, directory, counts, progress, (ran or {}).get(live.number, ()))
     except OSError as error:
         raise TdbgError(f"the dump could not be written: {error.strerror or error}", where=str(directory)) from error
     return counts.text(len(ranks))
@@ -55,19 +69,18 @@ class _Counts:
         return text + (early if self.early else "")
 
 
-def _save_rank(live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn) -> None:
+def _save_rank(
+    live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn, ran: Sequence[Sequence[int]]
+) -> None:
     graph, info = live.graph, live.training.info
     if graph is None:
         return
     writer = DumpWriter(directory, rank=live.number, program=info.program, device=info.backend)
     writer.metadata()
-    writer.graphs(graph.data)
+    writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, ran)])
     steps = [step for step in live.steps() if live.kept(step) is not None]
     for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
         writer.history(steps, root)
-        for step in steps:
-            if step >= 0:
-                writer.step(step, root)
     for number, step in enumerate(steps):
         kept = live.kept(step)
         if kept is None:
@@ -95,7 +108,7 @@ def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: 
 
 
 def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
-    counts.steps.add(step)
+    before = counts.tensors + counts.statistics
     for place, fetched in kept.values.items():
         if graph.flags[place] & TensorFlag.CONSTANT:
             continue
@@ -112,6 +125,8 @@ def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, 
             counts.statistics += 1
     for root, rows in recorded.items():
         writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
+    if counts.tensors + counts.statistics > before:  # a directory without tensors would be a step that cannot be read
+        counts.steps.add(step)
 
 
 def _name(graph: RankGraph, place: int) -> TensorName:

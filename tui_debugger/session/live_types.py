@@ -20,7 +20,7 @@ class LiveState:
         stop: where it stopped last; None before the first stop.
         graph: whether its graph is there: only then it has nodes.
         remaining: steps that it was told to run and has not run yet; None: until a hit; 0 when it stands.
-        passed: the step that it ended last, also while it runs; None before the first stop.
+        passed: the last step that it ended and that was worked through, also while it runs; None before the first stop.
         fetched: bytes of values and statistics that came from it so far.
         kept: bytes of them that are still in the spool.
     """

@@ -243,6 +243,8 @@ def _asked(records: Records, rows: Int64) -> Need:
 def _recorded(table: TensorTable, index: int, need: Need, *, first_step: bool) -> Record:
     """A record from the statistics that the dump itself wrote, for tensors without values."""
     stats = table.recorded(index)
+    if stats is None and int(table.flags[index]) & int(TensorFlag.UNKNOWN):
+        return Record(None, None, error="the training did not send it", need=need)
     if stats is None:
         return Record(None, None, error="only a statistics row was dumped, and it cannot be read", need=need)
     described = table.recorded_meta(index)

@@ -65,7 +65,7 @@ class Doubt:
     Attributes:
         kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
             ``unreadable``, something that a training ran was ``unrecorded``, or others could not be compared
-            (``uncomparable``).
+            (``uncomparable``); of a training that was ``lost``, or that could not be saved (``unsaved``).
         text: one sentence for people.
     """
 

@@ -107,7 +107,7 @@ class Inspector:
         nodes = self._desk.nodes_pane.nodes
         if nodes is None or self._shown == (self._desk.state.rank, row):
             return
-        reason = "this node has no source stack" if len(nodes.stacks) else "the dump has no source stacks"
+        reason = "this node has no source stack" if len(nodes.stacks) else "there are no source stacks"
         self._desk.stack_pane.show_node(nodes.stack(row), reason)
 
     def listed(self, message: TensorsListed) -> None:

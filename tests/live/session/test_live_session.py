@@ -281,6 +281,21 @@ def test_hits_of_a_training_that_goes_on_by_itself_are_told_with_their_step(live
     assert coverage.checked == 6
 
 
+def test_steps_that_a_training_ended_without_a_stop_count_when_somebody_sums_up(
+    live: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = live(hits=overflow_at(2, LOSS), end=5)
+    monkeypatch.setattr(it.training, "finish", lambda: None)  # it runs on
+    it.arrive()
+    it.session.add_recommended()
+    it.session.run(None, stop_on_hit=False)
+    it.told.wait(LiveKind.HITS)
+    for _ in range(2):
+        it.session.settle()
+        assert it.session.ended() == {0: 4}
+        assert [(rank, steps) for rank, steps, _ in it.session.silent()] == [(0, 4)]
+
+
 # -- tensors -----------------------------------------------------------------------------------------
 
 
@@ -676,7 +691,30 @@ def test_hits_on_unknown_nodes_are_not_called_clean(live: Make) -> None:
     it.arrive()
     it.session.add_recommended()
     it.run(3)
-    assert lost(it) == ["rank 0: steps with hits on nodes that are not in the graph (1, first step 1)"]
+    what = "steps with hits on nodes that are not in the graph, so that nobody can say where it began"
+    assert lost(it) == [f"rank 0: {what} (1, first what/is/this at step 1)"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "said", "origins"),
+    [
+        ((), (), 1),
+        (("what/is/this",), (), 0),
+        ((), (Unrecorded(f"{wire.UNSENT_NODES} 20 times", 3, "a", 1),), 0),
+        ((), (Unrecorded(f"{wire.UNSENT_NODES} 20 times", 3, "a", 2),), 1),  # a step later
+    ],
+)
+def test_what_a_node_was_made_from_is_known_only_while_the_graph_is_that_of_the_step(
+    live: Make, beside: tuple[str, ...], said: tuple[Unrecorded, ...], origins: int
+) -> None:
+    it = live(hits=overflow_at(1, LOSS, *beside), features=wire.FULL_STATISTICS)
+    it.arrive()
+    it.session.add_recommended()
+    it.training.unrecorded = said
+    it.run(None)
+    known = it.session.known([(0, 1)])
+    assert known is not None
+    assert [hit.origin for hit in known.hits].count(True) == origins
 
 
 def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:

@@ -77,3 +77,15 @@ def test_what_is_saved_is_checked_to_the_same_findings(stopped: LiveSession, tmp
     found = {hit.key.node for hit in saved.check(saved.pairs()).hits}
     assert {hit.key.node for hit in live.hits[:20]} <= found <= {hit.key.node for hit in live.hits}
     saved.close()
+
+
+def test_what_is_saved_names_the_same_origins_in_the_same_order(stopped: LiveSession, tmp_path: Path) -> None:
+    """The graph lists Div first; the client saw Log run first."""
+    live = stopped.known([(0, 3)])
+    assert live is not None
+    stopped.save(tmp_path / "dump")
+    saved = open_dump(tmp_path / "dump", remember=False)
+    named = [origin.hit.key.node for origin in saved.find_origin(saved.pairs()).origins]
+    saved.close()
+    assert named == [hit.key.node for hit in live.hits if hit.origin]
+    assert [name.rpartition("/")[2].partition("-")[0] for name in named] == ["Log", "Div"]

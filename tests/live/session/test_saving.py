@@ -101,6 +101,23 @@ def test_what_is_in_the_way_is_not_written_over(live: Callable[..., Live], tmp_p
     assert it.session.save(tmp_path / "empty").startswith("0 steps")
 
 
+def test_a_step_of_which_nothing_is_kept_is_in_the_history_and_no_part_that_cannot_be_read(
+    live: Callable[..., Live], tmp_path: Path
+) -> None:
+    it = live()
+    it.arrive()
+    it.run(1)
+    it.run(1)
+    it.session.read(TensorKey(0, "kernel_graph_0", WEIGHT, Side.OUTPUT, 0, 1))
+    assert it.session.save(tmp_path / "dump").startswith("1 step of 1 rank: 1 tensor,")
+    session = open_dump(tmp_path / "dump", remember=False)
+    session.open()
+    assert list(session.steps(0)) == [1]
+    assert [run.step for run in session.history(0)] == [0, 1]
+    assert session.unreadable() == ()
+    session.close()
+
+
 def test_values_from_before_the_first_step_are_named_and_left_out(live: Callable[..., Live], tmp_path: Path) -> None:
     it = live()
     it.arrive()

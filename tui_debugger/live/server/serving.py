@@ -244,6 +244,10 @@ def _free_path(host: str) -> Path:
         raise TdbgError("that is no path for a socket", where=host, hint="name a short path: unix:/tmp/tdbg.sock")
     if not path.parent.is_dir():
         raise TdbgError("the directory of the socket does not exist", where=str(path.parent), hint="create it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise TdbgError(
+            "no socket can be made there", where=str(path.parent), hint="name a directory that you may write to"
+        )
     try:
         mode = path.lstat().st_mode
     except OSError:

@@ -174,7 +174,8 @@ def advice_words(origin: Origin) -> str:
     what += [f"the inputs of {clean(origin.node)}"] if own else []
     if others and not own:
         what.append(f"the inputs of {last_part(origin.node)}")
-    return f"dump {' or '.join(what)}: in data_dump.json input_output 0, with all kernels or these in kernels"
+    how = "with MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels"
+    return f"dump {' or '.join(what)} ({how})"
 
 
 # -- paths -----------------------------------------------------------------------------------------
@@ -325,7 +326,10 @@ def _lost(path: Path) -> list[str]:
         lines.append(f"between them, not dumped: {_some([last_part(name) for name in path.suspects])}")
     lines += [f"not dumped: {clean(text)}" for text in path.outside[:_NAMED]]
     missing = plural(len(path.suspects), "node") if path.suspects else "these tensors"
-    return [*lines, f"to go on, dump inputs and outputs of {missing} (input_output 0, all kernels or these)"]
+    return [
+        *lines,
+        f"to go on, dump inputs and outputs of {missing} (with MindSpore: input_output 0, all kernels or these)",
+    ]
 
 
 def _some(names: list[str]) -> str:
