@@ -185,3 +185,17 @@ def test_what_is_saved_are_values_and_names_the_true_origin(
     assert ": 4 tensors, statistics of 0 more" in summary["saved"]
     found = json.loads(run(capsys, "origin", directory, "--json").out)
     assert [origin["node"] for origin in found["origins"]] == ["net/log"]
+
+
+def test_what_overflowed_in_a_layer_is_saved_with_the_weights_and_the_bias_that_it_read(
+    listen: Listen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "dump"
+    program = ("tests.live.torch.programs", "overflowing", "--address=ADDRESS", "--bad=3")
+    answer = listen(program, "--recommended", "--stop-on-hit", "--save", directory, "--json")
+    hits, _ = rows(answer)
+    first = next(hit["node"] for hit in hits if hit.get("origin"))
+    found = json.loads(run(capsys, "origin", directory, "--json").out)
+    assert [origin["node"] for origin in found["origins"]] == [first]
+    assert first == "last/Linear"
+    assert found["not_judged"] == []

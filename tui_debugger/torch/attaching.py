@@ -17,6 +17,7 @@ from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.types import START, Unrecorded
+from tui_debugger.live.wire import UNSENT_NODES
 from tui_debugger.torch.distributed import ExchangeHooks
 from tui_debugger.torch.expectation import Scalers
 from tui_debugger.torch.flying import Flying
@@ -261,7 +262,7 @@ class Attachment(Handle):
         """The debugger will not get to know some nodes."""
         new = [each for each in self._recording.structure.nodes if each not in self._training.names()]
         if len(new) > self._unsent:
-            what = f"nodes that came after the graph had been sent {CHANGES} times"
+            what = f"{UNSENT_NODES} {CHANGES} times"
             self._recording.lost(what, new[self._unsent], len(new) - self._unsent)
             self._unsent = len(new)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 import torch
 
@@ -21,6 +22,9 @@ from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN
 from tui_debugger.torch.weights import Grouping, Lasting, Previous, grouping, see_all
+
+SMALL: Final = 1 << 16
+"""Bytes of a weight whose values of the step before are kept whatever is watched."""
 
 
 class Training:
@@ -196,11 +200,13 @@ class Training:
         self.expectation.next_step()
         plans = self.recording.plans
         seen = (self._weights or grouping(self._kept(), plans)) if plans else Grouping()
-        compared = [(name, each) for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous]
-        watched = self.tree.parameters.items() if plans else ()
-        self._versions = {name: self._version(name) for name, each in watched if readable(each)}
+        kept = {name: each for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous}
+        watched = [(name, each) for name, each in self.tree.parameters.items() if readable(each)] if plans else []
+        self._versions = {name: self._version(name) for name, _ in watched}
+        # What a module read shows whether what it made was its own work, so as much of it as costs nothing is kept.
+        kept.update((name, each) for name, each in watched if part_of(each).nbytes <= SMALL)
         self.previous.follow(self.recording.step)
-        self.previous.keep(compared)
+        self.previous.keep(kept.items())
         self.forget_step()
 
     def forget_step(self) -> None:

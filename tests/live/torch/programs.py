@@ -305,6 +305,33 @@ def written(options: argparse.Namespace, step: int) -> torch.Tensor:
     return x
 
 
+class Great(nn.Module):
+    """A layer with a bias that is given numbers times ``scale``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.last = nn.Linear(WIDTH, 1)
+        self.scale = 1.0
+        nn.init.constant_(self.last.weight, 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.norm(x).clamp(0.5, 1.0) * self.scale)
+
+
+def overflowing(options: argparse.Namespace) -> None:
+    """In step ``bad`` the sum of the last layer overflows; the step is made, and leaves NaN in all weights."""
+    model = Great()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tdbg.attach(model, optimizer, options.address, level=options.level)
+    for step in range(options.steps):
+        model.scale = 3e38 if options.bad == str(step) else 1.0
+        loss = model(numbers(options)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 def counting(options: argparse.Namespace) -> None:
     """Says which operators the program itself runs in its last step; those of the optimizer left out."""
     model = Transformer()
@@ -435,6 +462,7 @@ PROGRAMS = {
         frozen,
         unfinished,
         filled,
+        overflowing,
         counting,
         scaled,
         closures,
