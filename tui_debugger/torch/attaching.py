@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
 import torch
+from torch.nn.modules.module import (
+    register_module_module_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
@@ -101,7 +107,9 @@ class Attachment(Handle):
         self._skipped = False
         self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
-        weakref.finalize(self, _without, self._watching_optimizers)
+        self._watching_model: list[RemovableHandle] = []
+        for handles in (self._watching_optimizers, self._watching_model):
+            weakref.finalize(self, _without, handles)
         self._budget = memory if memory is not None else room_of(model)
         self._recording = Recording(self._budget, values=keep == "values", at_once=level == "op")
         self._recording.measuring = flight is not None
@@ -206,6 +214,10 @@ class Attachment(Handle):
         self._hooks.install(self._training.tree)
         self._exchanges.install(self._training.tree, self._training.distribution)
         self._scalers.install()
+        self._watching_model += [
+            register_module_module_registration_hook(_weakly(self._put_in)),
+            register_module_parameter_registration_hook(_weakly(self._put_in)),
+        ]
         self._watching_optimizers += [
             register_optimizer_step_pre_hook(_weakly(self._optimizer_begins)),
             register_optimizer_step_post_hook(_weakly(self._optimizer_is_done)),
@@ -216,10 +228,9 @@ class Attachment(Handle):
         self._hooks.remove()
         self._exchanges.remove()
         self._scalers.remove()
+        _without(self._watching_model)
         if not self._iterated:
-            for handle in self._watching_optimizers:
-                handle.remove()
-            self._watching_optimizers.clear()
+            _without(self._watching_optimizers)
         self._training.let_go()
 
     def _end_of_recording(self) -> None:
@@ -282,6 +293,11 @@ class Attachment(Handle):
         finally:
             self._probe.initial = False
 
+    def _put_in(self, module: torch.nn.Module, name: str, new: torch.nn.Module | torch.nn.Parameter | None) -> None:
+        """Something is being put into a module, of this model or of any other."""
+        if self._training.owns(module) and new is not None:
+            self._guard(lambda: self._training.put_in(module, name, new))
+
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Gradients are complete: summed over microbatches and processes, unscaled, clipped.
 
@@ -343,7 +359,7 @@ class Attachment(Handle):
         try:
             act()
         except Exception as error:
-            if error is self._recording.escaped:
+            if error is self._recording.escaped or _of_a_signal(error):
                 raise
             self._failed = True
             what = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -367,9 +383,17 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
     return hook
 
 
+def _of_a_signal(error: Exception) -> bool:
+    """Whether a signal handler of the program raised an exception while something of ours ran: a time-out, say."""
+    handlers = (signal.getsignal(each) for each in signal.valid_signals())
+    codes = {getattr(each, "__code__", None) for each in handlers} - {None}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
 def _without(handles: list[RemovableHandle]) -> None:
     for handle in handles:
         handle.remove()
+    handles.clear()
 
 
 def room_of(model: torch.nn.Module) -> int:

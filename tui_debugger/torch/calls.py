@@ -62,9 +62,11 @@ class Calls:
 
     @contextmanager
     def hooking(self, place: Place) -> Iterator[None]:
-        """Around hooking a module: those of TorchScript take no hooks."""
+        """Around hooking a module: those of TorchScript take no hooks, or do not call those of modules inside."""
         try:
             yield
+            if isinstance(place.module, torch.jit.ScriptModule):
+                self._recording.lost("modules inside TorchScript", place.name)
         except RuntimeError:
             self._recording.lost("modules that take no hooks", place.name)
 
@@ -140,7 +142,10 @@ class Calls:
     def _named(self, module: nn.Module, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
         """Arguments by the names that the module has for them."""
         if module not in self._names:
-            self._names[module] = inspect.signature(module.forward).parameters
+            try:
+                self._names[module] = inspect.signature(module.forward).parameters
+            except ValueError:  # TorchScript does not tell
+                self._names[module] = {}
         names = [name for name, each in self._names[module].items() if each.kind not in _MANY]
         return [*zip([*names, *(f"arg{at}" for at in range(len(names), len(args)))], args, strict=False)]
 

@@ -98,8 +98,16 @@ def no_autocast() -> AbstractContextManager[None]:
     return guard
 
 
-transformed: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above
-"""Whether a tensor stands for others inside ``torch.func`` (vmap, grad ...)."""
+def transformed(tensor: torch.Tensor) -> bool:
+    """Whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
+
+    Whatever is computed while it runs has no values of its own, not even what is made of a plain tensor.
+    """
+    return _transform_level() is not None or _wrapped(tensor)
+
+
+_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor  # noqa: SLF001 - see above
+_transform_level: Callable[[], int | None] = torch._C._functorch.maybe_current_level  # noqa: SLF001 - see above
 
 
 def norms(tensors: Sequence[torch.Tensor], order: int, dtype: torch.dtype | None) -> Sequence[torch.Tensor]:
@@ -175,7 +183,7 @@ def written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """What tells the memory of a tensor from others while it lives; None where a tensor has none of its own."""
-    if tensor.layout is not torch.strided or tensor.is_meta or transformed(tensor):
+    if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or transformed(tensor):
         return None
     try:
         return address_of(tensor.untyped_storage())
@@ -205,15 +213,20 @@ class EveryOperator(dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call
         """``show(operator, args, kwargs, out)`` is called after each."""
         super().__init__()  # type: ignore[no-untyped-call] # likewise
         self._show = show
+        self._inference = False
 
     def enter(self) -> None:
         """Shows what this thread runs, and the backward passes that it starts."""
+        self._inference = torch.is_inference_mode_enabled()
         self.__enter__()  # type: ignore[no-untyped-call] # PyTorch does not say its type
 
     def leave(self) -> bool:
-        """Shows no more. False where that cannot be now: another mode was entered since, or an operator is shown."""
+        """Shows no more. False where that cannot be now: another mode was entered since, or an operator is shown.
+
+        Inference mode puts back what it found when it ends: a mode that was left meanwhile would still be called.
+        """
         current: Any = dispatch._get_current_dispatch_mode  # noqa: SLF001 - see above
-        if current() is not self:
+        if current() is not self or torch.is_inference_mode_enabled() != self._inference:
             return False
         self.__exit__(None, None, None)
         return True

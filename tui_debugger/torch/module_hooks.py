@@ -99,8 +99,9 @@ class ModuleHooks:
             self._mode = None
         self._left_modes = [mode for mode in self._left_modes if not mode.leave()]
         if wanted and self._mode is None:
-            # torch.compile would not compile, and a mode that was there before might be left before this one.
-            flow.seeing = not self._tree.compiled and not other_mode()
+            # torch.compile would not compile, a mode that was there before might be left before this one, and what is
+            # entered in inference mode ends with it.
+            flow.seeing = not (self._tree.compiled or other_mode() or torch.is_inference_mode_enabled())
             if not flow.seeing:
                 return
             self._mode = EveryOperator(self._seen)
@@ -206,7 +207,9 @@ class ModuleHooks:
         """Weights may be other tensors while a module runs: parts that were gathered from all processes."""
         for name, parameter in place.module.named_parameters(recurse=False):
             known = clean(f"{place.scope.replace('/', '.')}.{name}" if place.scope else name)
-            if known in self._tree.parameters:
+            if self._recording.flow.of(parameter).work:  # the program computed it, and put it there for this call
+                self._recording.flow.doubt(parameter)
+            elif known in self._tree.parameters:
                 self._recording.flow.know_parameter(known, parameter)
 
     def _function_before(self, place: Place, tensor: torch.Tensor) -> tuple[str, str] | None:

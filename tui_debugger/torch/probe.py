@@ -37,6 +37,8 @@ class TorchProbe:
         self._ended = ended
         self._attached = attached
         self._detached = detached
+        self._resting = False
+        """A step runs that will never end: weights and gradients are those of the one before."""
         self.initial = False
         """The training stands before its first step as far as the debugger is concerned: see ``attaching``."""
 
@@ -73,7 +75,8 @@ class TorchProbe:
         with training.recording.at_work():
             if initial or self.initial:
                 return self._judge_initial(judge)
-            training.see_weights()
+            if not self._resting:
+                training.see_weights()
             training.expectation.look_at(training.recording.step, training.recording.structure.nodes)
             return judge_step(training.recording.step, judge, recheck=recheck)
 
@@ -86,6 +89,7 @@ class TorchProbe:
         """Parameters are what they were; their gradients are there if a backward pass ran."""
         training = self._training
         recording = training.recording
+        self._resting = True
         with recording.at_work():
             self._ended()
             if any(name.startswith(GRADIENTS) for name in recording.step.names()):

@@ -17,7 +17,7 @@ from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.internals import part_of, version_of
-from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of, tree_of
+from tui_debugger.torch.naming import GRADIENTS, Tree, clean, gradient_of, tree_of
 from tui_debugger.torch.plans import Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN
@@ -25,6 +25,9 @@ from tui_debugger.torch.weights import Grouping, Lasting, Previous, grouping, se
 
 SMALL: Final = 1 << 16
 """Bytes of a weight whose values of the step before are kept whatever is watched."""
+
+ADDED: Final = "modules and weights that were put into the model after tdbg.attach (call it again then)"
+"""What is not recorded."""
 
 
 class Training:
@@ -51,6 +54,7 @@ class Training:
         self.expectation = Expectation()
         self.patience = Patience(self.expectation.excuses)
         self._trained: set[str] = set()
+        self._scopes: dict[int, str] = {}
         self._model = model
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
@@ -69,10 +73,32 @@ class Training:
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
         self.tree = tree_of(self._model)
+        self._scopes = {id(place.module): place.scope for place in self.tree.places}
         self.distribution = distribution_of(self._model, self.tree, self.distribution)
         self.expectation.know(self.tree)
         self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
+
+    def owns(self, module: torch.nn.Module) -> bool:
+        """Whether a module is part of the model."""
+        return id(module) in self._scopes
+
+    def put_in(self, owner: torch.nn.Module, name: str, new: torch.nn.Module | torch.nn.Parameter) -> None:
+        """The program puts a module or a weight into a module of the model.
+
+        A weight in the place of another one is that weight from now on. No hook is on what was not there before.
+        """
+        path = clean(f"{self._scopes[id(owner)].replace('/', '.')}.{name}".removeprefix("."))
+        if isinstance(new, torch.nn.Module):
+            if not all(self.owns(each) for each in new.modules()):
+                self.recording.lost(ADDED, path)
+        elif all(new is not each for each in self.tree.parameters.values()):
+            if path not in self.tree.parameters:
+                self.recording.lost(ADDED, path)
+                return
+            self.tree.parameters[path] = new
+            self.expectation.know(self.tree)
+            self.recording.flow.know_parameters([*self.tree.parameters.items(), *self.tree.buffers.items()])
 
     def start(self, budget: int) -> None:
         """The first recorded step begins: weights are kept as they are, as far as there is room."""

@@ -1,0 +1,147 @@
+"""What programs do beside a plain loop: they go on as without us, and what cannot be recorded is said."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+from torch import nn  # noqa: E402 - torch first
+
+import tui_debugger.torch as tdbg  # noqa: E402
+from tui_debugger.torch.attaching import Handle  # noqa: E402
+from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402
+
+Attach = Callable[..., Handle]
+
+
+@pytest.fixture
+def attach(tmp_path: Path) -> Attach:
+    """Attaches a model without a debugger: the flight recorder needs everything that one would."""
+
+    def attached(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Handle:
+        return tdbg.attach(model, optimizer, "", flight=tdbg.Flight(tmp_path / "flights"))
+
+    return attached
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def learn(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 3) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(4, 8)).square().mean().backward()
+        optimizer.step()
+
+
+def unrecorded(handle: Handle) -> dict[str, str]:
+    """What was not recorded: an example of each."""
+    assert handle.on
+    found = {each.what: each.example for each in handle.unrecorded}
+    handle.detach()
+    return found
+
+
+def test_a_step_that_ends_in_inference_mode_leaves_no_mode_behind(attach: Attach) -> None:
+    model = small().eval()
+    handle = attach(model)
+    for _ in range(3):
+        with torch.inference_mode(), tdbg.step():
+            model(torch.randn(4, 8))
+    assert torch.randn(4, 8).isfinite().all()  # outside, where nobody looks at operators
+    assert not unrecorded(handle)
+    assert torch.randn(4, 8).isfinite().all()
+
+
+def test_nested_tensors_are_not_recorded_and_everything_else_is(attach: Attach) -> None:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    padding = torch.zeros(2, 4, dtype=torch.bool)
+    padding[0, 2:] = True
+    for _ in range(2):
+        optimizer.zero_grad()
+        model.train()(torch.randn(2, 4, 8)).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():
+            model.eval()(torch.randn(2, 4, 8), src_key_padding_mask=padding)
+    (what,) = unrecorded(handle)
+    assert "nested" in what
+
+
+def test_what_runs_inside_torch_func_is_not_recorded(attach: Attach) -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    for _ in range(2):
+        x = torch.randn(4, 8)
+        weights = {name: each.detach() for name, each in model.named_parameters()}
+        found = torch.func.grad(lambda p, x=x: torch.func.functional_call(model, p, (x,)).square().mean())(weights)
+        for name, each in model.named_parameters():
+            each.grad = found[name]
+        optimizer.step()
+    (what,) = unrecorded(handle)
+    assert "torch.func" in what
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_inside_of_torchscript_is_not_recorded(attach: Attach) -> None:
+    model = torch.jit.trace(small(), torch.randn(4, 8))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    learn(model, optimizer)
+    assert any("TorchScript" in what for what in unrecorded(handle))
+
+
+def test_what_is_put_into_the_model_later_is_said_not_to_be_recorded(attach: Attach) -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    learn(model, optimizer)
+    assert not handle.unrecorded
+    model[2] = nn.Linear(8, 3)
+    optimizer.add_param_group({"params": list(model[2].parameters())})
+    learn(model, optimizer)
+    assert list(unrecorded(handle).values()) == ["2"]
+    handle = attach(model, optimizer)
+    learn(model, optimizer)
+    assert not unrecorded(handle)
+
+
+def test_a_weight_in_the_place_of_another_one_is_that_weight(attach: Attach) -> None:
+    model = small()
+    handle = attach(model, torch.optim.SGD(model.parameters(), 1e-3))
+    learn(model, torch.optim.SGD(model.parameters(), 1e-3))
+    model.load_state_dict({name: each * 0.5 for name, each in model.state_dict().items()}, assign=True)
+    tree = handle._training.tree  # type: ignore[attr-defined]
+    assert all(tree.parameters[name] is each for name, each in model.named_parameters())
+    assert not unrecorded(handle)
+
+
+def test_what_a_signal_handler_raises_gets_through(attach: Attach, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time-outs of programs: the signal may come while something of ours runs."""
+
+    def expired(_: int, __: FrameType | None) -> None:
+        raise TimeoutError("too slow")
+
+    before = signal.signal(signal.SIGUSR1, expired)
+    try:
+        model = small()
+        handle = attach(model)
+        monkeypatch.setattr(ModuleHooks, "_ran", lambda *_: signal.raise_signal(signal.SIGUSR1))
+        with pytest.raises(TimeoutError, match="too slow"):
+            model(torch.randn(4, 8))
+        monkeypatch.undo()
+        with tdbg.step():
+            model(torch.randn(4, 8)).sum().backward()
+        assert not unrecorded(handle)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
