@@ -9,10 +9,17 @@ from typing import Any, Final
 import torch
 
 _DEEPEST: Final = 10
+_NOT_OPENED: Final = (type, torch.nn.Module, torch.optim.Optimizer)
+"""Objects whose tensors are their own: whoever takes or returns one did not make them."""
+_KEPT: Final = (torch.Tensor, torch.distributions.Distribution)
+"""What is looked at among the attributes of other objects."""
 
 
 def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
-    """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots."""
+    """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots.
+
+    Of any other object (a namespace, a distribution) the tensors that are its attributes.
+    """
     if isinstance(value, torch.Tensor):
         return [value]
     found: list[torch.Tensor] = []
@@ -62,3 +69,5 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from zip(names, value, strict=False)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         yield from ((each.name, getattr(value, each.name, None)) for each in dataclasses.fields(value))
+    elif not isinstance(value, _NOT_OPENED):
+        yield from ((name, each) for name, each in getattr(value, "__dict__", {}).items() if isinstance(each, _KEPT))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
+
+from torch import nn  # noqa: E402 - torch first
 
 from tui_debugger.torch.leaves import leaves, named_leaves  # noqa: E402 - imports torch
 from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - likewise
@@ -120,3 +123,34 @@ def test_tensors_are_the_same_with_names_and_without(shape: object) -> None:
     value = filled(shape)
     named = [tensor for _, tensor in named_leaves("x", value)]
     assert [id(each) for each in leaves(value)] == [id(each) for each in named]
+
+
+def test_the_tensors_of_objects_are_found() -> None:
+    a, b = torch.zeros(2), torch.ones(2)
+    assert [id(each) for each in leaves(SimpleNamespace(a=a, text="a", more=[b]))] == [id(a)]
+    normal = torch.distributions.Normal(a, b)
+    assert [id(each) for each in leaves((normal, a))] == [id(normal.loc), id(normal.scale), id(a)]
+    assert len(leaves(torch.distributions.Independent(normal, 1))) == 2
+    assert [name for name, _ in named_leaves("out", SimpleNamespace(logits=a))] == ["out.logits"]
+    assert leaves(nn.Linear(2, 2)) == leaves(nn.Linear) == []
+
+
+def test_what_a_module_returns_in_an_object_is_judged() -> None:
+    class Policy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean = nn.Linear(WIDTH, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.distributions.Distribution:
+            return torch.distributions.Normal(self.mean(x), torch.ones(2), validate_args=False)
+
+    model = nn.ModuleDict({"policy": Policy()})
+    recording = Recording(1 << 20, values=True)
+    tree = Training(model, [], recording).tree
+    hooks = ModuleHooks(recording, tree, lambda act: act())
+    hooks.install(tree)
+    try:
+        model["policy"](torch.ones(3, WIDTH))
+        assert {(each.name, each.slot) for each in recording.step} >= {("policy/Policy", 0), ("policy/Policy", 1)}
+    finally:
+        hooks.remove()
