@@ -28,20 +28,20 @@ class Copier:
 
     def copy(self) -> None:
         """What is under the cursor, to the clipboard."""
-        from tui_debugger.tui.views import clipboard
+        from tui_debugger.tui.views import export
 
         text = self.text_here()
         if not text:
             self._desk.say("nothing under the cursor", bad=True)
             return
         try:
-            self._desk.say(clipboard.put(self._desk.app, text))
+            self._desk.say(export.put(self._desk.app, text))
         except TdbgError as error:
             self._desk.say(error.what, bad=True)
 
     def screenshot(self) -> None:
         """A picture of the screen, into the working directory."""
-        from tui_debugger.tui.views.handing_out import screenshot
+        from tui_debugger.tui.views.export import screenshot
 
         screenshot(self._desk.app, self._desk.say, lambda text: self._desk.say(text, bad=True))
 

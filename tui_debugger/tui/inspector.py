@@ -11,8 +11,8 @@ from textual.timer import Timer
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.views.extract import stem_of
-from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.export import check_path, stem_of
+from tui_debugger.tui.views.registry import Focus
 from tui_debugger.words.graphs import short_names
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
+
 
 QUIET = 0.06
 """Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
@@ -263,18 +264,3 @@ class Inspector:
         parts = [(nodes.names[consumer].rpartition("/"), slot) for consumer, slot in consumers]
         options = [f"{name}  in:{slot}  {scope}" for (scope, _, name), slot in parts]
         desk.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
-
-
-def check_path(text: str) -> str | None:
-    """What is wrong with a path to write to."""
-    if not text.strip():
-        return "a file name is needed"
-    try:
-        path = Path(text.strip()).expanduser()
-        if path.is_dir():
-            return "this is a directory"
-        if path.exists():
-            return "this file exists; nothing is overwritten"
-        return None if path.parent.is_dir() else "its directory does not exist"
-    except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, ~ of nobody
-        return f"not a usable path: {error}"

@@ -17,7 +17,7 @@ from tui_debugger.tui.live_checker import LiveChecker
 from tui_debugger.tui.live_header import live_lines, waiting_lines
 from tui_debugger.tui.live_runner import Runner
 from tui_debugger.tui.live_words import status, who
-from tui_debugger.tui.views.news import News
+from tui_debugger.tui.views.view import News
 from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class Reporter:
 
 def problem(text: str, dump: Path) -> str | None:
     """What is wrong with a path for the report."""
-    from tui_debugger.tui.inspector import check_path
+    from tui_debugger.tui.views.export import check_path
 
     wrong = check_path(text)
     if wrong:

@@ -150,7 +150,7 @@ class Routes(Kept, Screen[None]):
 
     def on_refreshed(self, message: answers.Refreshed) -> None:
         """The directory changed; told by the follower, so there is no request to compare with."""
-        from tui_debugger.tui.views.news import News
+        from tui_debugger.tui.views.view import News
 
         self.navigator.refreshed(message.changes)
         self.views.tell(News.of_dump(message.changes))
@@ -163,7 +163,7 @@ class Routes(Kept, Screen[None]):
 
     def _tell_checked(self) -> None:
         """What a check found is in open views as well."""
-        from tui_debugger.tui.views.news import News
+        from tui_debugger.tui.views.view import News
 
         self.views.tell(News())
 

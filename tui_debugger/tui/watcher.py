@@ -185,8 +185,8 @@ class Watcher:
 
     def save(self) -> None:
         """The list as a file for ``--watch-file``."""
-        from tui_debugger.tui.inspector import check_path
         from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.views.export import check_path
 
         items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
         if not items:

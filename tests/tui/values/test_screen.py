@@ -27,7 +27,7 @@ from tui_debugger.tui.actions import Action
 from tui_debugger.tui.values import screen as values
 from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.tui.values.screen import ValuesScreen
-from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.registry import Focus
 
 Array = np.ndarray[Any, Any]
 

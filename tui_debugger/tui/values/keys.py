@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tui_debugger.tui.actions import Action
-from tui_debugger.tui.views.keys import LOOK_AGAIN, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, view_action
 
 GROUP = "Values (Enter on a tensor)"
 

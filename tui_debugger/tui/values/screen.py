@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
+from tui_debugger.tui.actions import bindings
 from tui_debugger.tui.screens.modal import Line, clean_lines
 from tui_debugger.tui.values import said
 from tui_debugger.tui.values.board import Board
@@ -24,14 +25,13 @@ from tui_debugger.tui.values.sheet import Array, Index
 from tui_debugger.tui.values.slice_bar import SliceBar
 from tui_debugger.tui.values.taking import take
 from tui_debugger.tui.values.window import WindowView
-from tui_debugger.tui.views.keys import bindings
-from tui_debugger.tui.views.values_view import Files, files_of
+from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
     from tui_debugger.session.types import TensorRow
-    from tui_debugger.tui.views.extract import Extract
-    from tui_debugger.tui.views.focus import Focus
+    from tui_debugger.tui.views.export import Extract
+    from tui_debugger.tui.views.registry import Focus
     from tui_debugger.tui.views.view import Host
 
 QUICK = 1 << 22

@@ -10,7 +10,7 @@ from typing import overload
 from tui_debugger.analysis.slicing import apply
 from tui_debugger.model import TensorKey
 from tui_debugger.tui.values.sheet import Index, Sheet
-from tui_debugger.tui.views.extract import Cells, Extract, stem_of
+from tui_debugger.tui.views.export import Cells, Extract, stem_of
 from tui_debugger.words.numbers import plural
 from tui_debugger.words.values import NumberFormat, exact_text, format_window
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui_debugger.tui.values.plane import Plane
 from tui_debugger.tui.values.slice_bar import SliceBar
-from tui_debugger.tui.views.values_view import ValuesView
+from tui_debugger.tui.views.view import ValuesView
 
 
 class WindowView(ValuesView):
