@@ -7,9 +7,8 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tui_debugger.model import Hit, TensorKey
-
 if TYPE_CHECKING:
+    from tui_debugger.model import Hit, TensorKey
     from tui_debugger.tui.views.view import View
 
 
