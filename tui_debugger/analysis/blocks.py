@@ -9,17 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.dtypes import DType
-
-Array = npt.NDArray[Any]
-Singles = npt.NDArray[np.float32]
-Doubles = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from tui_debugger.arrays import Array, Float32, Float64
 
 BLOCK: Final = 1 << 16
 """Elements per block: with float64 copies of two tensors it fits into an L2 cache of 2 MiB, and the 10 µs that numpy
@@ -43,7 +38,7 @@ class Scratch(threading.local):
 scratch: Final = Scratch()
 
 
-def exact(block: Array, side: int = 0) -> Singles | Doubles:
+def exact(block: Array, side: int = 0) -> Float32 | Float64:
     """A 1-D block as contiguous float32 where that holds all values of its type, else as float64.
 
     Args:
@@ -64,7 +59,7 @@ def exact(block: Array, side: int = 0) -> Singles | Doubles:
     return out
 
 
-def doubles(block: Array, side: int = 0) -> Doubles:
+def doubles(block: Array, side: int = 0) -> Float64:
     """A 1-D block as contiguous float64; those that are are returned as they are. Complex: magnitudes."""
     dtype = block.dtype
     if dtype != SINGLE:
@@ -79,7 +74,7 @@ def doubles(block: Array, side: int = 0) -> Doubles:
     return out
 
 
-def double_blocks(array: Array) -> Iterator[Doubles]:
+def double_blocks(array: Array) -> Iterator[Float64]:
     """All elements as float64 (complex: magnitudes) in pieces of at most ``BLOCK``; each is gone with the next one."""
     for (piece,) in pieces(array):
         for start in range(0, len(piece), BLOCK):
@@ -106,7 +101,7 @@ def _fits_single(dtype: DType) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _table(dtype: DType) -> Singles | None:
+def _table(dtype: DType) -> Float32 | None:
     """The value of every bit pattern of a type whose conversion is slow; None when numpy's is fast."""
     if dtype.kind in "biu" or dtype.itemsize > 2 or not dtype.isnative or dtype.name == "bfloat16":
         return None

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import BLOCK, Array, Doubles, doubles, pieces, scratch
+from tui_debugger.analysis.blocks import BLOCK, doubles, pieces, scratch
 from tui_debugger.analysis.record import Change, Closeness
 from tui_debugger.analysis.sums import total
+from tui_debugger.arrays import Array, Float64
 
 
 class Comparison:
@@ -61,7 +62,7 @@ class Comparison:
         if not self._extend(difference, magnitude):
             self._test(now, before, difference, magnitude)
 
-    def _extend(self, difference: Doubles, magnitude: Doubles) -> bool:
+    def _extend(self, difference: Float64, magnitude: Float64) -> bool:
         """Adds a block; False where NaN, Inf or an overflow leave it to the elements themselves what is close."""
         changed, reference = total(difference), total(magnitude)
         self._count += len(difference)
@@ -79,7 +80,7 @@ class Comparison:
                 self._close[rtol, atol, equal_nan] = close and _all_close(difference, magnitude, rtol, atol)
         return True
 
-    def _test(self, now: Array, before: Array, difference: Doubles, magnitude: Doubles) -> None:
+    def _test(self, now: Array, before: Array, difference: Float64, magnitude: Float64) -> None:
         """Tests every element: |now − before| against |before|, or whether both are the same Inf or NaN."""
         finite = np.isfinite(before)  # the tolerance of an infinite value is infinite, which makes nothing close to it
         same = now == before
@@ -111,7 +112,7 @@ def compare(
     return comparison.result()
 
 
-def _all_close(difference: Doubles, magnitude: Doubles, rtol: float, atol: float) -> bool:
+def _all_close(difference: Float64, magnitude: Float64, rtol: float, atol: float) -> bool:
     """Whether all differences of finite elements are within their tolerance, or nothing at all."""
     n = len(difference)
     tolerance, close = scratch.double_work[:n], scratch.mask[:n]

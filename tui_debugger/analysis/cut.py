@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.looks import ONLY_COMPARED, Looks, Specs
-
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.arrays import Int64
 
 LIKE_BYTES: Final = 1 << 14
 """What a file costs beyond its bytes, in bytes: opening it takes as long as measuring so many."""

@@ -8,11 +8,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.model import Verdict
 
 Codes = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Health(IntEnum):

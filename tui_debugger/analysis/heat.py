@@ -10,17 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.blocks import BLOCK, Doubles, exact
+from tui_debugger.analysis.blocks import BLOCK, exact
+from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.model import Progress, ProgressFn, no_progress
 
-Array = npt.NDArray[Any]
 Counts = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Read = Callable[[slice, slice], Array]
 """Elements of a table: rows and columns (start and stop inside it, step 1) as an array of that shape, numbers only."""
 
@@ -90,14 +89,14 @@ class Picture:
     """
 
     window: Window
-    low: Doubles
-    high: Doubles
+    low: Float64
+    high: Float64
     nan: Counts
     pos_inf: Counts
     neg_inf: Counts
 
     @cached_property
-    def values(self) -> Doubles:
+    def values(self) -> Float64:
         """The finite element of greatest magnitude in each cell (the positive one of two), NaN where there is none."""
         value = np.where(np.abs(self.high) >= np.abs(self.low), self.high, self.low)
         return np.where(np.isfinite(value), value, np.nan)

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int32
 from tui_debugger.model import ReadSpec
-
-Int32 = npt.NDArray[np.int32]
 
 ONLY_COMPARED = -1
 """Need of a file that is read only because another one is compared with it."""

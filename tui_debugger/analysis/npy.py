@@ -17,18 +17,17 @@ import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.dtypes import DType, declared_view, dtype_of, name_of
+from tui_debugger.arrays import Array
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
-
-Array = npt.NDArray[Any]
 
 MAGIC: Final = b"\x93NUMPY"
 _VERSION_1: Final = MAGIC + b"\x01\x00"

@@ -11,12 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.record import Bounds, Change, Closeness, Need, Record
+from tui_debugger.arrays import Int8, Int64, Integers, Mask
 from tui_debugger.model import TensorMeta, TensorStats
-
-Int8 = npt.NDArray[np.int8]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Indices = npt.NDArray[np.integer[Any]]
 
 
 class State(IntEnum):
@@ -112,7 +108,7 @@ class Records:
             self.metas.append(meta)
         return number
 
-    def covers(self, need: Need, indices: Indices) -> Mask:
+    def covers(self, need: Need, indices: Integers) -> Mask:
         """Which of some rows answer a need; what is wrong with a file answers every need."""
         state = self.rows["state"][indices]
         full = np.ones(len(state), np.bool_)
@@ -188,13 +184,13 @@ class Records:
             self.close[closeness] = np.full(len(self), NOT_ASKED, np.int8)
         return self.close[closeness]
 
-    def forget(self, indices: Indices) -> None:
+    def forget(self, indices: Integers) -> None:
         """Makes rows unknown."""
         self.rows.view(_WHOLE)[indices] = np.zeros(1, ROW).view(_WHOLE)
         self.rows["meta"][indices] = -1
         self._clear_beside(indices)
 
-    def _clear_beside(self, indices: Indices) -> None:
+    def _clear_beside(self, indices: Integers) -> None:
         """Makes unknown what lies beside the table."""
         for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
             del self.errors[index]
@@ -209,7 +205,7 @@ class Records:
             asked |= column != NOT_ASKED
         return asked
 
-    def forget_changes(self, indices: Indices) -> None:
+    def forget_changes(self, indices: Integers) -> None:
         """Drops what rows say about the previous step, and nothing else."""
         for name in ("asked", "before", "difference", "reference", "before_size", "before_mtime"):
             self.rows[name][indices] = 0
@@ -226,7 +222,7 @@ class Records:
         other.close = {closeness: column[start:stop] for closeness, column in self.close.items()}
         return other
 
-    def place(self, other: Records, source: Indices, target: Indices) -> None:
+    def place(self, other: Records, source: Integers, target: Integers) -> None:
         """Copies rows ``source`` of another table to rows ``target`` of this one; ``target`` has no row twice."""
         self._clear_beside(target)
         taken = np.take(other.rows, source)

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.cut import compared_with, costs, cuts, part
 from tui_debugger.analysis.huge import SpanSums, joined, look_span, spans_of
@@ -26,10 +25,10 @@ from tui_debugger.analysis.pool import OwnExecutor
 from tui_debugger.analysis.records import Before, Records, State
 from tui_debugger.analysis.spans import SPAN
 from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Int64
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 
-Int64 = npt.NDArray[np.int64]
 Meanwhile = Callable[[], bool]
 """Does a bit of other work, some milliseconds; False when there is none at the moment."""
 

@@ -15,12 +15,12 @@ from concurrent.futures import CancelledError as DroppedError
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.dtypes import DType
 from tui_debugger.analysis.npy import open_array
 from tui_debugger.analysis.pool import OwnExecutor
 from tui_debugger.analysis.sides import Identity, identity
 from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 

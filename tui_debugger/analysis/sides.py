@@ -11,17 +11,7 @@ from tui_debugger.analysis.comparison import compare
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.npy import Layout, TensorFile, open_array
 from tui_debugger.analysis.record import Change, Closeness, Need
-from tui_debugger.analysis.records import (
-    CHANGE_ASKED,
-    CHANGE_KNOWN,
-    COUNTS,
-    NOT_KNOWN,
-    REALS,
-    Before,
-    Mask,
-    Records,
-    State,
-)
+from tui_debugger.analysis.records import CHANGE_ASKED, CHANGE_KNOWN, COUNTS, NOT_KNOWN, REALS, Before, Records, State
 from tui_debugger.analysis.spans import (
     Bytes,
     Checkpoint,
@@ -32,6 +22,7 @@ from tui_debugger.analysis.spans import (
     measure_span,
     spans,
 )
+from tui_debugger.arrays import Mask
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 

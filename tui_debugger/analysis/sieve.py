@@ -17,12 +17,9 @@ import numpy.typing as npt
 from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import NOT_FINITE, PLAIN, PREVIOUS_BITS, JudgingPlan, judging_plan
 from tui_debugger.analysis.records import BEFORE_WORDS, CHANGE_KNOWN, Records, State
+from tui_debugger.arrays import Float64, Int8, Int16, Mask
 from tui_debugger.model import ErrorBits, Verdict, Watchpoint
 
-Mask = npt.NDArray[np.bool_]
-Int8 = npt.NDArray[np.int8]
-Int16 = npt.NDArray[np.int16]
-Reals = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.integer[Any]]
 
 SILENT: Final = -1
@@ -140,10 +137,10 @@ class Sieve:
         some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
         return some
 
-    def _quantity(self, name: str, plan: JudgingPlan) -> Reals:
+    def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
         """The actual values behind a parameter, NaN where unknown."""
         table = self._table
-        result: Reals = np.full(self.count, np.nan)
+        result: Float64 = np.full(self.count, np.nan)
         if name == "abs_mean_update_ratio":
             ratio = table["difference"] / (table["reference"] + plan.epsilon)
             result = np.where((table["asked"] & CHANGE_KNOWN) != 0, ratio, np.nan)
@@ -170,7 +167,7 @@ def _verdicts(error: Int16, first_step: Mask) -> Int8:
     return verdict
 
 
-_Holds = Callable[[Reals, float], Mask]
+_Holds = Callable[[Float64, float], Mask]
 _HOLDS: Final[Mapping[str, _Holds]] = {
     "gt": lambda actual, value: actual > value,
     "lt": lambda actual, value: actual < value,

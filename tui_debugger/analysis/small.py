@@ -8,17 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.record import Bounds, Closeness
-
-Array = npt.NDArray[Any]
-Doubles = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from tui_debugger.arrays import Array, Float64, Int64, Mask
 
 SMALL: Final = 1 << 11
 """Most elements of a small tensor. Beyond it the calls that one tensor takes by itself weigh little."""
@@ -39,7 +34,7 @@ class SmallTensors:
         starts: where each begins.
     """
 
-    values: Doubles
+    values: Float64
     counts: Int64
     starts: Int64
 
@@ -70,9 +65,9 @@ class SmallTensors:
         columns["variance"] = self._variance(columns, amount)
         return columns
 
-    def _mean(self, x: Doubles, amount: Int64) -> Doubles:
+    def _mean(self, x: Float64, amount: Int64) -> Float64:
         """Means, 0 / 0 = NaN where nothing is finite."""
-        mean: Doubles = np.add.reduceat(x, self.starts) / amount
+        mean: Float64 = np.add.reduceat(x, self.starts) / amount
         overflown = (amount > 0) & ~np.isfinite(mean)
         if overflown.any():  # the sum of huge doubles does; every tensor is measured by itself, whatever the others are
             some = SmallTensors(x, self.counts, self.starts).some(overflown)
@@ -80,11 +75,11 @@ class SmallTensors:
             mean[overflown] = np.add.reduceat(shares, some.starts)
         return mean
 
-    def _variance(self, columns: dict[str, Array], amount: Int64) -> Doubles:
+    def _variance(self, columns: dict[str, Array], amount: Int64) -> Float64:
         """From the sum of squares, unless most of that comes from the mean: then once more from every element."""
         mean, squares = columns["mean"], columns["sum_squares"]
         spread = squares - amount * mean * mean
-        variance: Doubles = np.where(columns["minimum"] == columns["maximum"], 0.0, spread / amount)
+        variance: Float64 = np.where(columns["minimum"] == columns["maximum"], 0.0, spread / amount)
         lost = (columns["minimum"] < columns["maximum"]) & ~(spread > CANCELLED * squares)
         if lost.any():
             some = self.some(lost)
@@ -111,7 +106,7 @@ class SmallTensors:
 
     def compared(
         self, previous: SmallTensors, closenesses: Iterable[Closeness]
-    ) -> tuple[Doubles, Doubles, dict[Closeness, Mask]]:
+    ) -> tuple[Float64, Float64, dict[Closeness, Mask]]:
         """Mean |cur − prev|, mean |prev|, and for each closeness whether all elements are close; see ``stats``."""
         now, before = self.values, previous.values
         difference = np.abs(now - before)

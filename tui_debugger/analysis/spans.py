@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,9 @@ from tui_debugger.analysis.comparison import Comparison
 from tui_debugger.analysis.npy import Layout
 from tui_debugger.analysis.record import Need
 from tui_debugger.analysis.stats import Accumulator
+from tui_debugger.arrays import Array
 from tui_debugger.errors import UnreadableTensorError
 
-Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Checkpoint = Callable[[], None]
 

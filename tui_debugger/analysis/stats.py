@@ -14,21 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import (
-    BLOCK,
-    DOUBLE,
-    SINGLE,
-    Array,
-    Doubles,
-    Singles,
-    doubles,
-    exact,
-    pieces,
-    scratch,
-)
+from tui_debugger.analysis.blocks import BLOCK, DOUBLE, SINGLE, doubles, exact, pieces, scratch
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.record import Bounds
 from tui_debugger.analysis.sums import mean_and_spread, mean_of, sum_of_squares, total
+from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.model import TensorStats
 
 Values = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float]
@@ -75,7 +65,7 @@ class Accumulator:
                 for start in range(0, n, BLOCK):
                     self._add_block(exact(elements[start : start + BLOCK]))
 
-    def add_wide(self, x: Singles | Doubles, wide: Doubles, room: Doubles) -> None:
+    def add_wide(self, x: Float32 | Float64, wide: Float64, room: Float64) -> None:
         """Adds a block of at most ``BLOCK`` elements whose float64 copy is at hand.
 
         Args:
@@ -140,7 +130,7 @@ class Accumulator:
         values = self.values()
         return TensorStats(*values) if self.finite else TensorStats(*values[:7], None, None, None, None, None, 0.0)
 
-    def _add_block(self, x: Singles | Doubles, wide: Doubles | None = None, room: Doubles | None = None) -> None:
+    def _add_block(self, x: Float32 | Float64, wide: Float64 | None = None, room: Float64 | None = None) -> None:
         self.count += len(x)
         low, high = _extremes(x)
         if self.ranges:
@@ -165,7 +155,7 @@ class Accumulator:
             abs_mean = mean_of(magnitudes, total(magnitudes))
         self._merge(len(x), mean, abs_mean, squares, spread)
 
-    def _count_signs(self, x: Singles | Doubles, low: float, high: float) -> None:
+    def _count_signs(self, x: Float32 | Float64, low: float, high: float) -> None:
         """Counts the elements on either side of zero; where all are on one side, no element is looked at."""
         n = len(x)
         if low > 0:
@@ -181,7 +171,7 @@ class Accumulator:
             self.negative += negative
             self.positive += not_zero - negative
 
-    def _count_inside(self, x: Singles | Doubles, low: float, high: float) -> None:
+    def _count_inside(self, x: Float32 | Float64, low: float, high: float) -> None:
         """Counts the elements in each range. The extremes are NaN when an element is."""
         for start, end in self.ranges:
             if start <= low and high <= end:
@@ -197,7 +187,7 @@ class Accumulator:
                         inside &= np.less_equal(x, last, out=scratch.other_mask[: len(x)])
                 self.ranges[start, end] += int(np.count_nonzero(inside))
 
-    def _count_not_finite(self, x: Singles | Doubles) -> Singles | Doubles:
+    def _count_not_finite(self, x: Float32 | Float64) -> Float32 | Float64:
         """Counts NaN and Inf; returns the finite elements."""
         with np.errstate(all="ignore"):
             finite = np.isfinite(x)
@@ -271,6 +261,6 @@ def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
     return first, last
 
 
-def _extremes(x: Singles | Doubles) -> tuple[float, float]:
+def _extremes(x: Float32 | Float64) -> tuple[float, float]:
     """Least and greatest element; NaN when any element is."""
     return x.item(x.argmin()), x.item(x.argmax())

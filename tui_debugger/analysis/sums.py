@@ -11,7 +11,8 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Doubles, scratch
+from tui_debugger.analysis.blocks import scratch
+from tui_debugger.arrays import Float64
 
 DOT: Final = 1 << 13
 """Elements per dot product: BLAS would start threads for longer ones, which wait for each other on a busy machine."""
@@ -22,19 +23,19 @@ n·2⁻⁵³ of itself, and the second, by Cauchy's inequality, by twice that pa
 _ONES: Final = np.ones(DOT)
 
 
-def total(x: Doubles) -> float:
+def total(x: Float64) -> float:
     """Sum of the elements; may overflow."""
     n = len(x)
     # Either is faster than np.add.reduce: the first for few elements, the second because it adds in another order.
     return float(x.dot(_ONES[:n])) if n <= DOT else float(np.einsum("i->", x))
 
 
-def sum_of_squares(x: Doubles) -> float:
+def sum_of_squares(x: Float64) -> float:
     """Sum of the squares of the elements; may overflow."""
     return sum_of_products(x, x)
 
 
-def sum_of_products(x: Doubles, y: Doubles) -> float:
+def sum_of_products(x: Float64, y: Float64) -> float:
     """Sum of the products of elements that stand at the same place; may overflow."""
     n = len(x)
     if n <= DOT:
@@ -44,12 +45,12 @@ def sum_of_products(x: Doubles, y: Doubles) -> float:
     return float(parts.dot(_ONES[: len(parts)])) + float(x[whole:].dot(y[whole:]))
 
 
-def mean_of(x: Doubles, sum_x: float) -> float:
+def mean_of(x: Float64, sum_x: float) -> float:
     """Mean of finite elements whose sum may have overflowed."""
     return sum_x / len(x) if math.isfinite(sum_x) else total(x / len(x))
 
 
-def mean_and_spread(x: Doubles, sum_x: float, squares: float) -> tuple[float, float]:
+def mean_and_spread(x: Float64, sum_x: float, squares: float) -> tuple[float, float]:
     """The mean and Σ(x − mean)² of finite elements, from their sum and the sum of their squares where that will do."""
     n = len(x)
     mean = mean_of(x, sum_x)

@@ -12,8 +12,8 @@ from tui_debugger.analysis.looks import Looks
 from tui_debugger.analysis.npy import Layout
 from tui_debugger.analysis.records import CHANGE_KNOWN, NOT_KNOWN, Before, Records, State
 from tui_debugger.analysis.small import SMALL, SmallTensors
+from tui_debugger.arrays import Int64
 
-Int64 = npt.NDArray[np.int64]
 ELEMENTS: Final = 1 << 17
 """Elements of a window: their float64 copies stay in the L2 cache, or nearly."""
 LIKE_ELEMENTS: Final = 256

@@ -16,8 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.npy import open_array
+from tui_debugger.arrays import Array
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.edges import real_consumers
 from tui_debugger.graph.reader import parse_graph

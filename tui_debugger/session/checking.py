@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.records import Records, State
 from tui_debugger.analysis.sieve import SILENT, Sieve
+from tui_debugger.arrays import Mask
 from tui_debugger.model import Coverage, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.session.copies import Copies
 from tui_debugger.session.flow import holds_tensors
@@ -22,8 +23,6 @@ from tui_debugger.session.origin.fed import surely_fed
 from tui_debugger.session.plan import Plan, Planner
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.wants import Wants
-
-Mask = npt.NDArray[np.bool_]
 
 TOGETHER: Final = 1 << 26
 """Bytes of files that are read together at most, unless one step alone has more."""

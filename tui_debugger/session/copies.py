@@ -15,13 +15,10 @@ import numpy.typing as npt
 from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.records import COUNTS, REALS, ROW, Records, State
 from tui_debugger.analysis.sieve import Sieve, Sifted
+from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.model import NodeKind, Watchpoint
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.plan import Plan
-
-Mask = npt.NDArray[np.bool_]
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
 
 _WORDS: Final = len(COUNTS) + len(REALS)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""

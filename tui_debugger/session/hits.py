@@ -15,13 +15,9 @@ from tui_debugger.analysis.conditions import NOT_FINITE, evaluate
 from tui_debugger.analysis.record import Record
 from tui_debugger.analysis.records import Records
 from tui_debugger.analysis.sieve import SILENT
+from tui_debugger.arrays import Int8, Int16, Int64, Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
-
-Mask = npt.NDArray[np.bool_]
-Int8 = npt.NDArray[np.int8]
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVER
 from tui_debugger.analysis.conditions import evaluate, needs
 from tui_debugger.analysis.npy import TensorFile, open_array
 from tui_debugger.analysis.record import Need, Record
+from tui_debugger.arrays import Int32
 from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.table import PARAMETER, Int32, NodeFlag
+from tui_debugger.graph.table import PARAMETER, NodeFlag
 from tui_debugger.model import (
     PARAMETERS,
     Coverage,

@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.derive import derive
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.analysis.records import CHANGE_ASKED, NOT_ASKED, Before, Records, State
 from tui_debugger.analysis.scan import Meanwhile, nothing, scan
 from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
 from tui_debugger.session.flow import Flow, located_at
 from tui_debugger.session.reading import Reading, ReadingList
@@ -24,8 +24,6 @@ from tui_debugger.sources.base import TensorFlag, TensorTable
 
 Needs = Mapping[tuple[int, int], Need]
 """What has to be known about which tensor, by (step, index in that step's table)."""
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 SAMPLE: Final = 16

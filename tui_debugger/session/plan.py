@@ -6,24 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import (
-    CONDITIONS,
-    WIRE_OPERATOR_OVERFLOW,
-    WIRE_OVERFLOW,
-)
+from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
 from tui_debugger.analysis.conditions import needs
 from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.edges import holders
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.session.flow import Flow, of_round, read_by
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
-
-Mask = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from tui_debugger.analysis.looks import ONLY_COMPARED, Looks, Specs
 from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources.base import TensorTable
 from tui_debugger.sources.columns import tensor_keys
 
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Tables = Callable[[int], TensorTable]
 """The table of a step."""
 Keeper = Callable[[int], object]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
@@ -46,7 +47,7 @@ from tui_debugger.session.origin.search import OriginReport, search
 from tui_debugger.session.records import RecordCache
 from tui_debugger.session.remembering import Memory
 from tui_debugger.session.seen import FileState
-from tui_debugger.session.selections import Mask, Selections
+from tui_debugger.session.selections import Selections
 from tui_debugger.session.shared_weights import SharedWeights
 from tui_debugger.session.sweep import Sweep, TensorChoice
 from tui_debugger.session.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     CATEGORY_WORDS,
@@ -25,7 +26,6 @@ from tui_debugger.model import (
 )
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.progress import scaled
-from tui_debugger.session.selections import Mask
 from tui_debugger.session.types import Pair
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable

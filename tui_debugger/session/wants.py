@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int16
 from tui_debugger.sources.base import TensorTable
 
 Rows = npt.NDArray[np.integer[Any]]
-Int16 = npt.NDArray[np.int16]
 
 
 class Wants:

@@ -10,8 +10,8 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Array
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row

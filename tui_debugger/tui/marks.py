@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Verdict
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import CheckResult
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,10 @@ class Marks:
     """
 
     watch: npt.NDArray[np.uint8]
-    hit: Bools
-    origin: Bools
-    uncertain: Bools
-    file_only: Bools
+    hit: Mask
+    origin: Mask
+    uncertain: Mask
+    file_only: Mask
 
     def same(self, other: Marks) -> bool:
         """Whether two sets of marks draw the same."""

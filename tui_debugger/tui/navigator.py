@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Int64
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
 from tui_debugger.session.unreadable import is_closed, part_text
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.desk import Desk
-
-Int64 = npt.NDArray[np.int64]
 
 
 class Navigator:

@@ -8,11 +8,10 @@ from enum import Enum, IntEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Array
 from tui_debugger.words.clean import clean
 
-Array = npt.NDArray[Any]
 MAX_PRECISION = 10
 LARGE = 1e6
 """From here on a decimal number is wider than its scientific form and harder to read."""

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.npy import Array, open_array
+from tui_debugger.analysis.npy import open_array
+from tui_debugger.arrays import Array
 from tui_debugger.live.spool import Kept, Spool, remove_abandoned
 from tui_debugger.model import ReadSpec
 

@@ -9,11 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import SINGLE, Array, Doubles, Mask, Singles, exact, scratch
+from tui_debugger.analysis.blocks import SINGLE, exact, scratch
 from tui_debugger.analysis.difference.largest import Positions
 from tui_debugger.analysis.difference.pairs import PIECE
 from tui_debugger.analysis.stats import Accumulator
 from tui_debugger.analysis.sums import sum_of_products
+from tui_debugger.arrays import Array, Float32, Float64, Mask
 
 
 class Room(threading.local):
@@ -70,7 +71,7 @@ class Block:
         return Block(self.first, both, here, there, x, y)
 
 
-def add_to(statistics: Accumulator, x: Array, wide_: Array, room: Doubles) -> None:
+def add_to(statistics: Accumulator, x: Array, wide_: Array, room: Float64) -> None:
     """Adds a block to its statistics; ``room`` may be overwritten."""
     if x.dtype.kind == "c":
         statistics.add(x)
@@ -78,7 +79,7 @@ def add_to(statistics: Accumulator, x: Array, wide_: Array, room: Doubles) -> No
         statistics.add_wide(x, wide_, room)
 
 
-def exact_beside(block: Array, side: int, room: Doubles) -> Singles | Doubles:
+def exact_beside(block: Array, side: int, room: Float64) -> Float32 | Float64:
     """See ``blocks.exact``; what is converted to float64 goes where the statistics of other blocks leave it alone."""
     x = exact(block, side)
     if x.base is not scratch.doubles[side]:
@@ -87,7 +88,7 @@ def exact_beside(block: Array, side: int, room: Doubles) -> Singles | Doubles:
     return room[: len(x)]
 
 
-def widened(x: Array, room: Doubles) -> Array:
+def widened(x: Array, room: Float64) -> Array:
     """The elements as float64, in ``room`` unless they are that already; complex ones as they are."""
     if x.dtype != SINGLE:
         return x
@@ -103,7 +104,7 @@ def subtracted(one: Array, other: Array) -> Array:
     return np.subtract(one, other, out=buffers.difference[: len(one)])
 
 
-def magnitudes_of(found: Array, block: Accumulator, room: Doubles) -> Doubles:
+def magnitudes_of(found: Array, block: Accumulator, room: Float64) -> Float64:
     """|found|, where its statistics have left it, if they needed it."""
     out = room[: len(found)]
     if found.dtype.kind != "c":

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.blocks import Array, Doubles
+from tui_debugger.arrays import Array, Float64
 
 Positions = npt.NDArray[np.int64]
 
@@ -31,7 +31,7 @@ class Largest:
         self._room = room
         self._floor = floor
         self._least = 0.0
-        self._scores: Doubles = np.empty(0)
+        self._scores: Float64 = np.empty(0)
         self._positions: Positions = np.empty(0, np.int64)
 
     @property

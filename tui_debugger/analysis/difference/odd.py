@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.difference.largest import Positions
+from tui_debugger.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

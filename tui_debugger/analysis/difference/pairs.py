@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.sharing import Stock, in_c_order
 from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Array
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ReadSpec
 
-Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 
 COPIED: Final = 1 << 26

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.difference.differences import Differences
+from tui_debugger.arrays import Array
 
 MOST: Final = 1 << 20
 """Elements up to which it is looked for: sorting them takes a tenth of a second."""

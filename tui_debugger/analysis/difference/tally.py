@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import SINGLE, Array, Doubles, Mask, Singles
+from tui_debugger.analysis.blocks import SINGLE
 from tui_debugger.analysis.difference import ulp
 from tui_debugger.analysis.difference.block import (
     Block,
@@ -34,6 +34,7 @@ from tui_debugger.analysis.difference.tolerance import Tolerance, outside
 from tui_debugger.analysis.dtypes import DType
 from tui_debugger.analysis.sharing import Checkpoint, Span
 from tui_debugger.analysis.stats import Accumulator
+from tui_debugger.arrays import Array, Float32, Float64, Mask
 
 _SLACK: Final = 1 - 2.0**-50
 """A quotient that is rounded to a bound or above it exceeds the product of its divisor with a bit less than that."""
@@ -122,7 +123,7 @@ class Tally:
                 if not self._add_same(here, there, x):
                     self._add(Block(first, None, here, there, x, y))
 
-    def _add_same(self, here: Array, there: Array, x: Singles | Doubles) -> bool:
+    def _add_same(self, here: Array, there: Array, x: Float32 | Float64) -> bool:
         """Adds a block that is finite and the same on both sides, bit by bit; False for any other block."""
         if here.dtype != there.dtype or self.question.unit not in (None, here.dtype):
             return False
@@ -196,7 +197,7 @@ class Tally:
         if self.question.unit is not None:
             self._count_ulps(block)
 
-    def _measure_errors(self, block: Block, change: Accumulator, error: Doubles, reference: Doubles) -> None:
+    def _measure_errors(self, block: Block, change: Accumulator, error: Float64, reference: Float64) -> None:
         """Adds errors, at least one of which is not 0; ``reference`` is overwritten."""
         n = len(error)
         if change.finite < n:  # the difference of two finite numbers may be beyond the range of float64
@@ -215,7 +216,7 @@ class Tally:
             self.outside += int(np.count_nonzero(outside(error, reference, tolerance, 0.0)))
         self._measure_relative(block, error, reference)
 
-    def _measure_relative(self, block: Block, error: Doubles, reference: Doubles) -> None:
+    def _measure_relative(self, block: Block, error: Float64, reference: Float64) -> None:
         """Divides only where a quotient may be great enough to matter."""
         n = len(error)
         bound, mask = (buffers.one if error.base is buffers.difference else buffers.difference)[:n], buffers.mask[:n]

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array, Doubles, Mask
 from tui_debugger.analysis.difference.block import buffers, exact_beside, subtracted, widened
 from tui_debugger.analysis.difference.pairs import Pairs, difference, needs_halves, wide
 from tui_debugger.analysis.sharing import Checkpoint, Span, in_order
+from tui_debugger.arrays import Array, Float64, Mask
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 
 
@@ -43,7 +43,7 @@ class Tolerance:
 EXACT: Final = Tolerance()
 
 
-def outside(error: Doubles, reference: Doubles, tolerance: Tolerance, boundary: float) -> Mask:
+def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: float) -> Mask:
     """Which of some pairs of finite elements are outside.
 
     Args:

@@ -7,16 +7,13 @@ type and for bfloat16 and fp8. Both zeros have the number 0.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.dtypes import DType, is_numeric, name_of
-
-Array = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
+from tui_debugger.arrays import Array, Mask
 
 _UNSIGNED: Final = "float8_e8m0fnu"
 """The one type without a sign: all its bits are the exponent."""

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
 from tui_debugger.analysis.spread.classes import ClassCounts
-from tui_debugger.analysis.spread.keys import CLASSES, ZERO_CLASS, Int64, KeyKind, Keys, Mask, chosen_keys
+from tui_debugger.analysis.spread.keys import CLASSES, ZERO_CLASS, KeyKind, Keys, chosen_keys
+from tui_debugger.arrays import Array, Int64, Mask
 from tui_debugger.model import ProgressFn, no_progress
 
 KEPT: Final = 1 << 21

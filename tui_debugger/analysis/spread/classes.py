@@ -7,21 +7,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import BLOCK, SINGLE, Array, Doubles, Singles, doubles, exact
+from tui_debugger.analysis.blocks import BLOCK, SINGLE, doubles, exact
 from tui_debugger.analysis.dtypes import DType
 from tui_debugger.analysis.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
-from tui_debugger.analysis.spread.keys import (
-    CLASS_OF_BITS,
-    CLASSES,
-    SIGN,
-    SINGLES,
-    ZERO_CLASS,
-    Int64,
-    KeyKind,
-    Keys,
-    Mask,
-    kind_of,
-)
+from tui_debugger.analysis.spread.keys import CLASS_OF_BITS, CLASSES, SIGN, SINGLES, ZERO_CLASS, KeyKind, Keys, kind_of
+from tui_debugger.arrays import Array, Float32, Float64, Int64, Mask
 from tui_debugger.model import ProgressFn, no_progress
 
 _MANY: Final = 4 * BLOCK
@@ -150,7 +140,7 @@ class _CountClasses:
         counts[CLASS_OF_BITS[SIGN]] -= minus
         return counts, zeros
 
-    def _values(self, block: Array) -> Singles | Doubles:
+    def _values(self, block: Array) -> Float32 | Float64:
         if block.dtype == self.kind.value and block.flags.c_contiguous:
             return block
         with np.errstate(all="ignore"):

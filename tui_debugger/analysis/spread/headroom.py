@@ -10,7 +10,6 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.dtypes import canonical_name, dtype_of
 from tui_debugger.analysis.sharing import Stock
 from tui_debugger.analysis.spread.below import (
@@ -22,6 +21,7 @@ from tui_debugger.analysis.spread.below import (
 )
 from tui_debugger.analysis.spread.classes import ClassCounts
 from tui_debugger.analysis.spread.quantiles import order_statistics
+from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, no_progress
 
 TARGETS: Final = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")

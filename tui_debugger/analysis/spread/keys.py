@@ -18,9 +18,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.blocks import BLOCK, SINGLE, Doubles, Singles, doubles, exact
+from tui_debugger.analysis.blocks import BLOCK, SINGLE, doubles, exact
 from tui_debugger.analysis.dtypes import DType, is_numeric
 from tui_debugger.analysis.sharing import Checkpoint, Span
+from tui_debugger.arrays import Float32, Float64, Mask
 
 CLASSES: Final = 1 << 16
 SIGN: Final = 1 << 15
@@ -28,8 +29,6 @@ ZERO_CLASS: Final = SIGN
 """The class of 0, and of positive numbers so small that their upper bits say nothing of them."""
 CLASS_OF_BITS: Final = np.arange(CLASSES) ^ np.where(np.arange(CLASSES) & SIGN, CLASSES - 1, SIGN)
 """The class of each value of the upper 16 bits; but that of -0 is that of 0."""
-Mask = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.unsignedinteger[Any]]
 
 
@@ -52,7 +51,7 @@ class KeyKind:
         """Bits of a key below its class."""
         return self.bits - 16
 
-    def of(self, values: Singles | Doubles) -> Keys:
+    def of(self, values: Float32 | Float64) -> Keys:
         """The keys of values of this kind; −0 counts as 0."""
         bits = (values + self.value.type(0)).view(self.key)
         signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits of negative ones, none of the others
@@ -66,7 +65,7 @@ class KeyKind:
         """The key of 0."""
         return 1 << (self.bits - 1)
 
-    def upper_bits(self, values: Singles | Doubles | Keys) -> npt.NDArray[np.uint16]:
+    def upper_bits(self, values: Float32 | Float64 | Keys) -> npt.NDArray[np.uint16]:
         """The upper 16 bits of every value, or key, as they are: a view."""
         parts = self.bits // 16
         return values.view(np.uint16)[parts - 1 if sys.byteorder == "little" else 0 :: parts]
@@ -79,11 +78,11 @@ class KeyKind:
                 near = np.nextafter(near, self.value.type(math.inf))
         return int(self.of(np.array([near], self.value))[0])
 
-    def value_of(self, keys: Keys) -> Singles | Doubles:
+    def value_of(self, keys: Keys) -> Float32 | Float64:
         """The values of keys."""
         top = self.key.type(1 << (self.bits - 1))
         bits = keys ^ np.where(keys & top, top, ~self.key.type(0))
-        values: Singles | Doubles = bits.astype(self.key).view(self.value)
+        values: Float32 | Float64 = bits.astype(self.key).view(self.value)
         return values
 
     @property
@@ -109,7 +108,7 @@ def kind_of(dtype: DType) -> KeyKind:
     return SINGLES if exact(np.zeros(1, dtype)).dtype == SINGLE else DOUBLES
 
 
-def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Singles | Doubles]:
+def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Float32 | Float64]:
     """The elements of a span as float32 or float64, as the kind of their keys is, in pieces; complex: magnitudes."""
     for start in range(*span, BLOCK):
         checkpoint(start - span[0])

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
 from tui_debugger.analysis.spread import below
 from tui_debugger.analysis.spread.below import Gathered, class_at, classes_of_ranks, gather
 from tui_debugger.analysis.spread.classes import ClassCounts
-from tui_debugger.analysis.spread.keys import CLASSES, ZERO_CLASS, Int64, KeyKind, Keys, Mask, chosen_keys
+from tui_debugger.analysis.spread.keys import CLASSES, ZERO_CLASS, KeyKind, Keys, chosen_keys
+from tui_debugger.arrays import Array, Int64, Mask
 from tui_debugger.model import ProgressFn, no_progress
 
 PERCENTS: Final = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.conditions import by_abbr, not_finite_words
 from tui_debugger.analysis.watch_text import parse_watch
+from tui_debugger.arrays import Array
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.comparison import compare
 from tui_debugger.analysis.dtypes import is_numeric, name_of
 from tui_debugger.analysis.record import Need, Record
 from tui_debugger.analysis.stats import measure_stats
+from tui_debugger.arrays import Array
 from tui_debugger.model import TensorMeta
 
 

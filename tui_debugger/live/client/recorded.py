@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
 from tui_debugger.analysis.conditions import CONDITIONS, needs
 from tui_debugger.analysis.dtypes import name_of
 from tui_debugger.analysis.record import Need, Record
+from tui_debugger.arrays import Array
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, Patience, resolve, watched

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
-
-import numpy.typing as npt
+from typing import Final
 
 from tui_debugger.analysis.difference.differences import TOP, Differences, compare, unit_of
 from tui_debugger.analysis.difference.pairs import Fit, Pairs, does_not_fit, fit_of
@@ -15,6 +13,7 @@ from tui_debugger.analysis.difference.rearranged import rearranged
 from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, count_outside
 from tui_debugger.analysis.dtypes import DType, dtype_of
 from tui_debugger.analysis.npy import open_array, read_meta
+from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
 from tui_debugger.session.naming import place_text
@@ -25,8 +24,6 @@ from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import named
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import round_text
-
-Array = npt.NDArray[Any]
 
 NEAREST: Final = 64
 """So many steps around the asked one are looked through for those that have a tensor."""

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.health import Codes, Health, even_bounds, worst_of_groups
+from tui_debugger.arrays import Int64
 from tui_debugger.session.diagnosis.health import Cell, HealthMap
 from tui_debugger.session.naming import place_text
 from tui_debugger.words.clean import clean
@@ -19,8 +20,6 @@ from tui_debugger.words.numbers import plural
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import slot_text
 from tui_debugger.words.watchpoints import watch_line
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.analysis.health import WORTH_A_LOOK, Health
-from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Reals, Series, State, UInt8
+from tui_debugger.arrays import Float64, UInt8
+from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Series, State
 from tui_debugger.session.naming import place_text
 from tui_debugger.words.clean import clean
 from tui_debugger.words.drawing.axis import axis_of
@@ -246,7 +247,7 @@ def rows(series: Series) -> list[dict[str, object]]:
     """Every step with every metric, for JSON and CSV: numbers, None where there is none."""
     found = []
     for index, step in enumerate(series.steps.tolist()):
-        values: Reals = series.values[:, index]
+        values: Float64 = series.values[:, index]
         metrics = {
             metric.id: None if np.isnan(value) else int(value) if metric.id in ("nan", "inf") else float(value)
             for metric, value in zip(METRICS, values.tolist(), strict=True)

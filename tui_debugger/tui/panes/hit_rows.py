@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 from rich.text import Text
 
+from tui_debugger.arrays import Int64
 from tui_debugger.model import Hit, TensorKey, Verdict
 from tui_debugger.session.hits import HitList
 from tui_debugger.tui import theme
@@ -19,8 +19,6 @@ from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.words.clean import clean
 from tui_debugger.words.steps import step_text
 from tui_debugger.words.tensors import slot_text
-
-Int64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Verdict
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.words.hits import abbreviations
-
-Int64 = npt.NDArray[np.int64]
 
 _WAYS = len(Verdict) + 1
 """A verdict, or none."""

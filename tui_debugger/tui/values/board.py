@@ -9,11 +9,12 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.analysis.slicing import Slice
+from tui_debugger.arrays import Array
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values import said
 from tui_debugger.tui.values.plane import Plane
-from tui_debugger.tui.values.sheet import Array, Sheet
+from tui_debugger.tui.values.sheet import Sheet
 
 
 class Board(Plane):

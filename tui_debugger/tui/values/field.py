@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tui_debugger.analysis.dtypes import is_numeric
-from tui_debugger.tui.values.sheet import Array, Sheet
+from tui_debugger.arrays import Array
+from tui_debugger.tui.values.sheet import Sheet
 from tui_debugger.words.drawing.heat_page import Field
 
 

@@ -18,10 +18,11 @@ from tui_debugger.words.tensors import round_text
 from tui_debugger.words.values import exact_text
 
 if TYPE_CHECKING:
+    from tui_debugger.arrays import Array
     from tui_debugger.model import TensorStats
     from tui_debugger.session.types import TensorRow
     from tui_debugger.tui.values.heat import HeatMap
-    from tui_debugger.tui.values.sheet import Array, Index, Sheet
+    from tui_debugger.tui.values.sheet import Index, Sheet
 
 LOOKED_UP = 1 << 19
 """Elements of a cell up to which it is looked up at every move which of them it shows: a millisecond."""

@@ -11,6 +11,7 @@ from textual import on
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
 from tui_debugger.tui.actions import bindings
 from tui_debugger.tui.screens.modal import Line, clean_lines
@@ -21,7 +22,7 @@ from tui_debugger.tui.values.heat import HeatMap
 from tui_debugger.tui.values.jumps import WISHES, Cells
 from tui_debugger.tui.values.keys import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS
 from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.tui.values.sheet import Array, Index
+from tui_debugger.tui.values.sheet import Index
 from tui_debugger.tui.values.slice_bar import SliceBar
 from tui_debugger.tui.values.taking import take
 from tui_debugger.tui.values.window import WindowView

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Array
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.words.values import Family, family
 
-Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 Bad = Callable[[Array], npt.NDArray[np.bool_]]
 """Which elements of a block are looked for."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tui_debugger.analysis.slicing import Slice, apply, range_text
+from tui_debugger.arrays import Array
 from tui_debugger.words.values import CellKind, NumberFormat, format_window
 
-Array = npt.NDArray[Any]
 Index = tuple[int, ...]
 Texts = list[list[tuple[str, CellKind]]]
 FOLDS = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 80, 100)

@@ -18,6 +18,7 @@ from textual.widget import Widget
 from tui_debugger.analysis.difference.differences import Differences, Entry
 from tui_debugger.analysis.difference.pairs import Fit
 from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
+from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
@@ -31,7 +32,6 @@ from tui_debugger.tui.screens.prompts import ChoiceScreen, PathPrompt, TextPromp
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.tui.values.keys import digits, fine, moves, slicing
 from tui_debugger.tui.values.plane import Plane
-from tui_debugger.tui.values.sheet import Array
 from tui_debugger.tui.values.window import WindowView
 from tui_debugger.tui.views.compare_panes import TITLES, CompareTable, LargestPane, Rule, Shown, entry_cells, index_text
 from tui_debugger.tui.views.export import Extract, stem_of

@@ -20,12 +20,13 @@ from tui_debugger.analysis.difference.differences import Differences, Entry, ent
 from tui_debugger.analysis.difference.pairs import Pairs, difference
 from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, outside_mask
 from tui_debugger.analysis.slicing import Slice
+from tui_debugger.arrays import Array
 from tui_debugger.session.diagnosis.comparing import Couple
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat import Work
 from tui_debugger.tui.values.plane import Plane
-from tui_debugger.tui.values.sheet import Array, Index, Sheet, Texts
+from tui_debugger.tui.values.sheet import Index, Sheet, Texts
 from tui_debugger.tui.values.slice_bar import SliceBar
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable

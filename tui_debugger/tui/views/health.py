@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 from textual import on
 from textual.binding import BindingType
 from textual.content import Content
@@ -72,8 +71,6 @@ HINTS: Final = (
     ("?", "keys"),
     ("Esc", "back"),
 )
-
-Int64 = npt.NDArray[np.int64]
 FIRST_PART: Final = 2
 """So many steps are checked before there is something new to see; then twice as many, and so on."""
 LARGEST_PART: Final = 256

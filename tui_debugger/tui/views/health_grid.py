@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui_debugger.analysis.health import Codes, Health
+from tui_debugger.arrays import Int64
 from tui_debugger.session.diagnosis.health import HealthMap
 from tui_debugger.session.diagnosis.health_text import Columns, entry_name
 from tui_debugger.tui import theme
@@ -36,8 +37,6 @@ STYLES: Final[Mapping[Health, Style]] = {
     Health.NAN: theme.FINDING,
     Health.ORIGIN: theme.FINDING + Style(reverse=True),
 }
-
-Int64 = npt.NDArray[np.int64]
 BLOCK: Final = 64
 """Rows whose cells are computed together."""
 _LEAST_NAME, _INDENT = 12, 2

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Float64
 from tui_debugger.words.numbers import number
 
-Reals = npt.NDArray[np.float64]
 _LARGEST: Final = float(np.finfo(np.float64).max)
 _DECADES: Final = 12
 """A logarithmic axis of signed data shows so many powers of ten on each side of zero at most."""
@@ -28,7 +27,7 @@ class Axis(Protocol):
     def high(self) -> float:
         """The value at 1."""
 
-    def place(self, values: Reals) -> Reals:
+    def place(self, values: Float64) -> Float64:
         """Where finite values stand, 0 to 1; NaN for those that cannot stand on this axis."""
 
     def ticks(self, most: int) -> list[float]:
@@ -42,7 +41,7 @@ class Linear:
     low: float
     high: float
 
-    def place(self, values: Reals) -> Reals:
+    def place(self, values: Float64) -> Float64:
         """See ``Axis``."""
         return _between(values, self.low, self.high)
 
@@ -67,7 +66,7 @@ class Log:
     low: float
     high: float
 
-    def place(self, values: Reals) -> Reals:
+    def place(self, values: Float64) -> Float64:
         """See ``Axis``."""
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log10(values)
@@ -90,13 +89,13 @@ class SymmetricLog:
     high: float
     threshold: float
 
-    def place(self, values: Reals) -> Reals:
+    def place(self, values: Float64) -> Float64:
         """See ``Axis``."""
         low, high = self._bent(np.array([self.low, self.high], np.float64)).tolist()
         return _between(self._bent(values), low, high)
 
-    def _bent(self, values: Reals) -> Reals:
-        bent: Reals = np.copysign(np.log1p(np.abs(values / self.threshold)), values)
+    def _bent(self, values: Float64) -> Float64:
+        bent: Float64 = np.copysign(np.log1p(np.abs(values / self.threshold)), values)
         return bent
 
     def ticks(self, most: int) -> list[float]:
@@ -111,7 +110,7 @@ class SymmetricLog:
         return sorted(found)
 
 
-def axis_of(values: Reals, *, log: bool) -> Axis:
+def axis_of(values: Float64, *, log: bool) -> Axis:
     """An axis on which all finite values stand; logarithmic where that means something.
 
     Values above 0 get a logarithmic axis, values of both signs, or with zeros, a symmetric one.
@@ -149,7 +148,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
     return max(low - by, -_LARGEST), min(high + by, _LARGEST)
 
 
-def _between(values: Reals, low: float, high: float) -> Reals:
+def _between(values: Float64, low: float, high: float) -> Float64:
     """Where values stand between two others, without overflow; 0.5 where there is nothing between."""
     if math.isfinite(high - low):
         span, from_low = high - low, values - low

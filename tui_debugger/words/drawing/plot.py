@@ -9,13 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Float64, Int64, Mask
 from tui_debugger.words.drawing.axis import Axis, Linear, labels
 from tui_debugger.words.steps import step_text
-
-Bools = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
-
 
 _ROUNDING: Final = 1e-9
 
@@ -54,8 +50,8 @@ class Curve:
         mark: glyph at some of its points, which tells it from others without colour; empty for none.
     """
 
-    x: Reals
-    y: Reals
+    x: Float64
+    y: Float64
     mark: str = ""
 
 
@@ -96,7 +92,7 @@ class Plot:
         """Cells to the left of the plot: labels and border."""
         return len(self.labels[0]) + 1 if self.labels else 1
 
-    def columns(self, x: Reals) -> Int64:
+    def columns(self, x: Float64) -> Int64:
         """The cell in which each x stands."""
         return _cells(self.x_axis, x, self.width)
 
@@ -109,7 +105,7 @@ class Plot:
         return [*body, f"{pad}└{axis}", f"{pad} {self.ticks}".rstrip()]
 
 
-def raster(curve: Curve, axes: Axes, width: int, height: int) -> Bools:
+def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
     """The dots of a curve, [row from the top, column], on a canvas of ``width`` x ``height`` dots.
 
     Every finite point within the axes sets the dot nearest to it. Points next to each other are joined by a line,
@@ -174,7 +170,7 @@ def draw(
     )
 
 
-def x_axis_of(x: Reals) -> Axis:
+def x_axis_of(x: Float64) -> Axis:
     """An axis for steps: from the first to the last."""
     return Linear(float(x.min()), float(x.max())) if len(x) else Linear(0.0, 1.0)
 
@@ -189,26 +185,26 @@ def _dots(curve: Curve, axes: Axes, width: int, height: int) -> tuple[Int64, Int
     return column, row, at
 
 
-def _on(places: Reals) -> Reals:
+def _on(places: Float64) -> Float64:
     """Places that rounding put just beside the end of an axis, put back on it."""
     beside = ((places < 0) & (places > -_ROUNDING)) | ((places > 1) & (places < 1 + _ROUNDING))
     return np.where(beside, np.rint(places), places)
 
 
-def _cells(axis: Axis, x: Reals, width: int) -> Int64:
+def _cells(axis: Axis, x: Float64, width: int) -> Int64:
     """The cell of the dot of each x: the same as that of its point, whichever the number of dots."""
     dot = np.rint(axis.place(x) * (width * BRAILLE.across - 1)).astype(np.int64)
     return np.clip(dot // BRAILLE.across, 0, width - 1)
 
 
-def _bars(dots: Bools, column: Int64, top: Int64, bottom: Int64) -> None:
+def _bars(dots: Mask, column: Int64, top: Int64, bottom: Int64) -> None:
     """Sets the dots from top to bottom in each column."""
     length = bottom - top + 1
     within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     dots[np.repeat(top, length) + within, np.repeat(column, length)] = True
 
 
-def _line(dots: Bools, column: int, row: int, to_column: int, to_row: int) -> None:
+def _line(dots: Mask, column: int, row: int, to_column: int, to_row: int) -> None:
     steps = max(abs(to_column - column), abs(to_row - row), 1)
     share = np.arange(steps + 1) / steps
     columns = np.rint(column + (to_column - column) * share).astype(np.int64)

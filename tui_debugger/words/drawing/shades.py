@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.analysis.heat import Kind
+from tui_debugger.arrays import Array
 
-Numbers = npt.NDArray[np.float64]
 Levels = npt.NDArray[np.int64]
-Array = npt.NDArray[Any]
 
 
 class Colors(Enum):
