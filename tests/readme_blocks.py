@@ -13,9 +13,8 @@ from pathlib import Path
 from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
-from tui_debugger.tui.actions import ACTIONS, VIEW_ACTIONS
+from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.live_actions import LIVE_ACTIONS
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.tui.views.registry import VIEWS
 
 README = Path(__file__).parents[1] / "README.md"

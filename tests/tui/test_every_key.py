@@ -12,8 +12,7 @@ from tests.sources.writer import MLP as SMALL
 from tests.sources.writer import DumpWriter, Graph, Node, write_step
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tui_debugger.tui.actions import ACTIONS, Action
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
+from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, Action
 from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.registry import VIEWS
 

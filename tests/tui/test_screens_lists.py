@@ -25,7 +25,7 @@ from tui_debugger.model import (
     Watchpoint,
 )
 from tui_debugger.session.types import SourceExcerpt
-from tui_debugger.tui.actions import ACTIONS
+from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
 from tui_debugger.tui.panes.hit_filter import HitFilter
 from tui_debugger.tui.screens.error import ErrorScreen
 from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
@@ -34,7 +34,6 @@ from tui_debugger.tui.screens.history import HistoryScreen
 from tui_debugger.tui.screens.notices import NoticesScreen
 from tui_debugger.tui.screens.offer import OfferScreen
 from tui_debugger.tui.screens.source import SourceScreen
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.words.watchpoints import selection_words, watch_words
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])

@@ -14,12 +14,20 @@ import numpy.typing as npt
 from tui_debugger.analysis.slicing import default_slice, parse_slice
 from tui_debugger.cli.show_values import nested
 from tui_debugger.model import ProgressFn
-from tui_debugger.tui.values.field import field_of, is_drawable
-from tui_debugger.tui.values.sheet import Sheet
-from tui_debugger.words.drawing.heat_layout import Room, zooms
-from tui_debugger.words.drawing.heat_page import HeatPage
-from tui_debugger.words.drawing.heat_text import Drawer, Run, halves
-from tui_debugger.words.drawing.shades import Colors, Scale, colors_named
+from tui_debugger.words.heat_map import (
+    Colors,
+    Drawer,
+    HeatPage,
+    Room,
+    Run,
+    Scale,
+    colors_named,
+    halves,
+    heat_table_of,
+    is_drawable,
+    zooms,
+)
+from tui_debugger.words.values import Sheet
 
 BAR: Final = 23
 INDENT: Final = 2
@@ -92,7 +100,7 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
         return Heat(window.text, error="no elements")
     if not is_drawable(array):
         return Heat(window.text, error=f"{array.dtype.name} elements are no numbers: there is no heat map of them")
-    field = field_of(sheet)
+    field = heat_table_of(sheet)
     room = Room(on.lines - 2, on.columns - field.margin, halves(on.colors))
     zoom = zooms(field.shape, room, folded=field.folded)[0]
     picture = field.picture(zoom.window(field.shape, (0, 0), room), on.progress)

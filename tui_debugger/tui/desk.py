@@ -264,8 +264,8 @@ class Desk(Routes):
             self._zoom()
 
     def _help(self) -> None:
+        from tui_debugger.tui.actions import VALUE_ACTIONS
         from tui_debugger.tui.screens.help import HelpScreen
-        from tui_debugger.tui.values.keys import VALUE_ACTIONS
 
         self.app.push_screen(HelpScreen((*self.keys_of_help(), *VALUE_ACTIONS)))
 

@@ -17,11 +17,12 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.tui.values import search as value_search
 from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.tui.values.sheet import Sheet, best_fold
 from tui_debugger.words.values import (
     CellKind,
     Family,
     NumberFormat,
+    Sheet,
+    best_fold,
     complex_text,
     exact_text,
     family,

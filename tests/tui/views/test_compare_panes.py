@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tui_debugger.analysis.difference.pairs import Pairs
 from tui_debugger.analysis.difference.tolerance import Tolerance
 from tui_debugger.analysis.slicing import default_slice, parse_slice
-from tui_debugger.tui.values.field import field_of
 from tui_debugger.tui.views.compare_panes import MARK, DifferenceSheet, Rule, Shown, TripleSheet, sheet_of
+from tui_debugger.words.heat_map import heat_table_of
 from tui_debugger.words.values import CellKind, NumberFormat
 
 Array = npt.NDArray[Any]
@@ -91,5 +91,5 @@ def test_the_heat_map_sees_the_same_differences(order: Literal["C", "F"]) -> Non
     there[0, 0] = 0.5
     sheet = sheet_of(Pairs(here, there), parse_slice(":,:", (2, 2)), Shown.DIFFERENCE, Rule())
     assert isinstance(sheet, DifferenceSheet)
-    found = field_of(sheet).read(slice(0, 2), slice(0, 2))
+    found = heat_table_of(sheet).read(slice(0, 2), slice(0, 2))
     assert np.array_equal(found, np.array([[0.5, NAN], [0, 0]]), equal_nan=True)

@@ -11,10 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.analysis.heat import shrink
-from tui_debugger.words.drawing.heat_layout import Room, Zoom, zooms
-from tui_debugger.words.drawing.heat_page import Field, HeatPage
-from tui_debugger.words.drawing.heat_text import Drawer, halves
-from tui_debugger.words.drawing.shades import Colors, Scale, palette_of
+from tui_debugger.words.heat_map import (
+    Colors,
+    Drawer,
+    HeatPage,
+    HeatTable,
+    Room,
+    Scale,
+    Zoom,
+    halves,
+    palette_of,
+    zooms,
+)
 
 SIZES = st.integers(1, 5000)
 ROOMS = st.builds(Room, st.integers(1, 60), st.integers(1, 200), st.booleans())
@@ -95,7 +103,7 @@ class TestLayout:
 
 def page(array: Any, room: Room, colors: Colors, zoom: Zoom | None = None) -> HeatPage:
     table = np.atleast_2d(np.asarray(array, float))
-    field = Field(lambda rows, columns: table[rows, columns], table.shape)
+    field = HeatTable(lambda rows, columns: table[rows, columns], table.shape)
     zoom = zoom or zooms(field.shape, room)[0]
     picture = shrink(field.read, zoom.window(field.shape, (0, 0), room))
     return HeatPage(field, picture, zoom, room, Drawer(Scale(*(picture.bounds or (0.0, 0.0))), colors))

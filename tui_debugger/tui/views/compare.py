@@ -25,14 +25,12 @@ from tui_debugger.graph.search import match
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
 from tui_debugger.tui.screens.confirm import ConfirmScreen
 from tui_debugger.tui.screens.modal import Line, clean_lines
 from tui_debugger.tui.screens.prompts import ChoiceScreen, PathPrompt, TextPrompt
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
-from tui_debugger.tui.values.keys import digits, fine, moves, slicing
-from tui_debugger.tui.values.plane import Plane
-from tui_debugger.tui.values.window import WindowView
+from tui_debugger.tui.values.window import TableOrMap, WindowView
 from tui_debugger.tui.views.compare_panes import TITLES, CompareTable, LargestPane, Rule, Shown, entry_cells, index_text
 from tui_debugger.tui.views.export import Extract, stem_of
 from tui_debugger.tui.views.registry import Focus
@@ -621,7 +619,7 @@ class CompareView(WindowView):
         self._show_table()
         super().action_heat()
 
-    @on(Plane.Switched)
+    @on(TableOrMap.Switched)
     def _switched(self) -> None:
         self.set_hints(MAP_HINTS if self.table.mapped else HINTS)
 

@@ -24,15 +24,13 @@ from tui_debugger.arrays import Array
 from tui_debugger.session.diagnosis.comparing import Couple
 from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
-from tui_debugger.tui.values.heat import Work
-from tui_debugger.tui.values.plane import Plane
-from tui_debugger.tui.values.sheet import Index, Sheet, Texts
-from tui_debugger.tui.values.slice_bar import SliceBar
+from tui_debugger.tui.values.heat_map import Work
+from tui_debugger.tui.values.window import SliceBar, TableOrMap
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 from tui_debugger.words.differences import element_text, stats_lines
 from tui_debugger.words.numbers import NONE, number
-from tui_debugger.words.values import CellKind, NumberFormat, exact_text, format_window
+from tui_debugger.words.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window
 
 MARK = "!"
 """Stands behind a difference that is not allowed: colour is never the only sign."""
@@ -166,7 +164,7 @@ def sheet_of(pairs: Pairs, view: Slice, shown: Shown, rule: Rule) -> Sheet:
     return kind(array=pairs.here, view=view, pairs=pairs, rule=rule)
 
 
-class CompareTable(Plane):
+class CompareTable(TableOrMap):
     """Shows a window of two tensors.
 
     Attributes:

@@ -1,16 +1,19 @@
-"""A table of numbers as a heat map: cells in colours, a cursor, zoom; only the cells on the screen are worked out."""
+"""A table of numbers as a heat map: cells in colours, a cursor, zoom; only what is on the screen is worked out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary
 
 from rich.segment import Segment
+from rich.style import Style
 from textual import events
 from textual.app import App
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
@@ -18,12 +21,75 @@ from textual.widget import Widget
 
 from tui_debugger.analysis.heat import Picture, strongest
 from tui_debugger.model import ProgressFn, no_progress
-from tui_debugger.tui.values.heat_lines import HeatLines, colors_of
+from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.drawing.heat_layout import Room, Zoom, zooms
-from tui_debugger.words.drawing.heat_page import Field
-from tui_debugger.words.drawing.heat_text import Drawer, halves
-from tui_debugger.words.drawing.shades import Scale
+from tui_debugger.words.heat_map import (
+    BADS,
+    Colors,
+    Drawer,
+    HeatPage,
+    HeatTable,
+    Room,
+    Run,
+    Scale,
+    Zoom,
+    colors_named,
+    halves,
+    zooms,
+)
+from tui_debugger.words.numbers import plural
+
+_MARK: Final = Style(color="#000000", bgcolor="#ffffff", bold=True)
+_FADED: Final = Style(bold=True, underline=True)
+
+
+def colors_of(app: App[Any]) -> Colors:
+    """What the terminal can show."""
+    return colors_named(app.console.color_system, plain=app.no_color)
+
+
+@lru_cache(maxsize=1024)
+def _style(base: Style, ink: str, ground: str) -> Style:
+    # Whatever has a ground of its own needs nothing of the base: a colour less to write for every piece.
+    own = Style(color=ink or None, bgcolor=ground or None)
+    return own if ground else base + own
+
+
+@dataclass(frozen=True, eq=False)
+class HeatLines(HeatPage):
+    """A page for a widget."""
+
+    def trimmed(self) -> HeatLines:
+        """The same in as much room as it takes: that is a page, from now on."""
+        rows, columns = self.picture.window.shape
+        if self.field.folded:
+            rows = -(-columns // self.across)
+        lines = max(1, min(self.room.lines, -(-rows * self.zoom.tall // self.room.each)))
+        width = self.room.columns if self.field.folded else min(self.room.columns, columns * self.zoom.wide)
+        return replace(self, room=replace(self.room, lines=lines, columns=width))
+
+    def strip(self, line: int, base: Style, names: Style) -> Strip:
+        """A line of cells with its name."""
+        segments = [Segment(self.name(line).rjust(self.margin - 1) + " ", names)]
+        if line < len(self.lines):
+            segments += [Segment(run.text, _style(base, run.ink, run.ground)) for run in self.lines[line]]
+        return Strip(segments)
+
+    def marked(self, strip: Strip, row: int, column: int, *, strong: bool) -> Strip:
+        """A line with the cursor on it: brackets where there is room, else a half block or reverse video."""
+        _, start, stop = self.marker(row, column)
+        before, cell, after = (strip.crop(*ends) for ends in ((0, start), (start, stop), (stop, None)))
+        if self.room.halves and self.zoom.tall == 1:
+            other = self.drawer.ground(self.picture, self.place(row + 1 - row % 2 * 2, column))
+            style = Style(color=self.drawer.palette.marker, bgcolor=other or None, bold=strong)
+            return Strip.join([before, Strip([Segment("▄▀"[row % 2 == 0] * (stop - start), style)]), after])
+        mark = _MARK if strong else _FADED
+        if stop - start == 1:
+            return Strip.join([before, Strip([Segment(cell.text, mark)]), after])
+        return Strip.join(
+            [before, Strip([Segment("[", mark)]), cell.crop(1, stop - start - 1), Strip([Segment("]", mark)]), after]
+        )
+
 
 QUICK: Final = 1 << 21
 """Up to this many elements a picture is made at once (some ms); above, beside the event loop."""
@@ -67,7 +133,7 @@ class HeatMap(Widget, can_focus=True):
         """Shows nothing until ``set_field``; ``work`` is ``View.work``."""
         super().__init__(id=id)
         self._work = work
-        self.field: Field | None = None
+        self.field: HeatTable | None = None
         self.scale: Scale | None = None
         self.row = self.column = 0
         self._drawn: HeatLines | None = None
@@ -78,7 +144,7 @@ class HeatMap(Widget, can_focus=True):
 
     # -- what it shows ---------------------------------------------------------------------------
 
-    def set_field(self, field: Field, element: tuple[int, int] = (0, 0), extent: Size | None = None) -> None:
+    def set_field(self, field: HeatTable, element: tuple[int, int] = (0, 0), extent: Size | None = None) -> None:
         """Shows another table, all of it; the cursor goes to the cell with an element.
 
         Args:
@@ -382,3 +448,35 @@ def _start(at: int, ahead: int, step: int, shown: int, count: int) -> int:
     """Where to begin in a direction so that an element has so many cells ahead of it and no room is left empty."""
     last = -(-(count - shown * step) // step) * step
     return max(0, min(at // step * step - ahead * step, last))
+
+
+BAR = 23
+NARROW = 100
+"""Columns below which the bar is shorter."""
+Part = Content | str | tuple[str, str]
+
+
+def legend_of(heat: HeatMap) -> Content:
+    """The scale with its ends, the size of a cell, and the glyphs of what NaN and Inf are in sight."""
+    page = heat.drawn
+    if page is None:
+        return Content("")
+    level, most = heat.zoomed
+    zoom = f"zoom {level + 1}/{most + 1}" + (" fine" if heat.fine else "")
+    scale = page.scale(BAR if heat.size.width >= NARROW else BAR // 2)
+    return Content.assemble(*map(_part, scale), (f"  {page.size_text}  {zoom}  ", GREY), *map(_part, page.bads()))
+
+
+def _part(run: Run) -> Part:
+    style = " on ".join(filter(None, (run.ink or run.ground, run.ground)))
+    return (run.text, style) if style else run.text
+
+
+def counts_text(picture: Picture, place: tuple[int, int]) -> str:
+    """What else is in a cell: how many elements, NaN and Inf."""
+    rows, columns = picture.window.cell(*place)
+    words = [plural(len(rows) * len(columns), "element")]
+    for (_, name), counts in zip(BADS, (picture.nan, picture.pos_inf, picture.neg_inf), strict=True):
+        if counts[place]:
+            words.append(f"{counts[place]} {name}")
+    return "  ".join(words)
