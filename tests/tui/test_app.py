@@ -205,14 +205,11 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.words.hits"),
     *(
         f"tui_debugger.tui.{name}"
-        for name in ("answers", "checker", "header", "inspector", "kinds", "marks", "navigator", "selecting", "state")
+        for name in ("answers", "checker", "header", "inspector", "kinds", "navigator", "state")
     ),
-    *("tui_debugger.tui.tally", "tui_debugger.tui.watcher"),
+    *("tui_debugger.tui.panes.watch_rows", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
-    *(
-        f"tui_debugger.tui.panes.{name}"
-        for name in ("hit_filter", "hit_rows", "hit_search", "hit_text", "stack_rows", "watch_rows")
-    ),
+    *(f"tui_debugger.tui.panes.{name}" for name in ("hit_rows", "watch_rows")),
     "tui_debugger.tui.screens",
 }
 """Modules, and packages with all that is in them."""

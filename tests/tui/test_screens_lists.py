@@ -26,7 +26,7 @@ from tui_debugger.model import (
 )
 from tui_debugger.session.types import SourceExcerpt
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
-from tui_debugger.tui.panes.hit_filter import HitFilter
+from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.screens.error import ErrorScreen
 from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.screens.help import HelpScreen, condition_entries, key_entries

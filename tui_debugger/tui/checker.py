@@ -12,9 +12,9 @@ from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFoun
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.navigator import after
-from tui_debugger.tui.panes.hit_filter import HitFilter
+from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
-from tui_debugger.tui.tally import Tally
+from tui_debugger.tui.panes.watch_rows import Tally
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural, size
 from tui_debugger.words.steps import step_text
@@ -309,7 +309,7 @@ class Checker:
             return
 
         def work(_: Report) -> HitsFound:
-            from tui_debugger.tui.panes.hit_search import found_in
+            from tui_debugger.tui.panes.hit_rows import found_in
 
             return HitsFound(result, found_in(result.hits, test) if text and test is not None else None)
 

@@ -21,7 +21,7 @@ from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.routes import Routes
 from tui_debugger.tui.widgets.bars import TabStrip
-from tui_debugger.tui.widgets.kept import KeptColumn, KeptRow
+from tui_debugger.tui.widgets.line_window import KeptColumn, KeptRow
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session

@@ -193,7 +193,7 @@ class Inspector:
         if not desk.stack_pane.whole_run or desk.session is None:
             return
         from tui_debugger.graph.stacks import search
-        from tui_debugger.tui.panes.stack_rows import RunRows
+        from tui_debugger.tui.panes.stack import RunRows
 
         session, rank = self._session, desk.state.rank
 

@@ -13,7 +13,7 @@ from tui_debugger.tui import messages
 from tui_debugger.tui.bridge import Bridge
 from tui_debugger.tui.opening import opening_lines
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
-from tui_debugger.tui.widgets.kept import Kept
+from tui_debugger.tui.widgets.line_window import Kept
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress, ProgressFn

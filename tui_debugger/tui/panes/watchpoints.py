@@ -13,7 +13,7 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint
-    from tui_debugger.tui.tally import Tally
+    from tui_debugger.tui.panes.watch_rows import Tally
 
 _COLUMNS = (
     Column("", 1, frozen=True),

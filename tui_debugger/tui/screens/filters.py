@@ -11,7 +11,7 @@ from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 from tui_debugger.tui.kinds import CATEGORIES
-from tui_debugger.tui.panes.hit_filter import HitFilter
+from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.screens.toggles import Switch, TogglesScreen
 from tui_debugger.words.clean import clean
 

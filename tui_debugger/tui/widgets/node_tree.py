@@ -15,7 +15,7 @@ from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
-    from tui_debugger.tui.marks import Marks
+    from tui_debugger.tui.watcher import Marks
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
 
 _INDENT = 2
@@ -66,7 +66,7 @@ class NodeTree(VirtualTable):
             notes: dim text after the label, over node rows.
             dull: entries that stay closed at first, over tree indices.
         """
-        from tui_debugger.tui.marks import Marks  # NumPy: not before there is a tree
+        from tui_debugger.tui.watcher import Marks  # NumPy: not before there is a tree
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
         old, old_current = self._view, self.current
