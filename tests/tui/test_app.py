@@ -16,9 +16,9 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.screens.error import ErrorScreen
-from tui_debugger.tui.screens.help import HelpScreen
-from tui_debugger.tui.screens.offer import OfferScreen
+from tui_debugger.tui.dialogs.help import HelpScreen
+from tui_debugger.tui.dialogs.modal import ErrorScreen
+from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 
 
 @pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
@@ -210,7 +210,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("tui_debugger.tui.panes.watch_rows", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
     *(f"tui_debugger.tui.panes.{name}" for name in ("hit_rows", "watch_rows")),
-    "tui_debugger.tui.screens",
+    "tui_debugger.tui.dialogs",
 }
 """Modules, and packages with all that is in them."""
 FIRST_FRAME = """

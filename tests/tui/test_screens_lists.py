@@ -26,14 +26,13 @@ from tui_debugger.model import (
 )
 from tui_debugger.session.types import SourceExcerpt
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
+from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
+from tui_debugger.tui.dialogs.help import HelpScreen, condition_entries, key_entries
+from tui_debugger.tui.dialogs.history import HistoryScreen, NoticesScreen
+from tui_debugger.tui.dialogs.modal import ErrorScreen
+from tui_debugger.tui.dialogs.source import SourceScreen
+from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.tui.screens.error import ErrorScreen
-from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
-from tui_debugger.tui.screens.help import HelpScreen, condition_entries, key_entries
-from tui_debugger.tui.screens.history import HistoryScreen
-from tui_debugger.tui.screens.notices import NoticesScreen
-from tui_debugger.tui.screens.offer import OfferScreen
-from tui_debugger.tui.screens.source import SourceScreen
 from tui_debugger.words.watchpoints import selection_words, watch_words
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])

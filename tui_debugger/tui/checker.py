@@ -124,7 +124,7 @@ class Checker:
 
     def ask_forward(self) -> None:
         """N steps forward, stopping at a hit."""
-        from tui_debugger.tui.screens.prompts import NumberPrompt
+        from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         ahead = len(self._ahead())
         if not ahead:
@@ -288,7 +288,7 @@ class Checker:
 
     def ask_filter(self) -> None:
         """The filter dialog of the hit list."""
-        from tui_debugger.tui.screens.filters import HitFilterScreen
+        from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
         nodes = self._desk.nodes_pane.nodes
         graphs = [info.name for info in nodes.graphs] if nodes is not None else []

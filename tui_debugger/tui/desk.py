@@ -265,7 +265,7 @@ class Desk(Routes):
 
     def _help(self) -> None:
         from tui_debugger.tui.actions import VALUE_ACTIONS
-        from tui_debugger.tui.screens.help import HelpScreen
+        from tui_debugger.tui.dialogs.help import HelpScreen
 
         self.app.push_screen(HelpScreen((*self.keys_of_help(), *VALUE_ACTIONS)))
 

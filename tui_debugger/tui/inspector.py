@@ -173,7 +173,7 @@ class Inspector:
             self._export(hit.key)
 
     def _export(self, key: TensorKey) -> None:
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         session = self._session
 
@@ -209,7 +209,7 @@ class Inspector:
 
     def show_source(self) -> None:
         """The frames of the node (or the line of the run) with the source around them."""
-        from tui_debugger.tui.screens.source import SourceScreen
+        from tui_debugger.tui.dialogs.source import SourceScreen
 
         desk, pane, session = self._desk, self._desk.stack_pane, self._session
         frame = pane.frame
@@ -241,7 +241,7 @@ class Inspector:
 
     def go_to_consumer(self) -> None:
         """One of the nodes that use this node's outputs."""
-        from tui_debugger.tui.screens.prompts import ChoiceScreen
+        from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 
         desk, nodes = self._desk, self._desk.nodes_pane.nodes
         if nodes is None or desk.state.row < 0:

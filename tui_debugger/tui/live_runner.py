@@ -110,7 +110,7 @@ class Runner:
 
     def ask_steps(self) -> None:
         """How many steps."""
-        from tui_debugger.tui.screens.prompts import NumberPrompt
+        from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         if not self._among(Phase.STOPPED):
             self._refuse()
@@ -156,7 +156,7 @@ class Runner:
 
     def ask_terminate(self) -> None:
         """Asks once, and ends the processes."""
-        from tui_debugger.tui.screens.confirm import ConfirmScreen
+        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         ranks = self._among(Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING, Phase.MISMATCH)
         if not ranks:
@@ -179,7 +179,7 @@ class Runner:
 
     def ask_save(self) -> None:
         """Where to."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         session = self._session
 

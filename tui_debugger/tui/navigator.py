@@ -202,7 +202,7 @@ class Navigator:
 
     def ask_step(self) -> None:
         """The prompt that knows the dumped steps and the run history."""
-        from tui_debugger.tui.screens.prompts import StepPrompt
+        from tui_debugger.tui.dialogs.prompts import StepPrompt
 
         state, session = self._desk.state, self._session
         steps = session.steps(state.rank)
@@ -214,7 +214,7 @@ class Navigator:
 
     def show_history(self) -> None:
         """Runs of root graphs; choosing one is a step reset to it."""
-        from tui_debugger.tui.screens.history import HistoryScreen
+        from tui_debugger.tui.dialogs.history import HistoryScreen
 
         state = self._desk.state
 
@@ -232,7 +232,7 @@ class Navigator:
 
     def show_notices(self) -> None:
         """What was missing or odd."""
-        from tui_debugger.tui.screens.notices import NoticesScreen
+        from tui_debugger.tui.dialogs.history import NoticesScreen
 
         parts = self._session.unreadable()
         closed = [f"{'not recorded' if part.unrecorded else 'cannot be listed'}: {part_text(part)}" for part in parts]
@@ -366,7 +366,7 @@ class Navigator:
 
     def ask_filter(self) -> None:
         """The filter dialog."""
-        from tui_debugger.tui.screens.filters import FilterScreen
+        from tui_debugger.tui.dialogs.filters import FilterScreen
 
         nodes = self._desk.nodes_pane.nodes
         if nodes is None:

@@ -31,7 +31,7 @@ class Reporter:
 
     def ask(self) -> None:
         """Asks where to write it."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         result = self._desk.state.result
         if result is None or not result.pairs or not result.watchpoints:

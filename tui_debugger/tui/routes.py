@@ -227,6 +227,6 @@ class Routes(Kept, Screen[None]):
 
     def show_error(self, error: Exception) -> None:
         """What, where and what to do, until Enter or Esc."""
-        from tui_debugger.tui.screens.error import ErrorScreen
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
 
         self.app.push_screen(ErrorScreen(messages.presentable(error)))

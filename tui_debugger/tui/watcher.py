@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.screens.watch_draft import WatchDraft
+    from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Watcher:
         if not found:
             then()
             return
-        from tui_debugger.tui.screens.offer import OfferScreen
+        from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 
         def answered(use: bool | None) -> None:
             watchpoints.offered = True
@@ -268,7 +268,7 @@ class Watcher:
         suggestion: NodeSelection | None,
         done: Callable[[WatchDraft | None], None],
     ) -> None:
-        from tui_debugger.tui.screens.watchpoint_form import WatchpointForm
+        from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
 
         self._desk.app.push_screen(WatchpointForm(initial, suggestion, self._session.watched_count), done)
 
@@ -317,7 +317,7 @@ class Watcher:
 
     def save(self) -> None:
         """The list as a file for ``--watch-file``."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
         from tui_debugger.tui.views.export import check_path
 
         items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
@@ -336,7 +336,7 @@ class Watcher:
 
     def load(self) -> None:
         """Adds what a file holds and the list does not."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         def read(text: str | None) -> None:
             if text is not None:

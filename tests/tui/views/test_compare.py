@@ -21,7 +21,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import Side as SideOf
 from tui_debugger.model import TensorKey
 from tui_debugger.session import Session
-from tui_debugger.tui.screens.prompts import ChoiceScreen, PathPrompt, completion
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen, PathPrompt, completion
 from tui_debugger.tui.views.compare import COMPARE_ACTIONS, CompareView
 from tui_debugger.tui.views.compare_panes import Shown
 from tui_debugger.tui.views.registry import Focus

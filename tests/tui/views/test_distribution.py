@@ -23,7 +23,7 @@ from tui_debugger.session import Session
 from tui_debugger.session.diagnosis import distribution as headless
 from tui_debugger.sources.memory import MemorySource
 from tui_debugger.sources.open import open_source
-from tui_debugger.tui.screens.help import HelpScreen
+from tui_debugger.tui.dialogs.help import HelpScreen
 from tui_debugger.tui.views.distribution import DISTRIBUTION_ACTIONS, DistributionView
 from tui_debugger.tui.views.registry import Focus
 

@@ -14,8 +14,8 @@ from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
-from tui_debugger.tui.screens.modal import Line
-from tui_debugger.tui.screens.prompts import TextPrompt
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.views.export import Extract, check_path
 from tui_debugger.tui.views.opener import NOWHERE
 from tui_debugger.tui.views.registry import Focus

@@ -20,7 +20,7 @@ from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
-from tui_debugger.tui.screens.modal import Line, clean_lines
+from tui_debugger.tui.dialogs.modal import Line, clean_lines
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text

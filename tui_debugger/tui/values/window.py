@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from tui_debugger.analysis.slicing import Slice, default_slice, parse_slice
 from tui_debugger.errors import BadSliceError
-from tui_debugger.tui.screens.modal import Field, Line
+from tui_debugger.tui.dialogs.modal import Field, Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of

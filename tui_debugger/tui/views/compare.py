@@ -26,9 +26,8 @@ from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
-from tui_debugger.tui.screens.confirm import ConfirmScreen
-from tui_debugger.tui.screens.modal import Line, clean_lines
-from tui_debugger.tui.screens.prompts import ChoiceScreen, PathPrompt, TextPrompt
+from tui_debugger.tui.dialogs.modal import Line, clean_lines
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.tui.values.window import TableOrMap, WindowView
 from tui_debugger.tui.views.compare_panes import TITLES, CompareTable, LargestPane, Rule, Shown, entry_cells, index_text

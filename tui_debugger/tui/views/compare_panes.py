@@ -22,7 +22,7 @@ from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, outside
 from tui_debugger.analysis.slicing import Slice
 from tui_debugger.arrays import Array
 from tui_debugger.session.diagnosis.comparing import Couple
-from tui_debugger.tui.screens.modal import Line
+from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
 from tui_debugger.tui.values.window import SliceBar, TableOrMap

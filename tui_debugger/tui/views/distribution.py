@@ -16,7 +16,7 @@ from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.diagnosis.distribution import Bars, Look, Spread, Wish, look, percentiles
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
-from tui_debugger.tui.screens.modal import Line
+from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import ORANGE
 from tui_debugger.tui.views.distribution_chart import GUTTER, Chart, Layer
 from tui_debugger.tui.views.export import Extract, stem_of

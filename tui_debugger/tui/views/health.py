@@ -25,7 +25,7 @@ from tui_debugger.session.diagnosis.health_text import (
 )
 from tui_debugger.session.progress import scaled
 from tui_debugger.tui.actions import Action, bindings, view_action
-from tui_debugger.tui.screens.modal import Line
+from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.views.export import Extract
 from tui_debugger.tui.views.health_grid import GridRows, HealthGrid
 from tui_debugger.tui.views.registry import Focus

@@ -30,8 +30,8 @@ from tui_debugger.session.diagnosis.relations import (
 from tui_debugger.session.types import TensorRow
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import count_cells
-from tui_debugger.tui.screens.modal import Line
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, News, SeenResults, View

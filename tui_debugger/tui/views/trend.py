@@ -35,8 +35,8 @@ from tui_debugger.session.diagnosis.trend_text import (
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
 from tui_debugger.tui.actions import Action, bindings, view_action
-from tui_debugger.tui.screens.modal import Line
-from tui_debugger.tui.screens.prompts import ChoiceScreen
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.views.export import Extract
 from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, StepTable

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
-from tui_debugger.tui.screens.modal import Modal
+from tui_debugger.tui.dialogs.modal import Modal
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import percent
 
@@ -336,7 +336,7 @@ class View(Modal[None]):
     def action_keys(self) -> None:
         """All keys of this view."""
         from tui_debugger.tui.actions import opening_actions
-        from tui_debugger.tui.screens.help import HelpScreen
+        from tui_debugger.tui.dialogs.help import HelpScreen
 
         common = (replace(action, group="Every view") for action in (*opening_actions(), *VIEW_ACTIONS))
         shown = (*self.OWN_ACTIONS, *common)

@@ -16,8 +16,8 @@ from tui_debugger.analysis.conditions import CONDITIONS, Condition, ParamSpec
 from tui_debugger.analysis.watch_text import format_value
 from tui_debugger.model import CATEGORY_WORDS
 from tui_debugger.tui.actions import Action
-from tui_debugger.tui.screens.modal import Field, Modal
-from tui_debugger.tui.screens.prompts import LIST_KEYS
+from tui_debugger.tui.dialogs.modal import Field, Modal
+from tui_debugger.tui.dialogs.prompts import LIST_KEYS
 from tui_debugger.tui.theme import DIM, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable

@@ -9,12 +9,14 @@ from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from tui_debugger.errors import TdbgError
+from tui_debugger.tui.theme import GREY
 from tui_debugger.words.clean import clean
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -197,3 +199,38 @@ def hint_line(hints: Iterable[tuple[str, str]]) -> Content:
     for key, word in hints:
         parts += [(key, "bold"), f" {word}  "]
     return Content.assemble(*parts).rstrip()
+
+
+class ErrorScreen(Modal[None]):
+    """Shows an error until Esc or Enter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space,q", "cancel", show=False)]
+    DEFAULT_CSS = """
+    ErrorScreen {
+        & > #box { border: round $error; }
+        #parts { height: auto; max-height: 20; scrollbar-size-vertical: 1; }
+        .part { height: auto; }
+        .word { width: 7; }
+    }
+    """
+    heading = "✗ Error"
+    hints = (("Enter Esc", "back"),)
+
+    def __init__(self, error: TdbgError) -> None:
+        """Any error of this program."""
+        super().__init__()
+        self.error = error
+
+    def body(self) -> Iterable[Widget]:
+        """The three parts."""
+        with VerticalScroll(id="parts"):
+            yield Line(Content.styled(clean_lines(self.error.what), "bold"))
+            for word, text in (("where", self.error.where), ("do", self.error.hint)):
+                if text:
+                    with Horizontal(classes="part"):
+                        yield Line(Content.styled(word, GREY), classes="word")
+                        yield Line(clean_lines(text))
+
+    def on_mount(self) -> None:
+        """Arrow keys scroll a long one."""
+        self.query_one(VerticalScroll).focus()

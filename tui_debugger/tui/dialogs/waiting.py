@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.tui import live_words
-from tui_debugger.tui.screens.modal import Line, Modal
+from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.words.clean import clean
 

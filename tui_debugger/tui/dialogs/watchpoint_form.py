@@ -1,8 +1,11 @@
-"""The form for a watchpoint, made from the condition table."""
+"""The recommended watchpoints, offered once when a dump is opened for the first time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import shlex
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -15,17 +18,146 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_debugger.analysis.conditions import CONDITIONS, Condition
-from tui_debugger.analysis.watch_text import format_selection, format_value, target_selection
+from tui_debugger.analysis.conditions import CONDITIONS, Condition, ParamSpec, validate
+from tui_debugger.analysis.watch_text import (
+    format_selection,
+    format_value,
+    format_watch,
+    parse_selection,
+    target_selection,
+)
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, Watchpoint
-from tui_debugger.tui.screens.modal import Field, Line, Modal, clean_lines
-from tui_debugger.tui.screens.watch_draft import WatchDraft, default_text, hidden_params, make_draft, visible_params
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural
+from tui_debugger.words.watchpoints import watch_words
+
+WIDTH = 62
+"""Cells for the words of one watchpoint; the box is 76 wide."""
+
+
+class OfferScreen(Modal[bool]):
+    """Lists the set; Enter uses it, Esc or ``n`` does not (nothing is lost: the list can be made later)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,y", "use", show=False, priority=True),
+        Binding("n,q", "cancel", show=False),
+    ]
+    DEFAULT_CSS = "OfferScreen VirtualTable { height: auto; }"
+    heading = "Recommended watchpoints"
+    hints = (("Enter", "use them"), ("n Esc", "not now"))
+
+    def __init__(self, watchpoints: Sequence[Watchpoint]) -> None:
+        """Shows the watchpoints in their order."""
+        super().__init__()
+        self.watchpoints = watchpoints
+
+    def body(self) -> Iterable[Widget]:
+        """A question and the list."""
+        yield Line("Watch this run for what usually goes wrong?")
+        rows: list[tuple[Cell, Cell]] = []
+        for watchpoint in self.watchpoints:
+            condition = CONDITIONS.get(watchpoint.condition)
+            lines = textwrap.wrap(watch_words(watchpoint), WIDTH, subsequent_indent="  ") or [""]
+            rows += [
+                (Text(condition.abbr if condition and not i else "", STRONG), line) for i, line in enumerate(lines)
+            ]
+        yield VirtualTable(
+            (Column("", 4, frozen=True), Column("", 10, elastic=1)), ListRows(rows), header=False, id="offered"
+        )
+        yield Line("They can be changed, disabled or deleted in the watchpoint list at any time.")
+
+    def on_mount(self) -> None:
+        """As high as the list needs."""
+        table = self.query_one(VirtualTable)
+        table.styles.height = max(1, min(table.row_count, self.app.size.height - 6))
+        table.focus()
+
+    def action_use(self) -> None:
+        """Enter."""
+        self.dismiss(True)
+
+    def action_cancel(self) -> None:
+        """Esc, n."""
+        self.dismiss(False)
+
+
+Params = tuple[tuple[str, float | bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchDraft:
+    """A filled-in form: everything of a watchpoint but its id.
+
+    Attributes:
+        condition: id in the condition table.
+        params: validated (name, value) in definition order.
+        selection: the nodes.
+        name: free text, may be empty.
+    """
+
+    condition: str
+    params: Params
+    selection: NodeSelection
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The draft as ``--watch`` takes it, without quotes around it."""
+        return format_watch(Watchpoint(0, self.condition, self.params, self.selection))
+
+    @property
+    def option(self) -> str:
+        """The whole command-line option, quoted for a shell."""
+        return f"--watch {shlex.quote(self.text)}"
+
+
+def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
+    """The parameters a form asks for."""
+    return tuple(spec for spec in condition.params if spec.visible)
+
+
+def default_text(spec: ParamSpec) -> str:
+    """What a field starts with: the default, or nothing (the parameter is off)."""
+    return "" if spec.default is None else format_value(spec.default)
+
+
+def make_draft(
+    condition: Condition, fields: Mapping[str, str], nodes: str, name: str, hidden: Mapping[str, float | bool]
+) -> WatchDraft:
+    """Reads a form.
+
+    Args:
+        condition: the chosen condition.
+        fields: text by parameter name; empty text switches a parameter off.
+        nodes: selection text, grammar of ``--watch``.
+        name: free text.
+        hidden: parameters a form does not show but the edited watchpoint has.
+
+    Raises:
+        BadWatchpointError: the first rule that is broken, in the words of the command line.
+    """
+    given: dict[str, float | bool] = {
+        key: value for key, value in hidden.items() if any(spec.name == key for spec in condition.params)
+    }
+    for spec in visible_params(condition):
+        text = fields.get(spec.name, "").strip()
+        if text:
+            given[spec.name] = spec.parse(text)
+    return WatchDraft(condition.id, validate(condition.id, given), parse_selection(nodes), name.strip())
+
+
+def hidden_params(watchpoint: Watchpoint | None) -> dict[str, float | bool]:
+    """The parameters of a watchpoint that a form does not show."""
+    if watchpoint is None or watchpoint.condition not in CONDITIONS:
+        return {}
+    shown = {spec.name for spec in visible_params(CONDITIONS[watchpoint.condition])}
+    return {name: value for name, value in watchpoint.params if name not in shown}
+
 
 MAX_PARAMS = max(len(visible_params(condition)) for condition in CONDITIONS.values())
 COUNT_AFTER = 0.15

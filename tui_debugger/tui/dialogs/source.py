@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from tui_debugger.model import Frame
 from tui_debugger.session.types import SourceExcerpt
-from tui_debugger.tui.screens.modal import Line, Modal, Run, run_here
+from tui_debugger.tui.dialogs.modal import Line, Modal, Run, run_here
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable

@@ -1,26 +1,110 @@
-"""Small questions: a step, a number, a line of text, one of several."""
+"""Small questions: a step, a number, a line of text, a path, one of several, yes or no."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input
 
 from tui_debugger.model import GraphRun
-from tui_debugger.tui.screens.modal import Field, Line, Modal
-from tui_debugger.tui.screens.step_text import NoSuchStepError, find_step, nearest_step
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
 from tui_debugger.tui.theme import DIM, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 from tui_debugger.words.tensors import round_text
+
+_RELATIVE = re.compile(r"([+-])\s*(\d{0,18})")
+_NUMBER = re.compile(r"\d{1,18}")
+
+
+class NoSuchStepError(ValueError):
+    """The text names no dumped step. The message says which ones are near."""
+
+    def __init__(self, message: str, nearest: int | None = None) -> None:
+        """``nearest`` is the dumped step closest to what was meant."""
+        super().__init__(message)
+        self.nearest = nearest
+
+
+def find_step(text: str, steps: Sequence[int], current: int) -> int:
+    """The dumped step that a person means.
+
+    Args:
+        text: a step number; ``+3`` or ``-2`` for so many *dumped* steps on or back (``+`` alone is one); ``first``
+            or ``last``, or the beginning of these words.
+        steps: dumped steps in the order in which they ran: that is what on, back, first and last mean.
+        current: where relative text starts; need not be dumped itself.
+
+    Raises:
+        NoSuchStepError: no such step, or no such text; the message names the neighbours.
+    """
+    word = text.strip().lower()
+    if not steps:
+        msg = "no step is dumped"
+        raise NoSuchStepError(msg)
+    if word and "first".startswith(word):
+        return steps[0]
+    if word and "last".startswith(word):
+        return steps[-1]
+    if match := _RELATIVE.fullmatch(word):
+        return _relative(match[1], int(match[2] or 1), steps, current)
+    if not _NUMBER.fullmatch(word):
+        msg = f"{text.strip()!r} is no step: write a number, +3, -2, first or last"
+        raise NoSuchStepError(msg)
+    step = int(word)
+    if step in steps:
+        return step
+    raise NoSuchStepError(*_neighbours(step, steps))
+
+
+def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
+    ahead = _ahead(steps, current) if sign == "+" else _ahead(steps[::-1], current, back=True)
+    if count == 0:
+        return nearest_step(current, steps)
+    if count <= len(ahead):
+        return ahead[count - 1]
+    where = "after" if sign == "+" else "before"
+    if not ahead:
+        msg = f"no dumped step comes {where} step {current}"
+        raise NoSuchStepError(msg, nearest_step(current, steps))
+    noun = "step comes" if len(ahead) == 1 else "steps come"
+    msg = f"only {len(ahead)} dumped {noun} {where} step {current}: {'last' if sign == '+' else 'first'} is {ahead[-1]}"
+    raise NoSuchStepError(msg, ahead[-1])
+
+
+def _ahead(steps: Sequence[int], current: int, *, back: bool = False) -> Sequence[int]:
+    """The steps behind the current one; where that is not dumped, those of greater (``back``: smaller) number."""
+    if current in steps:
+        return steps[steps.index(current) + 1 :]
+    return [step for step in steps if (step < current if back else step > current)]
+
+
+def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
+    """By number, whatever the order of the runs."""
+    before = max((each for each in steps if each < step), default=None)
+    after = min((each for each in steps if each > step), default=None)
+    if before is None:
+        lowest = min(steps)
+        return f"step {step} is not dumped: the first is {lowest}", lowest
+    if after is None:
+        return f"step {step} is not dumped: the last is {before}", before
+    near = before if step - before <= after - step else after
+    return f"step {step} is not dumped: {before} comes before, {after} after it", near
+
+
+def nearest_step(step: int, steps: Sequence[int]) -> int:
+    """The dumped step closest to ``step``, the earlier one of two."""
+    return min(steps, key=lambda each: (abs(each - step), each))
+
 
 LIST_KEYS: list[BindingType] = [
     Binding("up", "list('cursor_up')", show=False),
@@ -396,3 +480,35 @@ def completion(text: str, suffix: str) -> str | None:
         return None
     visible = [name for name in names if start or not name.startswith(".")]
     return (f"{head}/" if "/" in text else "") + min(visible) if visible else None
+
+
+Answer = tuple[str, str, str]
+"""(key, words, what is returned)."""
+
+
+class ConfirmScreen(Modal[str]):
+    """Asks before something that cannot be taken back."""
+
+    def __init__(self, heading: str, lines: Sequence[str], answers: Sequence[Answer]) -> None:
+        """The first answer is Enter's, and that of Ctrl+C: it must be the harmless one."""
+        super().__init__()
+        self.heading = heading
+        self.lines = lines
+        self._answers = {key: value for key, _, value in answers} | {"enter": answers[0][2], "ctrl+c": answers[0][2]}
+        first, *rest = answers
+        self.hints = (
+            (f"Enter {first[0]}", first[1]),
+            *((key, words) for key, words, _ in rest),
+            ("Esc", "back"),
+        )
+
+    def body(self) -> Iterable[Widget]:
+        """What it is about."""
+        yield Line(clean_lines("\n".join(self.lines)))
+
+    def on_key(self, event: events.Key) -> None:
+        """One of the keys."""
+        if event.key in self._answers:
+            event.stop()
+            event.prevent_default()
+            self.dismiss(self._answers[event.key])
