@@ -10,7 +10,6 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.model import Frame
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
@@ -18,6 +17,7 @@ from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
+    from tui_debugger.model import Frame
     from tui_debugger.graph.stacks import SourceFile, StackIndex
     from tui_debugger.tui.widgets.text import Cell
 
@@ -65,6 +65,8 @@ class RunRows:
 
     def frame(self, index: int) -> Frame:
         """The line of a row as a frame; of a file its first line."""
+        from tui_debugger.model import Frame  # not before a line is chosen: the first frame waits for no model
+
         file, number = self.entries[index]
         line = file.lines[max(number, 0)]
         return Frame(file.path, line.line, line.code, end_line=line.line, framework=file.framework)
