@@ -17,8 +17,8 @@ from tui_debugger.words.clean import clean
 from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
-    from tui_debugger.model import Frame
     from tui_debugger.graph.stacks import SourceFile, StackIndex
+    from tui_debugger.model import Frame
     from tui_debugger.tui.widgets.text import Cell
 
 
