@@ -17,7 +17,7 @@ from tui_debugger.cli import show_heat
 from tui_debugger.cli.show_heat import Canvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
 from tui_debugger.sources.memory import MemorySource, Op
-from tui_debugger.words.heat_map import Colors
+from tui_debugger.text.heat_map import Colors
 
 Capsys = pytest.CaptureFixture[str]
 Memory = Callable[[Any], str]

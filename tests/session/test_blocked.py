@@ -21,7 +21,7 @@ from tui_debugger.session.origin.making import Start
 from tui_debugger.session.types import CheckResult as Result
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Outcome, judge
-from tui_debugger.words.hits import abbreviations, hit_text, said_words
+from tui_debugger.text.hits import abbreviations, hit_text, said_words
 
 SEVEN = (
     "TO @ category=tensor", "WCL @ category=weight", "WNC @ category=weight", "WCS @ category=weight",

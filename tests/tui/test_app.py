@@ -202,7 +202,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
         "tui_debugger.graph",
         "tui_debugger.session",
     ),
-    *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.words.hits"),
+    *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.text.hits"),
     *(
         f"tui_debugger.tui.{name}"
         for name in ("answers", "checker", "header", "inspector", "kinds", "navigator", "state")

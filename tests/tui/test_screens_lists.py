@@ -25,6 +25,7 @@ from tui_debugger.model import (
     Watchpoint,
 )
 from tui_debugger.session.types import SourceExcerpt
+from tui_debugger.text.hits import selection_words, watch_words
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
 from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
 from tui_debugger.tui.dialogs.help import HelpScreen, condition_entries, key_entries
@@ -33,7 +34,6 @@ from tui_debugger.tui.dialogs.modal import ErrorScreen
 from tui_debugger.tui.dialogs.source import SourceScreen
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
-from tui_debugger.words.watchpoints import selection_words, watch_words
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 

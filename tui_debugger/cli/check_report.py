@@ -18,10 +18,9 @@ from tui_debugger.session.tables import coverage_row, hit_row, key_row, part_row
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
-from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.numbers import named, plural
-from tui_debugger.words.watchpoints import watch_line
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import hit_text, said_words, watch_line
+from tui_debugger.text.numbers import named, plural
 
 EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
 _ALLOW = {

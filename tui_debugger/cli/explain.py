@@ -166,7 +166,7 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
 def text_lines(guidance: Guidance, path: Path) -> list[str]:
     """The guidance for a terminal, every advice with the command that does it."""
     from tui_debugger.session.guidance.lines import Kind, lines
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     out: list[str] = []
     for line in lines(guidance):

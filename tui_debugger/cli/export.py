@@ -206,7 +206,7 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
 def _tensor_report(written: Written) -> dict[str, Any]:
     from tui_debugger.session.naming import place_text
     from tui_debugger.session.tables import key_row
-    from tui_debugger.words.numbers import plural, size
+    from tui_debugger.text.numbers import plural, size
 
     notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
     for key, reason in written.failures[:_SHOWN]:
@@ -230,7 +230,7 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
     from tui_debugger.analysis.watch_text import format_watch
     from tui_debugger.session.tables import coverage_row
     from tui_debugger.session.verdict_text import coverage_line
-    from tui_debugger.words.numbers import plural
+    from tui_debugger.text.numbers import plural
 
     given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)
@@ -287,7 +287,7 @@ def _graph(session: Session, target: Path, arguments: argparse.Namespace, progre
     from tui_debugger.model import Progress
     from tui_debugger.session.exporting.graph import write_nodes_csv, write_nodes_json, write_workbook
     from tui_debugger.session.exporting.graph_table import rank_graphs
-    from tui_debugger.words.numbers import plural
+    from tui_debugger.text.numbers import plural
 
     progress(Progress(0, 0, "reading the graph"))
     ranks = chosen(arguments.rank, session.ranks(), "rank")

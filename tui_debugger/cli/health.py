@@ -126,8 +126,8 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
     from tui_debugger.session.diagnosis.health_text import looked_for, map_lines
-    from tui_debugger.words.clean import clean
-    from tui_debugger.words.health import legend_text
+    from tui_debugger.text.clean import clean
+    from tui_debugger.text.health import legend_text
 
     map_ = report.map
     room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)

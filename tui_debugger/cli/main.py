@@ -14,7 +14,7 @@ from importlib import import_module
 from tui_debugger import __version__
 from tui_debugger.cli.parser import Parser
 from tui_debugger.errors import TdbgError
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
 
 EPILOG = """\
 exit codes:

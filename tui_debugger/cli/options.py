@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.output import note
 from tui_debugger.errors import TdbgError
-from tui_debugger.words.numbers import brief
+from tui_debugger.text.numbers import brief
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -24,8 +24,8 @@ from tui_debugger.session.origin.tracer import Tracer
 from tui_debugger.session.tables import key_row
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.unreadable import parts_text
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import named, plural
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import named, plural
 
 if TYPE_CHECKING:
     import argparse

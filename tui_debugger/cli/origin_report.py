@@ -30,8 +30,8 @@ from tui_debugger.session.origin.words import (
 from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import brief, plural
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import brief, plural
 
 _BLOCKS = 5
 """Origins that are shown with everything; of the others only the names."""

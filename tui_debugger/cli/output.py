@@ -105,7 +105,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Seq
         rows: cells as text, made safe here; put the longest column last.
         right: titles of the columns that are aligned to the right.
     """
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     lines = [list(titles), *([clean(cell) for cell in row] for row in rows)]
     widths = [max(map(_cells, column)) for column in zip(*lines, strict=True)]
@@ -130,7 +130,7 @@ def _cells(text: str) -> int:
 
 def note(text: str) -> None:
     """One line on stderr, for what is no result."""
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     print(f"tdbg: {clean(text)}", file=sys.stderr)
 

@@ -19,8 +19,8 @@ from tui_debugger.session import Session
 from tui_debugger.session.diagnosis.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.session.naming import Found
 from tui_debugger.session.tables import plain
-from tui_debugger.words.clean import clean
-from tui_debugger.words.distribution import (
+from tui_debugger.text.clean import clean
+from tui_debugger.text.distribution import (
     bin_text,
     bins_text,
     counts_items,
@@ -30,8 +30,8 @@ from tui_debugger.words.distribution import (
     share,
     taken_text,
 )
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.tensors import round_text, shape_text
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import round_text, shape_text
 
 _BAR = 40
 """Cells of the longest bar."""

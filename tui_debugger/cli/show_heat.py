@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tui_debugger.analysis.slicing import default_slice, parse_slice
 from tui_debugger.cli.show_values import nested
 from tui_debugger.model import ProgressFn
-from tui_debugger.words.heat_map import (
+from tui_debugger.text.heat_map import (
     Colors,
     Drawer,
     HeatPage,
@@ -27,7 +27,7 @@ from tui_debugger.words.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.words.values import Sheet
+from tui_debugger.text.values import Sheet
 
 BAR: Final = 23
 INDENT: Final = 2

@@ -12,9 +12,9 @@ from tui_debugger.session import Session
 from tui_debugger.session.naming import Found
 from tui_debugger.session.tables import STATS_COLUMNS, key_row, meta_row, stats_row
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE, number
-from tui_debugger.words.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
 
 _STATS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive", *STATS_COLUMNS[7:])
 _STAT_TITLES = (

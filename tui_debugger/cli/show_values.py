@@ -13,7 +13,7 @@ from tui_debugger.analysis.slicing import Slice, apply, parse_slice
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
 from tui_debugger.session.tables import plain
-from tui_debugger.words.values import Family, NumberFormat, exact_text, family, format_window
+from tui_debugger.text.values import Family, NumberFormat, exact_text, family, format_window
 
 WHOLE, WHOLE_LINES = 100, 12
 """Tensors of so many elements, in so many lines, are printed whole."""

@@ -174,7 +174,7 @@ class _Seen:
 
     def line(self) -> str:
         """``1,141 tensors, 3 unreadable``."""
-        from tui_debugger.words.numbers import plural
+        from tui_debugger.text.numbers import plural
 
         parts = [plural(self.tensors, "tensor"), f"{self.unreadable:,} unreadable"]
         if self.recorded:
@@ -238,7 +238,7 @@ def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smalle
 def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
     import csv
 
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
@@ -273,8 +273,8 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.session.naming import place_text
-    from tui_debugger.words.numbers import NONE, number
-    from tui_debugger.words.tensors import shape_text
+    from tui_debugger.text.numbers import NONE, number
+    from tui_debugger.text.tensors import shape_text
 
     def real(value: float | str | None) -> str:
         return number(None if value is None else float(value))

@@ -24,8 +24,8 @@ from tui_debugger.session.live_queue import EventQueue, Happened
 from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.received import places_without_statistics, with_statistics
 from tui_debugger.session.results import ResultBook
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text
 
 _MOST_HITS: Final = 500_000
 """So many hits of trainings are kept; those of the steps that came first go first."""

@@ -14,8 +14,8 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TensorKey
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.clean import clean
-from tui_debugger.words.tensors import round_text, slot_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import round_text, slot_text
 
 _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)

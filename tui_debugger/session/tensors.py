@@ -16,7 +16,7 @@ from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.tensors import slot_text
+from tui_debugger.text.tensors import slot_text
 
 IsHit = Callable[[TensorKey], bool]
 HitsOf = Callable[[Sequence[int]], IsHit]

@@ -9,8 +9,8 @@ from tui_debugger.model import Coverage, Hit
 from tui_debugger.session.hits import Blocked, is_overflow
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdicts import Tally
-from tui_debugger.words.numbers import named, plural
-from tui_debugger.words.watchpoints import watch_line
+from tui_debugger.text.hits import watch_line
+from tui_debugger.text.numbers import named, plural
 
 
 def coverage_line(result: CheckResult) -> str:

@@ -15,7 +15,7 @@ from tui_debugger.model import Coverage, ErrorBits, NodeKind, Verdict, Watchpoin
 from tui_debugger.session.hits import Blocked, HitList
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.unreadable import parts_text
-from tui_debugger.words.numbers import plural
+from tui_debugger.text.numbers import plural
 
 
 class Outcome(Enum):

@@ -26,7 +26,7 @@ from tui_debugger.analysis.watch_text import format_watch, parse_watch
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import Watchpoint
 from tui_debugger.session.exporting.files import fresh_file
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
 
 FORMAT = 1
 """Version of the file; a file that names none is of this one."""

@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural, size
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFound
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
@@ -15,9 +18,6 @@ from tui_debugger.tui.navigator import after
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.panes.watch_rows import Tally
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural, size
-from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session

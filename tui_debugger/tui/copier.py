@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE
 from tui_debugger.tui.widgets.text import Cell, Place
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorKey

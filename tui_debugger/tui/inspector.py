@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 
 from tui_debugger.model import Side, TensorKey
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import short_names, step_text
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.views.export import check_path, stem_of
 from tui_debugger.tui.views.registry import Focus
-from tui_debugger.words.graphs import short_names
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.live.types import Phase, Stop
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_actions, messages
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.desk import Desk
@@ -18,7 +19,6 @@ from tui_debugger.tui.live_header import live_lines, waiting_lines
 from tui_debugger.tui.live_runner import Runner
 from tui_debugger.tui.live_words import status, who
 from tui_debugger.tui.views.view import News
-from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session

@@ -12,10 +12,10 @@ from textual.timer import Timer
 
 from tui_debugger.live.types import Phase
 from tui_debugger.session.live_types import LiveEvent, LiveKind
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_words
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.live_answers import Followed, Ordered, Stirred
-from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session.live import LiveSession

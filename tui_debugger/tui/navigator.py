@@ -13,12 +13,12 @@ from tui_debugger.arrays import Int64
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
 from tui_debugger.session.unreadable import is_closed, part_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
 from tui_debugger.tui.messages import Settled
-from tui_debugger.words.clean import clean
-from tui_debugger.words.graphs import short_names
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from tui_debugger.arrays import Mask
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Verdict, Watchpoint
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui.answers import NodesMarked, Saved
 from tui_debugger.tui.bridge import Report
-from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable

@@ -29,7 +29,7 @@ from tui_debugger.session.guidance.explain import EXPLAINED, explain
 from tui_debugger.session.guidance.lines import lines
 from tui_debugger.session.guidance.types import Guidance
 from tui_debugger.session.hazards.cause import Standing
-from tui_debugger.words.numbers import number
+from tui_debugger.text.numbers import number
 
 ALWAYS: dict[str, dict[str, float]] = {
     "operator_overflow": {},

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from tui_debugger.analysis.slicing import parse_slice
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
-from tui_debugger.tui.values import search as value_search
-from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.words.values import (
+from tui_debugger.text.values import (
     CellKind,
     Family,
     NumberFormat,
@@ -29,6 +27,8 @@ from tui_debugger.words.values import (
     float_text,
     format_window,
 )
+from tui_debugger.tui.values import search as value_search
+from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
 
 FOUR = NumberFormat()
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tui_debugger.analysis.difference.pairs import Pairs
 from tui_debugger.analysis.difference.tolerance import Tolerance
 from tui_debugger.analysis.slicing import default_slice, parse_slice
+from tui_debugger.text.heat_map import heat_table_of
+from tui_debugger.text.values import CellKind, NumberFormat
 from tui_debugger.tui.views.compare_panes import MARK, DifferenceSheet, Rule, Shown, TripleSheet, sheet_of
-from tui_debugger.words.heat_map import heat_table_of
-from tui_debugger.words.values import CellKind, NumberFormat
 
 Array = npt.NDArray[Any]
 FORM = NumberFormat(1)

@@ -20,10 +20,9 @@ from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.session import Session
 from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import named
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import round_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import named
+from tui_debugger.text.tensors import round_text, step_text
 
 NEAREST: Final = 64
 """So many steps around the asked one are looked through for those that have a tensor."""

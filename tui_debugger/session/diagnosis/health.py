@@ -37,7 +37,7 @@ from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.unreadable import is_closed
 from tui_debugger.session.watchpoints import WatchpointList
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.health import covered_text
+from tui_debugger.text.health import covered_text
 
 _CONSTANT = int(TensorFlag.CONSTANT)
 

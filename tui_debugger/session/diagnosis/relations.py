@@ -24,8 +24,8 @@ from tui_debugger.session.origin.making import in_place, updater_of
 from tui_debugger.session.tensors import tensor_row
 from tui_debugger.session.types import CheckResult, TensorRow
 from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.words.clean import clean
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import run_text
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

@@ -22,7 +22,7 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.hits import said_words
+from tui_debugger.text.hits import said_words
 
 TOGETHER: Final = 256
 """Steps that are listed and measured together."""

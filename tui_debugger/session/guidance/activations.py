@@ -15,8 +15,8 @@ from tui_debugger.session.guidance.gradients import vanishing
 from tui_debugger.session.guidance.measures import course, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import finite_words, num, of_all, share
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.phrases import finite_words, num, of_all, share
+from tui_debugger.text.tensors import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 FLAT = {"tanh": 3.8, "sigmoid": 6.9}

@@ -18,7 +18,7 @@ from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
 from tui_debugger.session.origin.making import updater_of
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.phrases import tail
+from tui_debugger.text.phrases import tail
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

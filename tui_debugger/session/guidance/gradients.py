@@ -21,7 +21,7 @@ from tui_debugger.session.guidance.measures import GROWN, course, found_words, s
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import in_place
-from tui_debugger.words.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
+from tui_debugger.text.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 MOST_LAYERS: Final = 48

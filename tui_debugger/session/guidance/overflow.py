@@ -14,8 +14,8 @@ from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cases import QUOTIENTS, Case, type_name
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.hazards.operators import causes, untold
-from tui_debugger.words.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
-from tui_debugger.words.steps import run_text, step_text
+from tui_debugger.text.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
+from tui_debugger.text.tensors import run_text, step_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 _NAMED = 3

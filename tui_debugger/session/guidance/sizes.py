@@ -16,8 +16,8 @@ from tui_debugger.session.guidance.weights import facts as update_facts
 from tui_debugger.session.guidance.weights import plain_step
 from tui_debugger.session.hazards.cases import QUOTIENTS, type_name
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import finite_words, limits_of, num, range_words, share, times
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.phrases import finite_words, limits_of, num, range_words, share, times
+from tui_debugger.text.tensors import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

@@ -12,9 +12,9 @@ from tui_debugger.session.guidance.measures import GROWN, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import updater_of
-from tui_debugger.words.clean import clean
-from tui_debugger.words.phrases import bad_counts, limits_of, num, tail, times
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.phrases import bad_counts, limits_of, num, tail, times
+from tui_debugger.text.tensors import run_text
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 USUAL = 1e-3

@@ -11,7 +11,7 @@ from tui_debugger.analysis.spread.headroom import FloatLimits
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.phrases import limits_of, num
+from tui_debugger.text.phrases import limits_of, num
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.session.measuring import Measurements
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.phrases import limits_of
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.phrases import limits_of
 
 Mask = npt.NDArray[np.bool_]
 _NAMES: Final = 4

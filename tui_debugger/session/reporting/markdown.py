@@ -19,12 +19,11 @@ from tui_debugger.session.origin.words import said, when_words
 from tui_debugger.session.reporting.material import Material
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Outcome
+from tui_debugger.text.hits import hit_text, said_words
+from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
+from tui_debugger.text.numbers import brief, plural
+from tui_debugger.text.tensors import STATISTIC_TITLES, statistic_texts, step_text
 from tui_debugger.version import __version__
-from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.markdown import code, fenced, prose, table, without_homes
-from tui_debugger.words.numbers import brief, plural
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import STATISTIC_TITLES, statistic_texts
 
 MOST_HITS: Final = 50
 """Rows of the hits table, unless asked otherwise."""

@@ -16,6 +16,7 @@ from textual.widgets import Input
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
+from tui_debugger.text.clean import clean
 from tui_debugger.tui.dialogs.modal import Field, Modal
 from tui_debugger.tui.dialogs.prompts import LIST_KEYS
 from tui_debugger.tui.kinds import CATEGORIES
@@ -23,7 +24,6 @@ from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.theme import DIM, STRONG, WATCHED
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
 
 ResultT = TypeVar("ResultT")
 

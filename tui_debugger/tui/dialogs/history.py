@@ -13,13 +13,13 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from tui_debugger.model import GraphRun
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import round_text
 from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.theme import DIM, DOUBT, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.tensors import round_text
 
 
 class RunRows:

@@ -16,8 +16,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.clean import clean
 from tui_debugger.tui.theme import GREY
-from tui_debugger.words.clean import clean
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _FRAME = 4

@@ -14,11 +14,11 @@ from textual.widget import Widget
 
 from tui_debugger.model import Frame
 from tui_debugger.session.types import SourceExcerpt
+from tui_debugger.text.clean import clean
 from tui_debugger.tui.dialogs.modal import Line, Modal, Run, run_here
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
 
 NOT_HERE = (
     "This file is not on this machine (or shorter than the line number).\n"

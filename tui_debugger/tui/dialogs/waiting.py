@@ -10,10 +10,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import live_words
 from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.theme import GREY, ORANGE
-from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     from tui_debugger.session.live_types import LiveState

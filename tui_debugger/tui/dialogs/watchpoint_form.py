@@ -28,13 +28,13 @@ from tui_debugger.analysis.watch_text import (
 )
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import watch_words
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.watchpoints import watch_words
 
 WIDTH = 62
 """Cells for the words of one watchpoint; the box is 76 wide."""

@@ -16,14 +16,13 @@ from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Hit, TensorKey, Verdict
 from tui_debugger.session.hits import HitList, StepHits
+from tui_debugger.text import hits
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import Weight, abbreviations
+from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.kinds import VERDICTS
 from tui_debugger.tui.widgets.text import Cell, Place
-from tui_debugger.words import hits
-from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import Weight, abbreviations
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import slot_text
 
 _QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)
 

@@ -9,10 +9,10 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,11 +10,11 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.graph.stacks import SourceFile, StackIndex

@@ -9,14 +9,13 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import count, number, percent
+from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
 from tui_debugger.tui.widgets.text import Cell, Place
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import count, number, percent
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import round_text, shape_text
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats

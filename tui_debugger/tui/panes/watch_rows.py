@@ -13,9 +13,9 @@ from tui_debugger.analysis.conditions import CONDITIONS, not_finite_words
 from tui_debugger.analysis.recommend import RECOMMENDED
 from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import ErrorBits, Verdict, Watchpoint
+from tui_debugger.text.hits import param_words
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.words.hits import param_words
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult

@@ -15,8 +15,8 @@ from textual.widget import Widget
 
 from tui_debugger.analysis.slicing import Slice
 from tui_debugger.arrays import Array
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, best_fold
 from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.values import CellKind, Index, NumberFormat, Sheet, Texts, best_fold
 
 GAP = 1
 """Cells between columns."""

@@ -21,9 +21,7 @@ from textual.widget import Widget
 
 from tui_debugger.analysis.heat import Picture, strongest
 from tui_debugger.model import ProgressFn, no_progress
-from tui_debugger.tui.theme import GREY
-from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.heat_map import (
+from tui_debugger.text.heat_map import (
     BADS,
     Colors,
     Drawer,
@@ -37,7 +35,9 @@ from tui_debugger.words.heat_map import (
     halves,
     zooms,
 )
-from tui_debugger.words.numbers import plural
+from tui_debugger.text.numbers import plural
+from tui_debugger.tui.theme import GREY
+from tui_debugger.tui.widgets.text import fit
 
 _MARK: Final = Style(color="#000000", bgcolor="#ffffff", bold=True)
 _FADED: Final = Style(bold=True, underline=True)

@@ -19,6 +19,10 @@ from tui_debugger.analysis.slicing import Slice, apply
 from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
 from tui_debugger.session.types import TensorRow
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import number, plural
+from tui_debugger.text.tensors import round_text, step_text
+from tui_debugger.text.values import Index, NumberFormat, Sheet, bits_text, exact_text, format_window
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
 from tui_debugger.tui.dialogs.modal import Line, clean_lines
 from tui_debugger.tui.theme import GREY, ORANGE
@@ -29,11 +33,6 @@ from tui_debugger.tui.values.window import SliceBar, TableOrMap, WindowView
 from tui_debugger.tui.views.export import Cells, Extract, stem_of
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import number, plural
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import round_text
-from tui_debugger.words.values import Index, NumberFormat, Sheet, bits_text, exact_text, format_window
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats

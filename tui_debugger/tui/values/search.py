@@ -16,8 +16,8 @@ import numpy.typing as npt
 from tui_debugger.analysis.heat import Kind, Window, next_bad
 from tui_debugger.arrays import Array
 from tui_debugger.model import Progress, ProgressFn, no_progress
-from tui_debugger.words.heat_map import HeatTable, Zoom
-from tui_debugger.words.values import Family, Sheet, family
+from tui_debugger.text.heat_map import HeatTable, Zoom
+from tui_debugger.text.values import Family, Sheet, family
 
 Index = tuple[int, ...]
 Bad = Callable[[Array], npt.NDArray[np.bool_]]

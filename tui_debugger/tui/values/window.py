@@ -14,14 +14,14 @@ from textual.widgets import Input
 
 from tui_debugger.analysis.slicing import Slice, default_slice, parse_slice
 from tui_debugger.errors import BadSliceError
+from tui_debugger.text.clean import clean
+from tui_debugger.text.heat_map import heat_table_of, is_drawable
+from tui_debugger.text.values import Index, Sheet
 from tui_debugger.tui.dialogs.modal import Field, Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
 from tui_debugger.tui.views.view import ValuesView
-from tui_debugger.words.clean import clean
-from tui_debugger.words.heat_map import heat_table_of, is_drawable
-from tui_debugger.words.values import Index, Sheet
 
 
 class SliceBar(Vertical):

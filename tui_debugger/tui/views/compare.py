@@ -25,6 +25,12 @@ from tui_debugger.graph.search import match
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
+from tui_debugger.text import differences as words
+from tui_debugger.text.clean import clean
+from tui_debugger.text.differences import format_tolerance, parse_tolerance, stats_lines
+from tui_debugger.text.numbers import NONE
+from tui_debugger.text.tensors import BEFORE_FIRST, aligned, round_text, shape_text, slot_text, step_text
+from tui_debugger.text.values import exact_text
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
 from tui_debugger.tui.dialogs.modal import Line, clean_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
@@ -36,14 +42,6 @@ from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
-from tui_debugger.words import differences as words
-from tui_debugger.words.clean import clean
-from tui_debugger.words.differences import stats_lines
-from tui_debugger.words.numbers import NONE
-from tui_debugger.words.steps import BEFORE_FIRST, step_text
-from tui_debugger.words.tensors import aligned, round_text, shape_text, slot_text
-from tui_debugger.words.tolerance import format_tolerance, parse_tolerance
-from tui_debugger.words.values import exact_text
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn

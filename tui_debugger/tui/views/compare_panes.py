@@ -22,15 +22,15 @@ from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, outside
 from tui_debugger.analysis.slicing import Slice
 from tui_debugger.arrays import Array
 from tui_debugger.session.diagnosis.comparing import Couple
+from tui_debugger.text.differences import element_text, stats_lines
+from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
 from tui_debugger.tui.values.window import SliceBar, TableOrMap
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
-from tui_debugger.words.differences import element_text, stats_lines
-from tui_debugger.words.numbers import NONE, number
-from tui_debugger.words.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window
 
 MARK = "!"
 """Stands behind a difference that is not allowed: colour is never the only sign."""

@@ -15,16 +15,8 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.diagnosis.distribution import Bars, Look, Spread, Wish, look, percentiles
-from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
-from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.theme import ORANGE
-from tui_debugger.tui.views.distribution_chart import GUTTER, Chart, Layer
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import Files, Host, ValuesView, files_of
-from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.words.clean import clean
-from tui_debugger.words.distribution import (
+from tui_debugger.text.clean import clean
+from tui_debugger.text.distribution import (
     bin_text,
     bins_text,
     counts_items,
@@ -37,9 +29,16 @@ from tui_debugger.words.distribution import (
     share,
     taken_text,
 )
-from tui_debugger.words.numbers import number, plural, size
-from tui_debugger.words.steps import run_text, step_text
-from tui_debugger.words.tensors import shape_text, slot_text
+from tui_debugger.text.numbers import number, plural, size
+from tui_debugger.text.tensors import run_text, shape_text, slot_text, step_text
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.theme import ORANGE
+from tui_debugger.tui.views.distribution_chart import GUTTER, Chart, Layer
+from tui_debugger.tui.views.export import Extract, stem_of
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.view import Files, Host, ValuesView, files_of
+from tui_debugger.tui.widgets.text import shorten
 
 _GROUP = "Distribution"
 

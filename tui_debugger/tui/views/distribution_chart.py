@@ -16,12 +16,12 @@ from textual.widget import Widget
 
 from tui_debugger.analysis.spread.bins import Bin
 from tui_debugger.session.diagnosis.distribution import Bars
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import number
+from tui_debugger.text.plot import labels
+from tui_debugger.text.tensors import BARS
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.clean import clean
-from tui_debugger.words.drawing.axis import labels
-from tui_debugger.words.numbers import number
-from tui_debugger.words.tensors import BARS
 
 _GAP = 2
 """Cells between two labels of the axis."""

@@ -15,6 +15,7 @@ from tui_debugger.model import Hit, TensorKey
 from tui_debugger.session.guidance.explain import explain
 from tui_debugger.session.guidance.lines import Kind, Line, lines
 from tui_debugger.session.guidance.types import Advice, Guidance
+from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
 from tui_debugger.tui.views.export import Extract, stem_of
@@ -22,8 +23,6 @@ from tui_debugger.tui.views.registry import VIEW_BY_ID, Focus
 from tui_debugger.tui.views.view import CHECKED, Host, News, SeenResults, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import slot_text
 
 STYLES: dict[Kind, Style] = {
     Kind.NAME: theme.STRONG,

@@ -24,6 +24,8 @@ from tui_debugger.session.diagnosis.health_text import (
     rows_of,
 )
 from tui_debugger.session.progress import scaled
+from tui_debugger.text.health import legend_text
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.views.export import Extract
@@ -33,8 +35,6 @@ from tui_debugger.tui.views.view import Host, View
 from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
-from tui_debugger.words.health import legend_text
-from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn

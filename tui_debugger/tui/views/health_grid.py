@@ -18,12 +18,11 @@ from tui_debugger.analysis.health import Codes, Health
 from tui_debugger.arrays import Int64
 from tui_debugger.session.diagnosis.health import HealthMap
 from tui_debugger.session.diagnosis.health_text import Columns, entry_name
+from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.line_window import BLANK, HEADER
 from tui_debugger.tui.widgets.text import Cell, fit, joined, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
-from tui_debugger.words.drawing.timeline import header
-from tui_debugger.words.health import GLYPHS
 
 STYLES: Final[Mapping[Health, Style]] = {
     Health.ABSENT: theme.NORMAL,

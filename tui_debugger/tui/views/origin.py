@@ -33,6 +33,8 @@ from tui_debugger.session.origin.words import (
     why,
 )
 from tui_debugger.session.types import TensorRow
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
@@ -42,10 +44,6 @@ from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import CHECKED, News, SeenResults, View
 from tui_debugger.tui.widgets.text import Cell, Place, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.graphs import short_names, stack_text
-from tui_debugger.words.steps import run_text, step_text
-from tui_debugger.words.tensors import round_text, shape_text, slot_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session

@@ -28,6 +28,9 @@ from tui_debugger.session.diagnosis.relations import (
     watch_words,
 )
 from tui_debugger.session.types import TensorRow
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import hit_text, said_words
+from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
@@ -37,11 +40,6 @@ from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, News, SeenResults, View
 from tui_debugger.tui.widgets.text import Cell, Place, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.graphs import short_names, stack_text
-from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.steps import run_text, step_text
-from tui_debugger.words.tensors import slot_text, tensor_line
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session

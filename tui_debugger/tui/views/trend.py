@@ -34,6 +34,8 @@ from tui_debugger.session.diagnosis.trend_text import (
 )
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
+from tui_debugger.text.clean import clean
+from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
@@ -43,8 +45,6 @@ from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, S
 from tui_debugger.tui.views.view import Host, View
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
-from tui_debugger.words.clean import clean
-from tui_debugger.words.drawing.plot import BLOCKS, BRAILLE
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn

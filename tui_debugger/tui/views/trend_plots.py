@@ -18,13 +18,13 @@ from textual.widget import Widget
 from tui_debugger.analysis.health import WORTH_A_LOOK, Health
 from tui_debugger.session.diagnosis.trend import Point, Series
 from tui_debugger.session.diagnosis.trend_text import TITLES, Canvas, Drawing, Group, cells, drawing, worth_marking_at
+from tui_debugger.text.health import GLYPHS
+from tui_debugger.text.plot import BRAILLE, Dots
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.views.health_grid import STYLES
 from tui_debugger.tui.widgets.text import Cell, changed_until, fit, joined
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
-from tui_debugger.words.drawing.plot import BRAILLE, Dots
-from tui_debugger.words.health import GLYPHS
-from tui_debugger.words.steps import step_text
 
 LEAST: Final = 11
 """Lines of a plot with its title: with fewer its shape is lost."""

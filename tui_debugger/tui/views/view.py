@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import percent
 from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
 from tui_debugger.tui.dialogs.modal import Modal
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

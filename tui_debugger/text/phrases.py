@@ -9,7 +9,7 @@ from tui_debugger.analysis.spread import headroom
 from tui_debugger.analysis.spread.headroom import FloatLimits
 from tui_debugger.analysis.stats import peak
 from tui_debugger.model import TensorMeta, TensorStats
-from tui_debugger.words.numbers import number, percent
+from tui_debugger.text.numbers import number, percent
 
 num = number
 

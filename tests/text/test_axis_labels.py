@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.words.drawing.axis import labels
+from tui_debugger.text.plot import labels
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=12, unique=True))

@@ -6,7 +6,7 @@ import pytest
 from tui_debugger.analysis.spread.distribution import Histogram, histogram
 from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.model import TensorMeta
-from tui_debugger.words.tensors import aligned, flags, short, sparkline, tensor_line, tensor_parts
+from tui_debugger.text.tensors import aligned, flags, short, sparkline, tensor_line, tensor_parts
 
 
 def test_the_tallest_bar_is_the_greatest_count_and_only_nothing_is_the_lowest() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
 
 LONGEST: Final = 240
 """Characters of one name or sentence: a report has to stay readable whatever is in it."""

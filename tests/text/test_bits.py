@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.words.values import bits_text
+from tui_debugger.text.values import bits_text
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.words.clean import clean
-from tui_debugger.words.markdown import LONGEST, code, fenced, prose, table, without_homes
+from tui_debugger.text.clean import clean
+from tui_debugger.text.markdown import LONGEST, code, fenced, prose, table, without_homes
 
 HOSTILE = st.text(alphabet=st.sampled_from("ab1 |`<>[]()*_\\~#@!&{}\n\t\x1b\u202e.-/"), max_size=30)
 SPECIAL = re.compile(r"(?<!\\)(?:\\\\)*[`*_\[\]~|<>]")

@@ -9,8 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.words.drawing.axis import Axis, Linear, Log, SymmetricLog, axis_of
-from tui_debugger.words.drawing.plot import BLOCKS, BRAILLE, Axes, Curve, Dots, draw, raster, x_axis_of
+from tui_debugger.text.plot import (
+    BLOCKS,
+    BRAILLE,
+    Axes,
+    Axis,
+    Curve,
+    Dots,
+    Linear,
+    Log,
+    SymmetricLog,
+    axis_of,
+    draw,
+    raster,
+    x_axis_of,
+)
 
 VALUES = st.floats(-1e6, 1e6, allow_nan=False)
 MAYBE = st.one_of(VALUES, st.just(float("nan")), st.just(float("inf")), st.just(float("-inf")))

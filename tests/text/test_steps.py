@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui_debugger.words.steps import order_text
+from tui_debugger.text.tensors import order_text
 
 
 def test_steps_in_another_order_than_that_of_their_numbers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.words.graphs import short_names
+from tui_debugger.text.tensors import short_names
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tui_debugger.analysis.health import Health
-from tui_debugger.words.numbers import plural
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text
 
 GLYPHS: Final[Mapping[Health, str]] = {
     Health.ABSENT: " ",
@@ -85,3 +86,25 @@ def covered_text(
 
 def _pairs(pairs: int, ranks: int) -> str:
     return plural(pairs, "step") + (f" of {ranks:,} ranks" if ranks > 1 else "")
+
+
+def span_text(steps: Sequence[int]) -> str:
+    """``3``, ``3–8``: the steps of one column."""
+    first, last = step_text(steps[0]), step_text(steps[-1])
+    return first if first == last else f"{first}–{last}"
+
+
+def column_width(labels: Sequence[str], room: int) -> int:
+    """Cells for each column: room for its label where there is, else 2 or 1."""
+    widest = max(map(len, labels), default=1) + 1
+    return next((width for width in (widest, 2) if len(labels) * width <= room), 1)
+
+
+def header(labels: Sequence[str], width: int, room: int) -> str:
+    """Labels above columns of ``width`` cells, each beginning at its column; those without room are left out."""
+    line = ""
+    for number, label in enumerate(labels):
+        start = number * width
+        if (not line or start > len(line)) and start + len(label) <= room:
+            line = line.ljust(start) + label
+    return line

@@ -16,8 +16,8 @@ from tui_debugger.analysis.dtypes import is_numeric
 from tui_debugger.analysis.heat import Kind, Picture, Read, Window, shrink
 from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, no_progress
-from tui_debugger.words.numbers import count, number
-from tui_debugger.words.values import Sheet
+from tui_debugger.text.numbers import count, number
+from tui_debugger.text.values import Sheet
 
 Levels = npt.NDArray[np.int64]
 

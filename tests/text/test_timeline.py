@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.words.drawing.timeline import column_width, header, span_text
+from tui_debugger.text.health import column_width, header, span_text
 
 
 @given(st.lists(st.integers(-1, 10**6), min_size=1, max_size=80), st.integers(1, 6), st.integers(1, 300))

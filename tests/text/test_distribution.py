@@ -9,7 +9,7 @@ from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
 from tui_debugger.analysis.spread.classes import count_classes
 from tui_debugger.analysis.spread.headroom import headroom
 from tui_debugger.model import TensorStats
-from tui_debugger.words.distribution import (
+from tui_debugger.text.distribution import (
     bin_text,
     bins_text,
     counts_items,

@@ -14,8 +14,8 @@ import numpy as np
 from tui_debugger.analysis.dtypes import DType, name_of
 from tui_debugger.analysis.slicing import Slice, apply, range_text
 from tui_debugger.arrays import Array
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE
 
 MAX_PRECISION = 10
 LARGE = 1e6

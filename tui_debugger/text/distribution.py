@@ -9,8 +9,8 @@ from tui_debugger.analysis.spread.bins import Bin
 from tui_debugger.analysis.spread.headroom import Fate, Headroom, capacity
 from tui_debugger.analysis.spread.quantiles import Quantiles
 from tui_debugger.model import TensorStats
-from tui_debugger.words.numbers import number, percent, plural
-from tui_debugger.words.tensors import short
+from tui_debugger.text.numbers import number, percent, plural
+from tui_debugger.text.tensors import short
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:

@@ -1,20 +1,74 @@
-"""A tensor in one line: type, shape, how its values are spread, and what is wrong with it.
-
-After the idea of lovely-tensors: ``float32 8×10 n=80 ▁▂▅█▇▅▃▂▁▂ x∈[-2.9, 3.1] μ=0.012 σ=0.98 NaN! 3``.
-"""
+"""Tensors, their steps and their graphs as text: type, shape, where the values lie, and what is wrong with them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE, count, number, percent
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE, brief, count, number, percent
 
 if TYPE_CHECKING:
     from tui_debugger.analysis.spread.distribution import Histogram
-    from tui_debugger.model import TensorKey, TensorMeta, TensorStats
+    from tui_debugger.model import Frame, TensorKey, TensorMeta, TensorStats
+
+
+BEFORE_FIRST = "start"
+"""What is shown in place of the number of the stop before the first step."""
+
+
+def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
+    """``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a training that runs."""
+    return BEFORE_FIRST if step < 0 else f"{step}{round_text(round)}"
+
+
+def run_text(key: TensorKey) -> str:
+    """``3``, ``3#2``: the step of a tensor, and which writing of it."""
+    return step_text(key.step, key.round)
+
+
+def order_text(steps: Sequence[int], most: int = 0) -> str:
+    """``2,1,4,3``: steps in the order in which they ran; of more than ``most`` (0: all) the first ones."""
+    if most and len(steps) > most:
+        return f"{brief(steps[:most])},…"
+    return brief(steps)
+
+
+_NUMBER = re.compile(r"\d+$")
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """The shortest text that tells graphs apart: the number at the end (``1`` of ``kernel_graph_1``), else the name.
+
+    The number is what ``--graph`` takes, too.
+    """
+    every = sorted(set(names))
+    numbers = [match[0] for name in every if (match := _NUMBER.search(name)) is not None]
+    if len(numbers) == len(every) == len(set(numbers)):
+        return dict(zip(every, numbers, strict=True))
+    return {name: clean(name) for name in every}
+
+
+def stack_text(stack: Sequence[Frame], of: str = "", node: str = "", *, lines: int = 2) -> tuple[str, ...]:
+    """``train.py:53  e = self.log(x)``: the user's own lines, innermost first; without any those of the framework.
+
+    Args:
+        stack: innermost frame first.
+        of: the node whose stack it is.
+        node: the node it is shown for; when that is another one, the first line says so.
+        lines: how many at most.
+    """
+    frames = [frame for frame in stack if not frame.context]
+    own = [frame for frame in frames if not frame.framework] or frames
+    said = [
+        f"{clean(frame.path.rpartition('/')[2])}:{frame.line}  {clean(frame.code).strip()}" for frame in own[:lines]
+    ]
+    if said and of and of != node:
+        said[0] = f"source of {clean(of.rpartition('/')[2])}: {said[0]}"
+    return tuple(said)
+
 
 BARS = "▁▂▃▄▅▆▇█"
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tui_debugger.analysis.difference.differences import Differences, compare, entry_at
 from tui_debugger.analysis.difference.pairs import Pairs
 from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
-from tui_debugger.words import differences as words
-from tui_debugger.words.tolerance import format_tolerance, parse_tolerance
+from tui_debugger.text import differences as words
+from tui_debugger.text.differences import format_tolerance, parse_tolerance
 
 NAN, INF = np.nan, np.inf
 

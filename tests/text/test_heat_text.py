@@ -11,18 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.analysis.heat import shrink
-from tui_debugger.words.heat_map import (
-    Colors,
-    Drawer,
-    HeatPage,
-    HeatTable,
-    Room,
-    Scale,
-    Zoom,
-    halves,
-    palette_of,
-    zooms,
-)
+from tui_debugger.text.heat_map import Colors, Drawer, HeatPage, HeatTable, Room, Scale, Zoom, halves, palette_of, zooms
 
 SIZES = st.integers(1, 5000)
 ROOMS = st.builds(Room, st.integers(1, 60), st.integers(1, 200), st.booleans())
