@@ -16,7 +16,7 @@ def modules_after(statement: str) -> set[str]:
 
 
 HEADLESS = (
-    *("errors", "model", "opener", "graph", "analysis", "words", "cache", "sources", "session", "api", "compat"),
+    *("errors", "model", "opener", "graph", "analysis", "text", "cache", "sources", "session", "api", "compat"),
     *("live", "live.client", "live.server"),
 )
 
