@@ -7,7 +7,7 @@ One way through the house (imports point one way, checked in CI)::
     memory (tests) ─┴─► sources ─► session ─► front ends: tui/, cli/, api/
                            │          │
                            ▼          ▼
-                        cache/    analysis/ (numpy only)   graph/ (node table, stacks)
+                        cache/    watch/, stats/ (numpy only)   graph/ (node table, stacks)
 
 ``live/`` and ``torch/`` are also what runs inside a training process.
 ``cache/`` remembers statistics between runs. ``opener`` is the one way to open a file of a dump.

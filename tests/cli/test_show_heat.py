@@ -12,11 +12,11 @@ import pytest
 
 from tests.cli.running import run
 from tests.sources.writer import DumpWriter
-from tui_debugger.analysis.heat import shrink, whole
 from tui_debugger.cli import show_heat
 from tui_debugger.cli.show_heat import Canvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
 from tui_debugger.sources.memory import MemorySource, Op
+from tui_debugger.stats.heat import shrink, whole
 from tui_debugger.text.heat_map import Colors
 
 Capsys = pytest.CaptureFixture[str]

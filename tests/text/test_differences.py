@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.difference.differences import Differences, compare, entry_at
-from tui_debugger.analysis.difference.pairs import Pairs
-from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
+from tui_debugger.stats.compare import Differences, compare, entry_at
+from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance
 from tui_debugger.text import differences as words
 from tui_debugger.text.differences import format_tolerance, parse_tolerance
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
-from tui_debugger.analysis.spread.classes import count_classes
-from tui_debugger.analysis.spread.headroom import headroom
 from tui_debugger.model import TensorStats
+from tui_debugger.stats.distribution import Bin, count_classes, linear_bins, log_bins
+from tui_debugger.stats.quantiles import headroom
 from tui_debugger.text.distribution import (
     bin_text,
     bins_text,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.heat import shrink
+from tui_debugger.stats.heat import shrink
 from tui_debugger.text.heat_map import Colors, Drawer, HeatPage, HeatTable, Room, Scale, Zoom, halves, palette_of, zooms
 
 SIZES = st.integers(1, 5000)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.spread.distribution import Histogram, histogram
-from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.model import TensorMeta
+from tui_debugger.stats.blocks import measure_stats
+from tui_debugger.stats.distribution import Histogram, histogram
 from tui_debugger.text.tensors import aligned, flags, short, sparkline, tensor_line, tensor_parts
 
 

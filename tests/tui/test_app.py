@@ -197,7 +197,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("rich.markdown", "rich.syntax", "rich.traceback", "pygments", "markdown_it", "tree_sitter"),
     *(
         "tui_debugger.model",
-        "tui_debugger.analysis",
+        "tui_debugger.stats",
         "tui_debugger.cache",
         "tui_debugger.graph",
         "tui_debugger.session",

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from tests.tui.screens_host import HOSTILE, opened
-from tui_debugger.analysis.conditions import CONDITIONS
-from tui_debugger.analysis.recommend import BIAS
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import GraphInfo, NodeTable
@@ -34,6 +32,8 @@ from tui_debugger.tui.dialogs.modal import ErrorScreen
 from tui_debugger.tui.dialogs.source import SourceScreen
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
+from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.recommended import BIAS
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 

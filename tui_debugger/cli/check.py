@@ -84,9 +84,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> Report:
-    from tui_debugger.analysis.condition_table import CONDITIONS
     from tui_debugger.cli.check_report import Report
     from tui_debugger.session.verdicts import judge
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     given = given_watchpoints(arguments)
     recommended = arguments.recommended or not given
@@ -120,7 +120,7 @@ def _check(arguments: argparse.Namespace) -> Report:
 
 def _check_fail_on(fail_on: frozenset[str], watchpoints: Sequence[Watchpoint], texts: Sequence[str]) -> None:
     """A condition that nothing looks for would never fail: that is a mistake, not a clean check."""
-    from tui_debugger.analysis.condition_table import CONDITIONS
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     missing = fail_on - {watchpoint.condition for watchpoint in watchpoints}
     if missing:

@@ -227,10 +227,10 @@ def _tensor_report(written: Written) -> dict[str, Any]:
 
 
 def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
-    from tui_debugger.analysis.watch_text import format_watch
     from tui_debugger.session.tables import coverage_row
     from tui_debugger.session.verdict_text import coverage_line
     from tui_debugger.text.numbers import plural
+    from tui_debugger.watch.text import format_watch
 
     given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)

@@ -15,10 +15,10 @@ from tui_debugger.text.numbers import brief
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tui_debugger.analysis.workers import Workers
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
     from tui_debugger.session.types import Pair
+    from tui_debugger.stats.workers import Workers
 
 _PART = re.compile(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?")
 Span = tuple[int, int]
@@ -219,7 +219,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
     Raises:
         TdbgError: both are given, or the cluster cannot be used.
     """
-    from tui_debugger.analysis.workers import Workers, executor_of
+    from tui_debugger.stats.workers import Workers, executor_of
 
     if "executor" not in arguments:  # a command that only lists
         return Workers(jobs=1)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger import __version__
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.analysis.watch_text import format_watch
 from tui_debugger.cli.check_report import EXIT_CODES
 from tui_debugger.cli.output import note, print_json
 from tui_debugger.session.naming import place_text
@@ -32,6 +30,8 @@ from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, plural
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.text import format_watch
 
 _BLOCKS = 5
 """Origins that are shown with everything; of the others only the names."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tui_debugger.analysis.spread.headroom import Fate, Headroom
-from tui_debugger.analysis.spread.quantiles import PERCENTS
 from tui_debugger.cli import show_print
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.cli.show_look import Shown
@@ -19,6 +17,7 @@ from tui_debugger.session import Session
 from tui_debugger.session.diagnosis.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.session.naming import Found
 from tui_debugger.session.tables import plain
+from tui_debugger.stats.quantiles import PERCENTS, Fate, Headroom
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
     bin_text,

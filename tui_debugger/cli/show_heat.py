@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.slicing import default_slice, parse_slice
 from tui_debugger.cli.show_values import nested
 from tui_debugger.model import ProgressFn
+from tui_debugger.stats.slicing import default_slice, parse_slice
 from tui_debugger.text.heat_map import (
     Colors,
     Drawer,

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tui_debugger.analysis.spread.distribution import Histogram, histogram
 from tui_debugger.cli.show_heat import Canvas, heat_of
 from tui_debugger.cli.show_values import JSON_WHOLE, cut, excerpt_text, nested, window_text
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
@@ -16,6 +15,7 @@ from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.session.naming import Found, no_such_tensor
 from tui_debugger.session.types import Pair, TensorRow
+from tui_debugger.stats.distribution import Histogram, histogram
 
 _ROLES = ("in", "out", "param")
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.slicing import Slice, apply, parse_slice
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
 from tui_debugger.session.tables import plain
+from tui_debugger.stats.slicing import Slice, apply, parse_slice
 from tui_debugger.text.values import Family, NumberFormat, exact_text, family, format_window
 
 WHOLE, WHOLE_LINES = 100, 12

@@ -233,8 +233,8 @@ def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
-    from tui_debugger.analysis.health import Health
     from tui_debugger.session.diagnosis.trend_text import TITLES
+    from tui_debugger.stats.health import Health
     from tui_debugger.text.health import GLYPHS
 
     mark = "" if row[1] == GLYPHS[Health.UNCHECKED] else row[1]

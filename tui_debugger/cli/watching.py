@@ -117,7 +117,7 @@ def conditions_of(texts: Sequence[str]) -> frozenset[str]:
     Raises:
         BadWatchpointError: no condition is called so.
     """
-    from tui_debugger.analysis.condition_table import by_abbr
+    from tui_debugger.watch.condition_table import by_abbr
 
     words = [word for text in texts for word in text.split(",")]
     try:

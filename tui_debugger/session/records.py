@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tui_debugger.analysis.record import Record
-from tui_debugger.analysis.records import Records
 from tui_debugger.arrays import Int64
 from tui_debugger.model import Side
 from tui_debugger.sources.base import TensorTable
+from tui_debugger.stats.records import Record, Records
 
 Identity = tuple[int, int, int, int]
 """(node row, side, slot, timestamp): stays the same when a growing step is listed again."""

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.query import NodeQuery
@@ -56,6 +55,7 @@ from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.unreadable import Asked, belonging, needs_graph
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
+from tui_debugger.stats.workers import Workers
 
 
 class Session:
@@ -378,7 +378,7 @@ class Session:
 
     def recommended(self) -> tuple[Watchpoint, ...]:
         """The recommended watchpoints for the first rank's nodes, with id 0; add them to use them."""
-        from tui_debugger.analysis.recommend import recommended
+        from tui_debugger.watch.recommended import recommended
 
         ranks = self.ranks()
         if not ranks:

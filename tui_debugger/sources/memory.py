@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import Specs
 from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import (
@@ -35,6 +34,7 @@ from tui_debugger.model import (
 from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable
 from tui_debugger.sources.columns import Columns, Spots
 from tui_debugger.sources.file_states import file_states
+from tui_debugger.stats.records import Specs
 
 GRAPH = "kernel_graph_0"
 

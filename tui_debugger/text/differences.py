@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tui_debugger.analysis.difference.differences import Differences, Entry
-from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
 from tui_debugger.model import TensorStats
+from tui_debugger.stats.compare import Differences, Entry
+from tui_debugger.stats.compare_pairs import EXACT, Tolerance
 from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.text.values import exact_text
 

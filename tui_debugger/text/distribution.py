@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tui_debugger.analysis.spread.bins import Bin
-from tui_debugger.analysis.spread.headroom import Fate, Headroom, capacity
-from tui_debugger.analysis.spread.quantiles import Quantiles
 from tui_debugger.model import TensorStats
+from tui_debugger.stats.distribution import Bin
+from tui_debugger.stats.quantiles import Fate, Headroom, Quantiles, capacity
 from tui_debugger.text.numbers import number, percent, plural
 from tui_debugger.text.tensors import short
 

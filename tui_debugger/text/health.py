@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tui_debugger.analysis.health import Health
+from tui_debugger.stats.health import Health
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
 

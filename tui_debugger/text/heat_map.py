@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.dtypes import is_numeric
-from tui_debugger.analysis.heat import Kind, Picture, Read, Window, shrink
 from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.heat import Kind, Picture, Read, Window, shrink
 from tui_debugger.text.numbers import count, number
 from tui_debugger.text.values import Sheet
 

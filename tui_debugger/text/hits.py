@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tui_debugger.analysis.conditions import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
-from tui_debugger.analysis.recommend import RECOMMENDED
-from tui_debugger.analysis.watch_text import format_selection, format_value, format_watch
 from tui_debugger.model import (
     BIAS,
     ErrorBits,
@@ -25,6 +22,9 @@ from tui_debugger.model import (
 )
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number
+from tui_debugger.watch.conditions import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
+from tui_debugger.watch.recommended import RECOMMENDED
+from tui_debugger.watch.text import format_selection, format_value, format_watch
 
 
 class Weight(Enum):

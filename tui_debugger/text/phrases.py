@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tui_debugger.analysis.spread import headroom
-from tui_debugger.analysis.spread.headroom import FloatLimits
-from tui_debugger.analysis.stats import peak
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats import quantiles
+from tui_debugger.stats.blocks import peak
+from tui_debugger.stats.quantiles import FloatLimits
 from tui_debugger.text.numbers import number, percent
 
 num = number
@@ -48,7 +48,7 @@ HALVES: Final = frozenset({"float16", "bfloat16"})
 
 def limits_of(meta: TensorMeta | None) -> FloatLimits | None:
     """What a tensor's element type can hold; None for integers and for what is not known."""
-    return headroom.limits_of(meta.dtype) if meta is not None else None
+    return quantiles.limits_of(meta.dtype) if meta is not None else None
 
 
 NEAR: Final = 0.01

@@ -11,8 +11,8 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, brief, count, number, percent
 
 if TYPE_CHECKING:
-    from tui_debugger.analysis.spread.distribution import Histogram
     from tui_debugger.model import Frame, TensorKey, TensorMeta, TensorStats
+    from tui_debugger.stats.distribution import Histogram
 
 
 BEFORE_FIRST = "start"

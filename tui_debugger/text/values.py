@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 import ml_dtypes
 import numpy as np
 
-from tui_debugger.analysis.dtypes import DType, name_of
-from tui_debugger.analysis.slicing import Slice, apply, range_text
 from tui_debugger.arrays import Array
+from tui_debugger.stats.dtypes import DType, name_of
+from tui_debugger.stats.slicing import Slice, apply, range_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE
 

@@ -79,7 +79,7 @@ class Copier:
         return clean(f"{graph}{pane.nodes.names[row]}")
 
     def _watchpoint(self) -> str:
-        from tui_debugger.analysis.watch_text import format_watch
+        from tui_debugger.watch.text import format_watch
 
         number = self._desk.watchpoints_pane.current
         found = None if number is None else self._desk.opened_session.watchpoints.get(number)

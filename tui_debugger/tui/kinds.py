@@ -9,8 +9,8 @@ from typing import Final
 
 from rich.style import Style
 
-from tui_debugger.analysis.health import Health
 from tui_debugger.model import Category, Verdict
+from tui_debugger.stats.health import Health
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.tui import theme
 

@@ -455,7 +455,7 @@ class Watcher:
 
 
 def _abbr(watchpoint: Watchpoint) -> str:
-    from tui_debugger.analysis.conditions import CONDITIONS
+    from tui_debugger.watch.conditions import CONDITIONS
 
     condition = CONDITIONS.get(watchpoint.condition)
     return condition.abbr if condition else "?"

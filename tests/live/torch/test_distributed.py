@@ -15,8 +15,8 @@ from typing import IO, Any
 import pytest
 
 from tests.live.torch.driving import PATIENCE, ROOT
-from tui_debugger.analysis.collectives import is_collective
 from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.operator_types import is_collective
 from tui_debugger.model import Side
 from tui_debugger.session.opening import open_dump
 from tui_debugger.session.origin.path import trace

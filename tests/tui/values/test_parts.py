@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.slicing import parse_slice
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
+from tui_debugger.stats.slicing import parse_slice
 from tui_debugger.text.values import (
     CellKind,
     Family,

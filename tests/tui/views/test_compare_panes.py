@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.difference.pairs import Pairs
-from tui_debugger.analysis.difference.tolerance import Tolerance
-from tui_debugger.analysis.slicing import default_slice, parse_slice
+from tui_debugger.stats.compare_pairs import Pairs, Tolerance
+from tui_debugger.stats.slicing import default_slice, parse_slice
 from tui_debugger.text.heat_map import heat_table_of
 from tui_debugger.text.values import CellKind, NumberFormat
 from tui_debugger.tui.views.compare_panes import MARK, DifferenceSheet, Rule, Shown, TripleSheet, sheet_of

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.spread.bins import linear_bins, log_bins
+from tui_debugger.stats.distribution import linear_bins, log_bins
 from tui_debugger.tui.views.distribution_chart import axis_labels, axis_line, bar_rows, bar_width, height_label
 
 

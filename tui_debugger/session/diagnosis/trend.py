@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.health import Health
 from tui_debugger.arrays import Float64, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.updates import relatives
@@ -22,6 +21,7 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.health import Health
 from tui_debugger.text.hits import said_words
 
 TOGETHER: Final = 256

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.health import WORTH_A_LOOK, Health
 from tui_debugger.arrays import Float64, UInt8
 from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Series, State
 from tui_debugger.session.naming import place_text
+from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.numbers import NONE, number, percent, plural

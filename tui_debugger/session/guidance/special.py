@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.conditions import reasons
 from tui_debugger.model import ErrorBits, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence
 from tui_debugger.session.guidance.measures import found_words
@@ -14,6 +12,8 @@ from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.text.phrases import bad_counts, finite_words, num, of_all, range_words
 from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import reasons
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.npy import open_array
 from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.build import build_table, with_roots
@@ -28,6 +27,7 @@ from tui_debugger.sources.mindspore.listing import Listing
 from tui_debugger.sources.mindspore.match import Match, Reading, match_names
 from tui_debugger.sources.mindspore.matched import RememberedMatches
 from tui_debugger.sources.mindspore.names import logical_dtype, split_prefix
+from tui_debugger.stats.npy import open_array
 
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
 """Node row and doubt by prefix of the lexicon."""

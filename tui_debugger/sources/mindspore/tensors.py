@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import Specs
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
@@ -29,6 +28,7 @@ from tui_debugger.sources.mindspore.listing import Listing, RecordedRows
 from tui_debugger.sources.mindspore.names import logical_dtype
 from tui_debugger.sources.mindspore.rounds import MOST_ROUNDS
 from tui_debugger.sources.mindspore.writings import Block
+from tui_debugger.stats.records import Specs
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}

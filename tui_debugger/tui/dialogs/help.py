@@ -12,8 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_debugger.analysis.conditions import CONDITIONS, Condition, ParamSpec
-from tui_debugger.analysis.watch_text import format_value
 from tui_debugger.model import CATEGORY_WORDS
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.dialogs.modal import Field, Modal
@@ -21,6 +19,8 @@ from tui_debugger.tui.dialogs.prompts import LIST_KEYS
 from tui_debugger.tui.theme import DIM, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.watch.conditions import CONDITIONS, Condition, ParamSpec
+from tui_debugger.watch.text import format_value
 
 Entry = tuple[str, str, str]
 """(heading, term, explanation)."""

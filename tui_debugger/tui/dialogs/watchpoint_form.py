@@ -18,14 +18,6 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_debugger.analysis.conditions import CONDITIONS, Condition, ParamSpec, validate
-from tui_debugger.analysis.watch_text import (
-    format_selection,
-    format_value,
-    format_watch,
-    parse_selection,
-    target_selection,
-)
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.text.clean import clean
@@ -35,6 +27,8 @@ from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.watch.conditions import CONDITIONS, Condition, ParamSpec, validate
+from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
 
 WIDTH = 62
 """Cells for the words of one watchpoint; the box is 76 wide."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from tui_debugger.analysis.conditions import CONDITIONS, not_finite_words
-from tui_debugger.analysis.recommend import RECOMMENDED
-from tui_debugger.analysis.watch_text import format_selection
 from tui_debugger.model import ErrorBits, Verdict, Watchpoint
 from tui_debugger.text.hits import param_words
 from tui_debugger.tui import theme
 from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.watch.conditions import CONDITIONS, not_finite_words
+from tui_debugger.watch.recommended import RECOMMENDED
+from tui_debugger.watch.text import format_selection
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult

@@ -105,8 +105,8 @@ class WatchpointsPane(Pane):
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
     def _tell(self) -> None:
-        from tui_debugger.analysis.watch_text import format_selection
         from tui_debugger.text.hits import not_judged
+        from tui_debugger.watch.text import format_selection
 
         found = next((w for w in self._listed if w.id == self.current), None)
         blocked = self._tally.blocked.get(found.id) if found is not None and self._tally is not None else None

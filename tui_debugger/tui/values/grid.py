@@ -13,8 +13,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.analysis.slicing import Slice
 from tui_debugger.arrays import Array
+from tui_debugger.stats.slicing import Slice
 from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, best_fold
 from tui_debugger.tui.widgets.text import fit
 

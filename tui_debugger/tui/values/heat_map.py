@@ -19,8 +19,8 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.analysis.heat import Picture, strongest
 from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats.heat import Picture, strongest
 from tui_debugger.text.heat_map import (
     BADS,
     Colors,

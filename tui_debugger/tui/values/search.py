@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.heat import Kind, Window, next_bad
 from tui_debugger.arrays import Array
 from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.stats.heat import Kind, Window, next_bad
 from tui_debugger.text.heat_map import HeatTable, Zoom
 from tui_debugger.text.values import Family, Sheet, family
 

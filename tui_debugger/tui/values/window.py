@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_debugger.analysis.slicing import Slice, default_slice, parse_slice
 from tui_debugger.errors import BadSliceError
+from tui_debugger.stats.slicing import Slice, default_slice, parse_slice
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import heat_table_of, is_drawable
 from tui_debugger.text.values import Index, Sheet

@@ -15,9 +15,6 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.analysis.difference.differences import Differences, Entry
-from tui_debugger.analysis.difference.pairs import Fit
-from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance
 from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.query import NodeQuery
@@ -25,6 +22,8 @@ from tui_debugger.graph.search import match
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
+from tui_debugger.stats.compare import Differences, Entry
+from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
 from tui_debugger.text.differences import format_tolerance, parse_tolerance, stats_lines

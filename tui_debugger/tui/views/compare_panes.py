@@ -16,12 +16,11 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from tui_debugger.analysis.difference.differences import Differences, Entry, entry_at
-from tui_debugger.analysis.difference.pairs import Pairs, difference
-from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, outside_mask
-from tui_debugger.analysis.slicing import Slice
 from tui_debugger.arrays import Array
 from tui_debugger.session.diagnosis.comparing import Couple
+from tui_debugger.stats.compare import Differences, Entry, entry_at
+from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference, outside_mask
+from tui_debugger.stats.slicing import Slice
 from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window

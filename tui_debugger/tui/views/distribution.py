@@ -436,7 +436,7 @@ class DistributionView(ValuesView):
             self.work("percentiles", lambda progress: percentiles(session, spread, progress=progress), self._have)
 
     def _have(self, found: object) -> None:
-        from tui_debugger.analysis.spread.quantiles import Quantiles
+        from tui_debugger.stats.quantiles import Quantiles
 
         spread = self._spread
         if spread is not None and self._look is not None and isinstance(found, Quantiles):

@@ -11,7 +11,6 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.analysis.health import WORTH_A_LOOK
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, tensor_of
 from tui_debugger.session.diagnosis.health_text import (
@@ -24,6 +23,7 @@ from tui_debugger.session.diagnosis.health_text import (
     rows_of,
 )
 from tui_debugger.session.progress import scaled
+from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui.actions import Action, bindings, view_action

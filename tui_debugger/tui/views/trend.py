@@ -16,7 +16,6 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.analysis.health import Health
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.diagnosis.trend import Point, Series, State, joined, related, trend, unchecked, with_hits
@@ -34,6 +33,7 @@ from tui_debugger.session.diagnosis.trend_text import (
 )
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
+from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.plot import BLOCKS, BRAILLE
 from tui_debugger.tui.actions import Action, bindings, view_action
