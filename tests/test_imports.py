@@ -58,5 +58,5 @@ def test_the_command_line_starts_without_numpy_and_textual() -> None:
 def test_a_command_starts_without_the_others() -> None:
     loaded = modules_after("import tui_debugger.cli.main as m\nm.build_parser('open')")
     commands = {name for name in loaded if name.startswith("tui_debugger.cli.")}
-    needed = {"main", "parser", "options", "watching", "output", "open_", "screen"}
+    needed = {"main", "options", "output", "open_"}
     assert commands <= {f"tui_debugger.cli.{name}" for name in needed}

@@ -216,7 +216,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
 FIRST_FRAME = """
 import asyncio, sys, threading
 from pathlib import Path
-from tui_debugger.cli import main, open_, screen
+from tui_debugger.cli import main, open_
 from tui_debugger.sources.open import find_run
 find_run(Path(sys.argv[1]))
 from tui_debugger.tui.app import TdbgApp

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
     add_command,
+    add_judging,
     add_limit,
+    add_recommended,
+    add_watches,
+    add_watchpoints,
     add_where,
     add_work,
+    conditions_of,
+    given_watchpoints,
     open_session,
     pairs_of,
     several_graphs,
 )
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
-from tui_debugger.cli.watching import (
-    add_judging,
-    add_recommended,
-    add_watches,
-    add_watchpoints,
-    conditions_of,
-    given_watchpoints,
-)
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:

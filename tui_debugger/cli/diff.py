@@ -19,8 +19,16 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar, undecided
-from tui_debugger.cli.unseen import Unseen, from_on, unseen
+from tui_debugger.cli.output import (
+    Unseen,
+    documented,
+    from_on,
+    interruptible,
+    print_json,
+    progress_bar,
+    undecided,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import print_table
+from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
 from tui_debugger.cli.show_values import nested
-from tui_debugger.cli.unseen import ALL_SEEN, Unseen
 from tui_debugger.model import TensorStats
 from tui_debugger.session.diagnosis.comparing import Couple, Opened
 from tui_debugger.session.tables import key_row, meta_row, plain, stats_row

@@ -8,11 +8,22 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_command, add_where, add_work, chosen, open_session, pairs_of, several_graphs
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
-from tui_debugger.cli.unseen import unseen
-from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
+from tui_debugger.cli.options import (
+    add_choice,
+    add_command,
+    add_watches,
+    add_watchpoints,
+    add_where,
+    add_work,
+    choice_of,
+    chosen,
+    given_watchpoints,
+    nothing_chosen,
+    open_session,
+    pairs_of,
+    several_graphs,
+)
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:

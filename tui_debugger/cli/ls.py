@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import categories_of
-from tui_debugger.cli.options import add_command, add_where, chosen, open_session
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
-from tui_debugger.cli.unseen import unseen
+from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
 from tui_debugger.text.numbers import brief

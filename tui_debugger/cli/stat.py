@@ -16,10 +16,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, several_graphs, whole
-from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
-from tui_debugger.cli.unseen import Unseen, unseen
+from tui_debugger.cli.options import (
+    add_choice,
+    add_command,
+    add_where,
+    add_work,
+    choice_of,
+    nothing_chosen,
+    open_session,
+    pairs_of,
+    several_graphs,
+    whole,
+)
+from tui_debugger.cli.output import Unseen, documented, failure, interruptible, note, print_table, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:

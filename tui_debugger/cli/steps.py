@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
-from tui_debugger.cli.unseen import unseen
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief

@@ -19,8 +19,7 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
-from tui_debugger.cli.unseen import unseen
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
