@@ -1,4 +1,4 @@
-"""The parser of every command: with ``--json``, a wrong argument is a document on stdout as any other error is."""
+"""The command line: one parser, one exit code rule, no traceback for what a user can understand."""
 
 from __future__ import annotations
 

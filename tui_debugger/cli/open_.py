@@ -1,4 +1,4 @@
-"""What the commands that open the screen share: their options, and the session they hand to the TUI."""
+"""``tdbg open``, and what every command that opens the screen shares."""
 
 from __future__ import annotations
 

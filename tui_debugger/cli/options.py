@@ -1,4 +1,4 @@
-"""Which tensors of the chosen nodes a command is about: side, slot, category."""
+"""The options that commands share: which run, steps and tensors, and which watchpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the headless commands share on their way out: tables, JSON, progress on stderr, Ctrl-C."""
+"""How commands write: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tdbg show`` finds out about the tensors of a node."""
+"""What ``tdbg show`` finds out about the tensors of a node, and how it prints it: lines, values, distributions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of a tensor as ``tdbg show`` prints them: numpy's brackets, read no further than what is printed."""
+"""The values of a tensor as ``tdbg show`` prints them: as numbers in brackets, or as a heat map."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Sums over one block, with bounds on what rounding does to them.
+"""Statistics of one tensor in one pass: its blocks, exact sums over them, and what they add up to.
+
+Sums over one block, with bounds on what rounding does to them.
 
 In whatever order n numbers are added in float64, the sum is off by at most n·2⁻⁵³ of the sum of their magnitudes: for a
 block 7e-12 of it. In float32, 15 additions may be off by a millionth, so nothing is added there.

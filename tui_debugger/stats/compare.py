@@ -1,4 +1,6 @@
-"""Elements of two tensors of which one or both are NaN or infinite.
+"""Everything about how one tensor differs from another one, in one pass over both.
+
+Elements of two tensors of which one or both are NaN or infinite.
 
 What a stretch of two tensors adds up to: block by block, in buffers that stay in the L2 cache.
 

@@ -1,13 +1,15 @@
-"""Statistics of many small tensors at once: their elements side by side in one array, one numpy call for all of them.
+"""Measures a batch of tensors: reads each file once, small ones together, and fills in records.
+
+Statistics of many small tensors at once: their elements side by side in one array, one numpy call for all of them.
 
 A call of numpy costs about 1 µs whatever it is given, and the statistics of one tensor take fifteen of them. Most
 tensors of real dumps have a hundred elements or fewer: taken one by one, the calls would be all there is to pay.
 
-Takes a batch of looks: reads each file once, in order, and fills in a row of records.
+Reads each file once, in order, and fills in a row of records.
 
 Most tensors of real dumps are small and lie in a file of a few hundred bytes. Such a file costs one open, one fstat,
 one read and one close; its header is looked up among those seen before, and its values wait to be measured together
-with others (see ``window``). Bigger tensors are read piece by piece (see ``spans``).
+with others. Bigger tensors are read piece by piece (see ``side_by_side``).
 """
 
 from __future__ import annotations

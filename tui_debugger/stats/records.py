@@ -1,4 +1,4 @@
-"""What one look at one tensor yields, and what a look is asked for.
+"""What is asked of tensors (``RequiredStats``, ``ReadRequests``) and what was measured (``Record``, ``Records``).
 
 A condition is judged from a Record alone, so numpy (offline), torch (live, on the device) and a
 statistic.csv only have to produce records.

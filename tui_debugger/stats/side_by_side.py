@@ -1,4 +1,6 @@
-"""One tensor compared with another one, element by element, in one pass and in float64.
+"""A tensor side by side with what it is compared with, measured span by span.
+
+One tensor compared with another one, element by element, in one pass and in float64.
 
 Measures a stretch of one tensor, together with what it is compared with: piece by piece, in buffers that stay.
 

@@ -1,11 +1,13 @@
-"""What a worker process of ``pool`` runs: calls come in through stdin, answers go out through stdout.
+"""Who does the work of a session: this thread, a pool of local worker processes, or an executor that was given.
+
+A worker process runs ``serve``: calls come in through stdin, answers go out through stdout.
 
 A pool of worker processes that is safe to start at any time.
 
 ``concurrent.futures.ProcessPoolExecutor`` would do but for its ways to start a process. *fork* is unsafe while other
 threads run, and the screen has several. *spawn* and *forkserver* run the main module of the program again in each
 process, which is a user's training script when this is used as a library. Here a worker is a fresh interpreter that
-imports ``analysis`` and nothing else; it dies with its parent, as its stdin ends, and is replaced when it is killed.
+imports ``stats`` and nothing else; it dies with its parent, as its stdin ends, and is replaced when it is killed.
 
 Who does the work of a session: this thread, local worker processes, or an executor that was given.
 
@@ -17,7 +19,7 @@ Measured on 2 cores with files in the page cache, speed against one thread right
 * A worker process is there 0.1 s after it was asked for, and keeps 20 MB of memory.
 
 So: processes, as soon as there is work for more than the time that they take to start; the work begins right here until
-they are there (see ``scan``). How they are started: see ``pool``.
+they are there (see ``scan``).
 """
 
 from __future__ import annotations

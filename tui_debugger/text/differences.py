@@ -1,4 +1,4 @@
-"""Tolerances as text: ``rtol=1e-5 atol=1e-8``, ``5%``, ``exact``."""
+"""Differences of two tensors as text, and tolerances: ``rtol=1e-5 atol=1e-8``, ``5%``, ``exact``."""
 
 from __future__ import annotations
 

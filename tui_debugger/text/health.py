@@ -1,4 +1,4 @@
-"""Health in glyphs and words: the same for the map on screen, the command, and the marks of a plot."""
+"""Health in glyphs and words, and steps across the screen, the same for the map, the command and plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hit says: abbreviations, set and actual values, or why nothing could be compared."""
+"""Hits and watchpoints in words: abbreviations, set and actual values, or why nothing could be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a value stands on an axis, and which values are worth a label: linear or logarithmic, signed data too."""
+"""Curves as text: axes with labels, linear or logarithmic, and dots of braille or of quarter blocks in a frame."""
 
 from __future__ import annotations
 

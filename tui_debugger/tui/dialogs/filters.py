@@ -1,4 +1,4 @@
-"""A list of switches in sections, for filters: typing finds one, space turns it, Enter applies all."""
+"""Filters of the node list and of the hit list: switches in sections; typing finds one, Enter applies all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run history: which graph ran at which step, and whether anything was dumped then."""
+"""What is known of the run: which graph ran at which step, and what was missing or odd in the dump."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every screen above the panes has in common: a title, a line for messages, key hints, Esc to go back."""
+"""What every dialog has in common: a title, a line for messages, key hints, Esc to go back; and errors in full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recommended watchpoints, offered once when a dump is opened for the first time."""
+"""The form for a watchpoint, made from the condition table, and the offer of the recommended ones."""
 
 from __future__ import annotations
 

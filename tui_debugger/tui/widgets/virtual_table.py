@@ -1,4 +1,4 @@
-"""What a table shows: columns, and rows that are asked for one at a time.
+"""A table of any number of rows: columns, rows that are asked for one at a time, and the widget that shows them.
 
 A table over any number of rows: it asks for the cells of visible lines only.
 
