@@ -1,7 +1,5 @@
 """Two arrays element by element: whether they fit, their differences, ULPs, and when two elements count as equal.
 
-Two arrays element by element: whether they fit, their differences, ULPs, and when two elements count as equal.
-
 Distances between floating-point numbers in units in the last place: how many numbers of their type lie between them.
 
 The bits of a float, read as sign and magnitude, are its number among all floats of its type; that holds for every IEEE
