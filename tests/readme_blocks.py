@@ -10,14 +10,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from tui_debugger.analysis.condition_table import CONDITIONS, ParamSpec
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
-from tui_debugger.tui.actions import ACTIONS
+from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.live_actions import LIVE_ACTIONS
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
-from tui_debugger.tui.views.keys import VIEW_ACTIONS
-from tui_debugger.tui.views.kinds import VIEWS
+from tui_debugger.tui.views.registry import VIEWS
+from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
 
 README = Path(__file__).parents[1] / "README.md"
 

@@ -16,7 +16,7 @@ def modules_after(statement: str) -> set[str]:
 
 
 HEADLESS = (
-    *("errors", "model", "opener", "graph", "analysis", "words", "cache", "sources", "session", "api", "compat"),
+    *("errors", "model", "opener", "graph", "stats", "watch", "text", "cache", "sources", "session", "api", "compat"),
     *("live", "live.client", "live.server"),
 )
 
@@ -32,8 +32,8 @@ def test_headless_packages_never_load_the_screen(package: str) -> None:
     assert not loaded & {"textual", "rich"}
 
 
-@pytest.mark.parametrize("package", ["model", "analysis"])
-def test_analysis_needs_numpy_only(package: str) -> None:
+@pytest.mark.parametrize("package", ["model", "stats", "watch"])
+def test_statistics_need_numpy_only(package: str) -> None:
     loaded = modules_after(f"import tui_debugger.{package}")
     assert not loaded & {"google.protobuf", "grpc", "watchfiles", "sqlite3"}
 
@@ -58,5 +58,5 @@ def test_the_command_line_starts_without_numpy_and_textual() -> None:
 def test_a_command_starts_without_the_others() -> None:
     loaded = modules_after("import tui_debugger.cli.main as m\nm.build_parser('open')")
     commands = {name for name in loaded if name.startswith("tui_debugger.cli.")}
-    needed = {"main", "parser", "options", "watching", "output", "open_", "screen"}
+    needed = {"main", "options", "output", "open_"}
     assert commands <= {f"tui_debugger.cli.{name}" for name in needed}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.readme_blocks import BLOCKS, README, block
-from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.cli.main import build_parser
+from tui_debugger.watch.text import parse_watch
 
 TEXT = README.read_text("utf-8")
 ROOT = README.parent

@@ -7,11 +7,11 @@ One way through the house (imports point one way, checked in CI)::
     memory (tests) ─┴─► sources ─► session ─► front ends: tui/, cli/, api/
                            │          │
                            ▼          ▼
-                        cache/    analysis/ (numpy only)   graph/ (node table, stacks)
+                        cache/    watch/, stats/ (numpy only)   graph/ (node table, stacks)
 
 ``live/`` and ``torch/`` are also what runs inside a training process.
 ``cache/`` remembers statistics between runs. ``opener`` is the one way to open a file of a dump.
-``words/`` is how values read to people, for the screen and the commands alike.
+``text/`` is how results read, for the screen and the commands alike.
 ``from tui_debugger import DumpAnalyzer, Watchpoint, ...`` is the Python API (``api/``), loaded when first asked for.
 ``model`` holds the frozen dataclasses that cross a seam, ``errors`` the one exception tree.
 """

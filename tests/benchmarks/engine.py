@@ -15,12 +15,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tests.analysis.looks import looks_of, watch
 from tests.benchmarks.timing import Result, best_of_each
-from tui_debugger.analysis.conditions import needs
-from tui_debugger.analysis.look import look_all
-from tui_debugger.analysis.record import Need
-from tui_debugger.analysis.workers import Workers
+from tests.stats.requests import looks_of, watch
+from tui_debugger.stats.measure import read_all
+from tui_debugger.stats.records import RequiredStats
+from tui_debugger.stats.workers import Workers
+from tui_debugger.watch.conditions import needs
 
 ELEMENTS: Final = 437_000
 """Of one tensor: 1,170 float32 tensors are 2 GB."""
@@ -120,7 +120,7 @@ def plain_statistics(x: npt.NDArray[np.float64]) -> tuple[Any, ...]:
 
 def statistics(files: Sequence[Path], declared: str = "") -> None:
     """Every file by itself."""
-    look_all(looks_of(files, [-1] * len(files), Need(), declared))
+    read_all(looks_of(files, [-1] * len(files), RequiredStats(), declared))
 
 
 def statistics_by(executor: Executor, files: Sequence[Path]) -> None:
@@ -132,7 +132,7 @@ def statistics_by(executor: Executor, files: Sequence[Path]) -> None:
 def seven(files: Sequence[Path], tensors: int) -> None:
     """Every file against the step before."""
     steps = len(files) // tensors
-    look_all(looks_of(files, [row - 1 if row % steps else -1 for row in range(len(files))], SEVEN))
+    read_all(looks_of(files, [row - 1 if row % steps else -1 for row in range(len(files))], SEVEN))
 
 
 def other_type(folder: Path, dtype: np.dtype[Any], files: Sequence[Path], elements: int) -> Result:

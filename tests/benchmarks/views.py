@@ -13,17 +13,14 @@ import numpy.typing as npt
 
 from tests.benchmarks.engine import JOBS, ready, scan
 from tests.benchmarks.timing import Result, best_of_each
-from tui_debugger.analysis.difference.differences import compare
-from tui_debugger.analysis.difference.pairs import Pairs
-from tui_debugger.analysis.npy import open_array
-from tui_debugger.analysis.sharing import Stock
-from tui_debugger.analysis.spread.bins import linear_bins
-from tui_debugger.analysis.spread.classes import count_classes
-from tui_debugger.analysis.spread.distribution import count_bins
-from tui_debugger.analysis.spread.headroom import headroom
-from tui_debugger.analysis.spread.quantiles import PERCENTS, quantiles
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.model import ReadSpec
+from tui_debugger.stats.compare import compare
+from tui_debugger.stats.compare_pairs import Pairs
+from tui_debugger.stats.distribution import count_bins, count_classes, linear_bins
+from tui_debugger.stats.npy import open_array
+from tui_debugger.stats.quantiles import PERCENTS, headroom, quantiles
+from tui_debugger.stats.sharing import Stock
+from tui_debugger.stats.workers import Workers
 
 Array = npt.NDArray[Any]
 ELEMENTS: Final = 50_000_000

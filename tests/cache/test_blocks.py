@@ -12,10 +12,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.record import Bounds, Change, Closeness, Need, Record
-from tui_debugger.analysis.records import BEFORE_WORDS, COUNTS, REALS, ROW, Records, State
 from tui_debugger.cache.blocks import pack, unpack
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.records import (
+    BEFORE_WORDS,
+    COUNTS,
+    REALS,
+    ROW,
+    Bounds,
+    Change,
+    Closeness,
+    Record,
+    Records,
+    RequiredStats,
+    State,
+)
 
 INF = math.inf
 REAL = st.floats(allow_nan=False)
@@ -41,7 +52,7 @@ CLOSE: list[Closeness] = [(1e-5, 1e-8, False), (1e-5, 1e-8, True), (0.1 + 0.2, I
 @st.composite
 def record(draw: st.DrawFn) -> Record:
     """Any record that a look may yield."""
-    need = Need(
+    need = RequiredStats(
         draw(st.frozensets(st.sampled_from(BOUNDS))), draw(st.booleans()), draw(st.frozensets(st.sampled_from(CLOSE)))
     )
     error = draw(st.one_of(st.just(""), TEXT.filter(bool)))
@@ -104,7 +115,7 @@ def test_a_part_of_a_table_takes_only_what_it_uses(records: list[Record | None],
 def sample() -> Records:
     """Some of everything."""
     stats = TensorStats(12, 1, 1, 1, 3, 2, 4, -1.5, 2.5, 0.1, 0.2, 0.3, sum_squares=9.5)
-    need = Need(frozenset(BOUNDS), True, frozenset(CLOSE))
+    need = RequiredStats(frozenset(BOUNDS), True, frozenset(CLOSE))
     full = Record(
         TensorMeta("float32", (3, 4), 48),
         stats,
@@ -130,7 +141,7 @@ def test_what_was_unpacked_can_be_worked_with() -> None:
     table = sample()
     found = unpack(pack(table), 6)
     assert found is not None
-    new = Record(TensorMeta("float16", (), 2), None, need=Need(frozenset({(7.0, 8.0)})))
+    new = Record(TensorMeta("float16", (), 2), None, need=RequiredStats(frozenset({(7.0, 8.0)})))
     for each in (table, found):
         each.put(5, new)
         each.forget(np.array([4]))

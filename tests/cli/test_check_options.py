@@ -212,12 +212,12 @@ def test_the_screen_takes_watchpoint_files_too(capsys: Capsys, dump: Path, tmp_p
 
 
 def test_the_screen_opens_with_the_watchpoints_of_files(dump: Path, tmp_path: Path) -> None:
-    from tui_debugger.cli import screen
+    from tui_debugger.cli import open_
     from tui_debugger.model import no_progress
 
     file = watch_file(tmp_path, "watch = 'TZ'", "watch = 'TO'\nenabled = false")
     arguments = build_parser().parse_args(["open", str(dump), "--watch", "WO", "--watch-file", file])
-    session = screen.opener(dump, arguments, screen.given_watchpoints(arguments))(no_progress)
+    session = open_.opener(dump, arguments, open_.given_watchpoints(arguments))(no_progress)
     assert [(w.condition, w.enabled) for w in session.watchpoints.items()] == [
         ("weight_overflow", True),
         ("tensor_all_zero", True),

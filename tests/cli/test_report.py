@@ -149,7 +149,7 @@ def test_home_directories_stay_home_unless_asked(tmp_path: Path, dumps: Dumps, c
     link = tmp_path / "home" / "alice" / "run"
     link.parent.mkdir(parents=True)
     link.symlink_to(root)
-    from tui_debugger.words.markdown import without_homes
+    from tui_debugger.text.markdown import without_homes
 
     answer = run(capsys, "report", link, "--step", "0", "--watch", "TO")
     assert answer.code == 0

@@ -20,10 +20,10 @@ import pytest
 from tests.cli.running import file_of
 from tests.session.opened import snapshot, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation
-from tui_debugger.analysis.looks import Looks
 from tui_debugger.cli.main import main
 from tui_debugger.cli.stat import COLUMNS, SORTABLE
 from tui_debugger.session.tables import STATS_COLUMNS
+from tui_debugger.stats.records import ReadRequests
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -270,7 +270,7 @@ def test_an_interrupt_leaves_what_was_finished_and_says_so(
 
     real = measuring.scan
 
-    def pressed(looks: Looks, *more: Any, **named: Any) -> None:
+    def pressed(looks: ReadRequests, *more: Any, **named: Any) -> None:
         if b"/2/" in looks.specs.paths[0]:
             os.kill(os.getpid(), signal.SIGINT)
         real(looks, *more, **named)

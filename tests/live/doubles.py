@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tests.live.controlled import Server, need_stopped, send
-from tui_debugger.analysis.record import Need
 from tui_debugger.errors import UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.client.graph import GraphBuilder
@@ -30,6 +29,7 @@ from tui_debugger.live.types import (
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.stats.records import RequiredStats
 
 Array = np.ndarray[Any, Any]
 
@@ -162,7 +162,9 @@ class FakeTraining:
         self._ask(progress)
         values = [self._value(tensor) for tensor in tensors]
         return [
-            RemoteStats(None) if v is None else RemoteStats(meta_of(v), measure(v, Need()).stats, complete=True)
+            RemoteStats(None)
+            if v is None
+            else RemoteStats(meta_of(v), measure(v, RequiredStats()).stats, complete=True)
             for v in values
         ]
 

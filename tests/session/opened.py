@@ -6,10 +6,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.model import Hit, Verdict, WatchResult
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source
+from tui_debugger.watch.text import parse_watch
 
 
 def opened(path: Path, *watches: str) -> Session:

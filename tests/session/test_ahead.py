@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.watch_text import parse_watch
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError, NotADumpError
 from tui_debugger.model import Progress, ProgressFn, Side
 from tui_debugger.session import Session
 from tui_debugger.session.ahead import Ahead
 from tui_debugger.session.types import Pair
 from tui_debugger.sources.memory import MemorySource
+from tui_debugger.stats.workers import Workers
+from tui_debugger.watch.text import parse_watch
 
 PATIENCE = 30.0
 

@@ -13,12 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tui_debugger.analysis import workers as workers_module
-from tui_debugger.analysis.looks import ONLY_COMPARED
-from tui_debugger.analysis.record import Need
-from tui_debugger.analysis.scan import scan
-from tui_debugger.analysis.watch_text import parse_watch
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
 from tui_debugger.session import Session, checks, measuring
@@ -30,6 +24,11 @@ from tui_debugger.session.types import CheckResult
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.memory import MemorySource
 from tui_debugger.sources.open import open_source
+from tui_debugger.stats import workers as workers_module
+from tui_debugger.stats.records import ONLY_COMPARED, RequiredStats
+from tui_debugger.stats.scan import scan
+from tui_debugger.stats.workers import Workers
+from tui_debugger.watch.text import parse_watch
 
 PATIENCE = 30.0
 STEPS = 25
@@ -232,7 +231,7 @@ def test_what_another_shelf_will_keep_is_read_for_this_one(threads: ThreadPoolEx
     with closing(run_of_25_steps(Workers(executor=threads))) as session:
         first, same = (session.measurements(0, no_progress) for _ in range(2))
         rows, wants = np.arange(1), Wants()
-        wants.ask(3, first.flow.table(3), rows, Need())
+        wants.ask(3, first.flow.table(3), rows, RequiredStats())
         reading = first.missing(wants)
         assert reading is not None
         assert same.missing(wants, reading) is None

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tests.opened_files import opened_tensor_files
-from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.cache.store import Store
 from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.open import open_source
+from tui_debugger.watch.text import parse_watch
 
 SEVEN = (
     "TO",

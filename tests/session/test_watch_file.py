@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.analysis.test_watch_text import watchpoints as plain_watchpoints
 from tests.session.opened import snapshot
 from tests.sources.writer import write_dump
+from tests.watch.test_text import watchpoints as plain_watchpoints
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.session.watch_file import (

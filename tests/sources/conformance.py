@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tui_debugger.analysis.npy import open_array
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Progress, Side, turns
 from tui_debugger.sources.base import Capability, Source, TensorFlag, TensorTable
+from tui_debugger.stats.npy import open_array
 
 
 def pairs(source: Source) -> Iterator[tuple[int, int, TensorTable]]:

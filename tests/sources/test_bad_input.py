@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation, overwrite, write_dump, write_step
-from tui_debugger.analysis.npy import open_array
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Progress
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
+from tui_debugger.stats.npy import open_array
 
 
 def everything(source: Source) -> int:

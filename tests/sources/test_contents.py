@@ -13,12 +13,12 @@ import pytest
 from tests.graph.graphs import DUMPS
 from tests.sources.writer import age
 from tests.unprivileged import unprivileged
-from tui_debugger.analysis import npy
 from tui_debugger.cache.store import Store
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
 from tui_debugger.sources.mindspore import contents, matched, nodes
+from tui_debugger.stats import npy
 
 Dumps = Callable[[str], Path]
 LATE = "mindspore-2.10-nan"

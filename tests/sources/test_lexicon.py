@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.writer import DumpWriter
-from tui_debugger.analysis.npy import open_array
 from tui_debugger.sources import open_source
 from tui_debugger.sources.mindspore.lexicon import Lexicon
 from tui_debugger.sources.mindspore.names import split_name
+from tui_debugger.stats.npy import open_array
 
 WORDS = st.sampled_from(
     [b"Add", b"input", b"output", b"0", b"00", b"7", b"1700000000000000", b"npy", b"F", b"", b"a-b"]

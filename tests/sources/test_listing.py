@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_bare_rank, write_dump, write_step
-from tui_debugger.analysis.npy import open_array, read_meta
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side, no_progress
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.sources.mindspore.layout import GraphDirectory
 from tui_debugger.sources.mindspore.listing import Lexicon, Listing, Place, list_directory
+from tui_debugger.stats.npy import open_array, read_meta
 
 RELU = "Default/network-Net/act-ReLU/ReLU-op2"
 

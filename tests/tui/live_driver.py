@@ -11,10 +11,10 @@ from textual.pilot import Pilot
 from tests.live.doubles import FakeTraining, FakeTrainings
 from tests.tui.driver import Driver
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.tui.dialogs.waiting import WaitingScreen
+from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.live_app import LiveApp
 from tui_debugger.tui.live_desk import LiveDesk
-from tui_debugger.tui.screens.offer import OfferScreen
-from tui_debugger.tui.screens.waiting import WaitingScreen
 
 
 class LiveDriver(Driver):

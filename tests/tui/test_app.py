@@ -16,9 +16,9 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.screens.error import ErrorScreen
-from tui_debugger.tui.screens.help import HelpScreen
-from tui_debugger.tui.screens.offer import OfferScreen
+from tui_debugger.tui.dialogs.help import HelpScreen
+from tui_debugger.tui.dialogs.modal import ErrorScreen
+from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 
 
 @pytest.mark.parametrize("name", ["mindspore-2.0-nan", "mindspore-2.10-nan"])
@@ -197,29 +197,26 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("rich.markdown", "rich.syntax", "rich.traceback", "pygments", "markdown_it", "tree_sitter"),
     *(
         "tui_debugger.model",
-        "tui_debugger.analysis",
+        "tui_debugger.stats",
         "tui_debugger.cache",
         "tui_debugger.graph",
         "tui_debugger.session",
     ),
-    *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.words.hits"),
+    *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.text.hits"),
     *(
         f"tui_debugger.tui.{name}"
-        for name in ("answers", "checker", "header", "inspector", "kinds", "marks", "navigator", "selecting", "state")
+        for name in ("answers", "checker", "header", "inspector", "kinds", "navigator", "state")
     ),
-    *("tui_debugger.tui.tally", "tui_debugger.tui.watcher"),
+    *("tui_debugger.tui.panes.watch_rows", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
-    *(
-        f"tui_debugger.tui.panes.{name}"
-        for name in ("hit_filter", "hit_rows", "hit_search", "hit_text", "stack_rows", "watch_rows")
-    ),
-    "tui_debugger.tui.screens",
+    *(f"tui_debugger.tui.panes.{name}" for name in ("hit_rows", "watch_rows")),
+    "tui_debugger.tui.dialogs",
 }
 """Modules, and packages with all that is in them."""
 FIRST_FRAME = """
 import asyncio, sys, threading
 from pathlib import Path
-from tui_debugger.cli import main, open_, screen
+from tui_debugger.cli import main, open_
 from tui_debugger.sources.open import find_run
 find_run(Path(sys.argv[1]))
 from tui_debugger.tui.app import TdbgApp

@@ -12,7 +12,7 @@ from tests.tui.conftest import OpenScreen
 from tui_debugger.tui import actions
 from tui_debugger.tui.app import Commands
 from tui_debugger.tui.desk import Desk
-from tui_debugger.tui.screens.help import HelpScreen
+from tui_debugger.tui.dialogs.help import HelpScreen
 from tui_debugger.tui.widgets.node_tree import NodeTree
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 

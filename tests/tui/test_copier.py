@@ -10,7 +10,7 @@ from rich.text import Text
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.tui.copier import row_text
-from tui_debugger.tui.views import clipboard
+from tui_debugger.tui.views import export
 from tui_debugger.tui.widgets.text import Place
 
 NAN = "mindspore-2.0-nan"
@@ -59,7 +59,7 @@ async def test_inside_tmux_the_note_names_the_option_of_tmux(
 async def test_what_is_too_long_for_a_terminal_is_not_copied(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clipboard, "LIMIT", 10)
+    monkeypatch.setattr(export, "LIMIT", 10)
     async with open_screen(NAN) as screen:
         assert await copied(screen, "n") == ""
         assert "52 bytes are too much for the clipboard of a terminal (at most 10)" in screen.desk.footer.notice

@@ -12,10 +12,9 @@ from tests.sources.writer import MLP as SMALL
 from tests.sources.writer import DumpWriter, Graph, Node, write_step
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tui_debugger.tui.actions import ACTIONS, Action
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
+from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, Action
 from tui_debugger.tui.values.screen import ValuesScreen
-from tui_debugger.tui.views.kinds import VIEWS
+from tui_debugger.tui.views.registry import VIEWS
 
 NAN, MANY = "mindspore-2.0-nan", "two ranks with two graphs"
 WIDE, NARROW = (200, 50), (80, 24)

@@ -10,10 +10,7 @@ import pytest
 from tui_debugger.model import Verdict
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.opening import open_dump
-from tui_debugger.tui.panes.hit_filter import HitFilter
-from tui_debugger.tui.panes.hit_rows import HitRows
-from tui_debugger.tui.panes.hit_search import found_in
-from tui_debugger.tui.panes.hit_text import abbreviations
+from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows, abbreviation_text, found_in
 from tui_debugger.tui.panes.pane import matcher
 
 
@@ -61,7 +58,7 @@ def test_a_search_finds_what_stands_in_name_and_abbreviations(hits: HitList, tex
     if test is None:
         assert text == "~("
         return
-    expected = [test(f"{hit.key.node} {abbreviations(hit).plain}") for hit in hits]
+    expected = [test(f"{hit.key.node} {abbreviation_text(hit).plain}") for hit in hits]
     assert found_in(hits, test).tolist() == expected
 
 

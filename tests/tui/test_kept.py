@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from tests.tui.meter import MeteredDriver, metered
 from tui_debugger.tui import collector
-from tui_debugger.tui.widgets.kept import Kept
+from tui_debugger.tui.widgets.line_window import Kept
 
 NODES, STEPS = 300, 2
 TOUR = (

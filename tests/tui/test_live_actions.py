@@ -12,7 +12,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import Phase
 from tui_debugger.tui import actions, live_actions
-from tui_debugger.tui.screens.help import HelpScreen
+from tui_debugger.tui.dialogs.help import HelpScreen
 
 NAMES = {**NAMED, ".": "full_stop"}
 EVENTS = {Phase.RUNNING: Event.RUNNING, Phase.LOST: Event.LOST, Phase.DONE: Event.DONE}

@@ -11,10 +11,9 @@ from tests.tui.live_driver import LiveDriver, attached, listening
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import Phase, Unrecorded
-from tui_debugger.tui.screens.confirm import ConfirmScreen
-from tui_debugger.tui.screens.offer import OfferScreen
-from tui_debugger.tui.screens.prompts import NumberPrompt, TextPrompt
-from tui_debugger.tui.screens.waiting import WaitingScreen
+from tui_debugger.tui.dialogs.prompts import ConfirmScreen, NumberPrompt, TextPrompt
+from tui_debugger.tui.dialogs.waiting import WaitingScreen
+from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.values.screen import ValuesScreen
 
 FORWARD, BACK = "right_square_bracket", "left_square_bracket"

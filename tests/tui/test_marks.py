@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tui_debugger.analysis.watch_text import parse_watch
 from tui_debugger.graph.tree import build_tree
 from tui_debugger.model import Side
 from tui_debugger.session import Session
 from tui_debugger.sources.memory import MemorySource, Op, table_of
-from tui_debugger.tui.marks import make_marks
+from tui_debugger.tui.watcher import make_marks
+from tui_debugger.watch.text import parse_watch
 
 
 def test_a_hit_on_a_row_that_is_gone_marks_nothing() -> None:

@@ -12,11 +12,11 @@ import pytest
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Verdict
-from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
-from tui_debugger.tui.screens.history import HistoryScreen
-from tui_debugger.tui.screens.prompts import NumberPrompt, StepPrompt, TextPrompt
-from tui_debugger.tui.screens.source import SourceScreen
-from tui_debugger.tui.screens.watchpoint_form import WatchpointForm
+from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
+from tui_debugger.tui.dialogs.history import HistoryScreen
+from tui_debugger.tui.dialogs.prompts import NumberPrompt, StepPrompt, TextPrompt
+from tui_debugger.tui.dialogs.source import SourceScreen
+from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
 from tui_debugger.tui.values.screen import ValuesScreen
 
 NAN, MLP = "mindspore-2.0-nan", "mindspore-2.0-mlp"

@@ -10,8 +10,8 @@ from tests.session.opened import snapshot, writable_copy
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tests.tui.test_live_demo import demo
-from tui_debugger.tui.screens.modal import Line
-from tui_debugger.tui.screens.prompts import TextPrompt
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.prompts import TextPrompt
 
 NAN = "mindspore-2.0-nan"
 

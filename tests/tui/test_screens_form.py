@@ -8,12 +8,18 @@ from typing import Any
 import pytest
 
 from tests.tui.screens_host import HOSTILE, Opened, opened
-from tui_debugger.analysis.conditions import CONDITIONS
-from tui_debugger.analysis.watch_text import parse_watch, target_selection
 from tui_debugger.errors import BadQueryError, BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.tui.screens.watch_draft import WatchDraft, default_text, hidden_params, make_draft, visible_params
-from tui_debugger.tui.screens.watchpoint_form import WatchpointForm
+from tui_debugger.tui.dialogs.watchpoint_form import (
+    WatchDraft,
+    WatchpointForm,
+    default_text,
+    hidden_params,
+    make_draft,
+    visible_params,
+)
+from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.text import parse_watch, target_selection
 
 SUGGESTION = NodeSelection((NodeSelector(NodeKind.NODE, "Default/[red]Div[/]-op385"),))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.tui.screens_host import opened
-from tui_debugger.tui.screens.modal import Modal, fitting, hint_line
+from tui_debugger.tui.dialogs.modal import Modal, fitting, hint_line
 
 HINTS = (("Enter", "go there"), ("Space", "other bad inputs"), ("v", "values"), ("?", "keys"), ("Esc", "back"))
 

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from tests.tui.screens_host import HOSTILE, opened
-from tui_debugger.analysis.conditions import CONDITIONS
-from tui_debugger.analysis.recommend import BIAS
 from tui_debugger.errors import NotADumpError, TdbgError
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.table import GraphInfo, NodeTable
@@ -25,17 +23,17 @@ from tui_debugger.model import (
     Watchpoint,
 )
 from tui_debugger.session.types import SourceExcerpt
-from tui_debugger.tui.actions import ACTIONS
-from tui_debugger.tui.panes.hit_filter import HitFilter
-from tui_debugger.tui.screens.error import ErrorScreen
-from tui_debugger.tui.screens.filters import FilterScreen, HitFilterScreen
-from tui_debugger.tui.screens.help import HelpScreen, condition_entries, key_entries
-from tui_debugger.tui.screens.history import HistoryScreen
-from tui_debugger.tui.screens.notices import NoticesScreen
-from tui_debugger.tui.screens.offer import OfferScreen
-from tui_debugger.tui.screens.source import SourceScreen
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
-from tui_debugger.words.watchpoints import selection_words, watch_words
+from tui_debugger.text.hits import selection_words, watch_words
+from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
+from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
+from tui_debugger.tui.dialogs.help import HelpScreen, condition_entries, key_entries
+from tui_debugger.tui.dialogs.history import HistoryScreen, NoticesScreen
+from tui_debugger.tui.dialogs.modal import ErrorScreen
+from tui_debugger.tui.dialogs.source import SourceScreen
+from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
+from tui_debugger.tui.panes.hit_rows import HitFilter
+from tui_debugger.watch.conditions import CONDITIONS
+from tui_debugger.watch.recommended import BIAS
 
 SIZES = pytest.mark.parametrize("size", [(80, 24), (40, 12)])
 

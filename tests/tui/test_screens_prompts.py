@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from tests.tui.screens_host import HOSTILE, opened
 from tui_debugger.model import GraphRun
-from tui_debugger.tui.screens.prompts import ChoiceScreen, NumberPrompt, StepPrompt, TextPrompt
-from tui_debugger.tui.screens.step_text import NoSuchStepError, find_step, nearest_step
+from tui_debugger.tui.dialogs.prompts import (
+    ChoiceScreen,
+    NoSuchStepError,
+    NumberPrompt,
+    StepPrompt,
+    TextPrompt,
+    find_step,
+    nearest_step,
+)
 
 STEPS = [0, 5, 10, 40]
 RUNS = [GraphRun(step, graph, f"kernel_graph_{graph}", step in STEPS) for step in range(41) for graph in (0, 3)]

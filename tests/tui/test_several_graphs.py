@@ -12,9 +12,8 @@ from tests.tui.driver import Driver, opened_by
 from tui_debugger.model import GraphRun, ProgressFn, Side
 from tui_debugger.session import Session
 from tui_debugger.sources.memory import Key, MemorySource, Op
-from tui_debugger.tui.screens.history import HistoryScreen
-from tui_debugger.tui.screens.prompts import StepPrompt
-from tui_debugger.tui.screens.step_text import find_step
+from tui_debugger.tui.dialogs.history import HistoryScreen
+from tui_debugger.tui.dialogs.prompts import StepPrompt, find_step
 
 EVAL = "mindspore-2.0-multi-eval"
 TRAIN_GRAPH, EVAL_GRAPH = "graph_0", "graph_1"

@@ -9,8 +9,8 @@ import pytest
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.session.watch_file import read_watch_file
-from tui_debugger.tui.screens.error import ErrorScreen
-from tui_debugger.tui.screens.prompts import TextPrompt
+from tui_debugger.tui.dialogs.modal import ErrorScreen
+from tui_debugger.tui.dialogs.prompts import TextPrompt
 
 NAN = "mindspore-2.0-nan"
 

@@ -15,8 +15,8 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from tests.tui.test_widgets_table import COLUMNS, CountedRows
+from tui_debugger.tui.widgets.line_window import row_at, thumb
 from tui_debugger.tui.widgets.text import changed_until, joined
-from tui_debugger.tui.widgets.thumb import row_at, thumb
 from tui_debugger.tui.widgets.virtual_table import ListRows, VirtualTable
 
 STYLES = [

@@ -10,9 +10,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import count, number, percent, size
 from tui_debugger.tui.widgets.text import Place, fit, shift, shorten, width_of
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import count, number, percent, size
 
 NO_STYLE = Style.null()
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.api.arguments import checked, wrong_type
 from tui_debugger.api.condition_base import ConditionBase, TableCondition
 from tui_debugger.api.debugger_tensor import DebuggerTensor
@@ -23,6 +22,7 @@ from tui_debugger.model import Watchpoint as CoreWatchpoint
 from tui_debugger.session.judging import Answer, OutputTensors, Question
 from tui_debugger.session.results import combined
 from tui_debugger.session.unreadable import parts_text
+from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 
 _log = logging.getLogger("tui_debugger")
 

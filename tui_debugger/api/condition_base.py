@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from tui_debugger.analysis.condition_table import IN_A_ROW, Condition
 from tui_debugger.api.arguments import number, wrong_type
 from tui_debugger.errors import DebuggerParamValueError
+from tui_debugger.watch.condition_table import IN_A_ROW, Condition
 
 __all__ = ["ConditionBase", "TableCondition", "required"]
 

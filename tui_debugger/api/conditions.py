@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.conditions import validate
 from tui_debugger.api.condition_base import ConditionBase, TableCondition, required
 from tui_debugger.errors import BadWatchpointError, DebuggerParamValueError
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import validate
 
 __all__ = [
     "ConditionBase",

@@ -112,7 +112,7 @@ class DebuggerTensor:
         values = self._constant()
         if values is None or values.dtype.kind not in "biuf":
             return None
-        from tui_debugger.analysis.stats import measure_stats
+        from tui_debugger.stats.blocks import measure_stats
 
         return measure_stats(values)[0]
 

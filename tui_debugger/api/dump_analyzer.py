@@ -16,12 +16,12 @@ from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.hits import Hits
 from tui_debugger.api.node import Node
 from tui_debugger.api.query import Query
-from tui_debugger.api.run import Int64, Run
+from tui_debugger.api.run import Run
 from tui_debugger.api.tensors import Tensors, joined, row_in, spread
 from tui_debugger.api.watchpoint import Watchpoint
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.errors import DebuggerParamTypeError
 from tui_debugger.session.opening import open_dump
-from tui_debugger.session.selections import Mask
 
 if TYPE_CHECKING:
     from tui_debugger.api.statistic import StatisticRows, Statistics

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
 from tui_debugger.api.condition_base import ConditionBase
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
 from tui_debugger.session.tables import Row, flat_hit_rows
+from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 __all__ = ["HitDetail", "HitParam", "Hits", "WatchpointHit"]
 

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.api.stack import stack_entries
+from tui_debugger.arrays import Int32, Int64
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.table import CONSTANT, PARAMETER, Int32, NodeFlag, NodeTable
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.judging import OutputTensors
 
-Int64 = npt.NDArray[np.int64]
 
 _log = logging.getLogger("tui_debugger")
 

@@ -11,10 +11,9 @@ import numpy.typing as npt
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.node import Node
 from tui_debugger.api.run import Run
+from tui_debugger.arrays import Integers
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
 from tui_debugger.session.tables import Row, key_row, meta_row, stats_row
-
-Ints = npt.NDArray[np.integer[Any]]
 
 _CHUNK = 4096
 """So many tensors are made at a time while iterating."""
@@ -25,7 +24,7 @@ class Columns:
 
     __slots__ = ("rank", "row", "slot", "step")
 
-    def __init__(self, rank: Ints, row: Ints, slot: Ints, step: Ints) -> None:
+    def __init__(self, rank: Integers, row: Integers, slot: Integers, step: Integers) -> None:
         """Keeps them in four to eight bytes a number."""
         self.rank = np.asarray(rank, np.int32)
         self.row = np.asarray(row, np.int32)
@@ -304,7 +303,7 @@ def of_outputs(run: Run, rank: int, outputs: Sequence[tuple[int, int]], iteratio
     return Tensors(run, spread(run, rank, table[:, 0], table[:, 1], iterations))
 
 
-def spread(run: Run, rank: int, rows: Ints, slots: Ints, iterations: Sequence[int]) -> Columns:
+def spread(run: Run, rank: int, rows: Integers, slots: Integers, iterations: Sequence[int]) -> Columns:
     """Every (row, slot) at every iteration in which its root graph was dumped, iterations in the order given."""
     nodes = run.nodes(rank)
     graphs = nodes.graph[rows] if len(rows) else np.zeros(0, np.int16)

@@ -16,17 +16,18 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.record import Bounds, Closeness
-from tui_debugger.analysis.records import (
+from tui_debugger.model import TensorMeta
+from tui_debugger.stats.records import (
     BEFORE_WORDS,
     CHANGE_ASKED,
     CHANGE_KNOWN,
     NOT_KNOWN,
     ROW,
+    Bounds,
+    Closeness,
     Records,
     State,
 )
-from tui_debugger.model import TensorMeta
 
 _HEAD: Final = struct.Struct("<4sI8sQII")
 """Magic, version of this layout, digest of ``ROW``, number of rows, number of columns of ranges and of closeness."""

@@ -70,7 +70,7 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
     if arguments.json:
         print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
     else:
-        from tui_debugger.words.clean import clean
+        from tui_debugger.text.clean import clean
 
         titles, *rows = _lines(found, why)
         print_table(list(map(clean, titles)), rows)
@@ -80,7 +80,7 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
 def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
     from tui_debugger.cache.place import DIRECTORY
     from tui_debugger.cache.store import Store
-    from tui_debugger.words.numbers import size
+    from tui_debugger.text.numbers import size
 
     if directory is None:
         raise TdbgError(f"there is nothing to clear: {why}", where="the cache directory", hint=f"set {DIRECTORY}")
@@ -116,7 +116,7 @@ def _document(found: StoreInfo | None) -> dict[str, Any]:
 
 
 def _lines(found: StoreInfo | None, why: str) -> list[Sequence[str]]:
-    from tui_debugger.words.numbers import size
+    from tui_debugger.text.numbers import size
 
     if found is None:
         return [("index", f"none: {why}")]

@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import (
     add_command,
+    add_judging,
     add_limit,
+    add_recommended,
+    add_watches,
+    add_watchpoints,
     add_where,
     add_work,
+    conditions_of,
+    given_watchpoints,
     open_session,
     pairs_of,
     several_graphs,
 )
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
-from tui_debugger.cli.watching import (
-    add_judging,
-    add_recommended,
-    add_watches,
-    add_watchpoints,
-    conditions_of,
-    given_watchpoints,
-)
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -84,9 +82,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> Report:
-    from tui_debugger.analysis.condition_table import CONDITIONS
     from tui_debugger.cli.check_report import Report
     from tui_debugger.session.verdicts import judge
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     given = given_watchpoints(arguments)
     recommended = arguments.recommended or not given
@@ -120,7 +118,7 @@ def _check(arguments: argparse.Namespace) -> Report:
 
 def _check_fail_on(fail_on: frozenset[str], watchpoints: Sequence[Watchpoint], texts: Sequence[str]) -> None:
     """A condition that nothing looks for would never fail: that is a mistake, not a clean check."""
-    from tui_debugger.analysis.condition_table import CONDITIONS
+    from tui_debugger.watch.condition_table import CONDITIONS
 
     missing = fail_on - {watchpoint.condition for watchpoint in watchpoints}
     if missing:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger import __version__
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.conditions import not_finite_words
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit
 from tui_debugger.session.naming import place_text
@@ -18,10 +16,11 @@ from tui_debugger.session.tables import coverage_row, hit_row, key_row, part_row
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
-from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.numbers import named, plural
-from tui_debugger.words.watchpoints import watch_line
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import hit_text, said_words, watch_line
+from tui_debugger.text.numbers import named, plural
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import not_finite_words
 
 EXIT_CODES = {Outcome.CLEAN: 0, Outcome.FINDING: 1, Outcome.CANNOT_JUDGE: 2, Outcome.INTERRUPTED: 130}
 _ALLOW = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli import screen
+from tui_debugger.cli import open_
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -24,7 +24,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Opens a small real dump: a tiny transformer whose values go to NaN at step 3. "
         "It is unpacked once, into the user's cache directory.",
     )
-    screen.add_options(parser)
+    open_.add_options(parser)
     parser.add_argument(
         "--live", action="store_true", help="play a recorded training instead, which is attached to and driven"
     )
@@ -47,4 +47,4 @@ def _run(arguments: argparse.Namespace) -> int:
         return run_demo(arguments)
     if arguments.recommended is None:
         arguments.recommended = True
-    return screen.run(path, arguments)
+    return open_.run(path, arguments)

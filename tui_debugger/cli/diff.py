@@ -19,19 +19,27 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar, undecided
-from tui_debugger.cli.unseen import Unseen, from_on, unseen
+from tui_debugger.cli.output import (
+    Unseen,
+    documented,
+    from_on,
+    interruptible,
+    print_json,
+    progress_bar,
+    undecided,
+    unseen,
+)
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tui_debugger.analysis.difference.tolerance import Tolerance
     from tui_debugger.cli.diff_report import Answer
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
     from tui_debugger.session.diagnosis.comparing import Comparer, Side
     from tui_debugger.session.naming import Found
+    from tui_debugger.stats.compare_pairs import Tolerance
 
 DESCRIPTION = """\
 Compares a tensor with itself at the previous step, or with what --with names:
@@ -139,9 +147,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _compared(arguments: argparse.Namespace) -> Answer:
     with progress_bar() as bar, interruptible(bar) as progress:
-        from tui_debugger.analysis.difference.tolerance import Tolerance
         from tui_debugger.cli.diff_report import Answer
         from tui_debugger.session.diagnosis.comparing import Comparer
+        from tui_debugger.stats.compare_pairs import Tolerance
 
         session = open_session(arguments.path, arguments, progress)
         comparer = Comparer(session)

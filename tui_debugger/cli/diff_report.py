@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 
 from tui_debugger import __version__
-from tui_debugger.analysis.difference.differences import Differences, Entry
-from tui_debugger.analysis.difference.pairs import Fit
-from tui_debugger.cli.output import print_table
+from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
 from tui_debugger.cli.show_values import nested
-from tui_debugger.cli.unseen import ALL_SEEN, Unseen
 from tui_debugger.model import TensorStats
 from tui_debugger.session.diagnosis.comparing import Couple, Opened
 from tui_debugger.session.tables import key_row, meta_row, plain, stats_row
-from tui_debugger.words import differences as words
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE, number
-from tui_debugger.words.tensors import shape_text
-from tui_debugger.words.values import exact_text
+from tui_debugger.stats.compare import Differences, Entry
+from tui_debugger.stats.compare_pairs import Fit
+from tui_debugger.text import differences as words
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.tensors import shape_text
+from tui_debugger.text.values import exact_text
 
 _TITLES = ("count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos", "min", "max", "mean", "mean |x|", "std", "norm")
 

@@ -8,10 +8,18 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_node, add_where, add_work, open_session, pairs_of
-from tui_debugger.cli.output import documented, interruptible, print_json, progress_bar
-from tui_debugger.cli.unseen import Unseen, unseen
-from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
+from tui_debugger.cli.options import (
+    add_command,
+    add_node,
+    add_watches,
+    add_watchpoints,
+    add_where,
+    add_work,
+    given_watchpoints,
+    open_session,
+    pairs_of,
+)
+from tui_debugger.cli.output import Unseen, documented, interruptible, print_json, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -166,7 +174,7 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
 def text_lines(guidance: Guidance, path: Path) -> list[str]:
     """The guidance for a terminal, every advice with the command that does it."""
     from tui_debugger.session.guidance.lines import Kind, lines
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     out: list[str] = []
     for line in lines(guidance):

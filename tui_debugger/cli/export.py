@@ -8,11 +8,22 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_command, add_where, add_work, chosen, open_session, pairs_of, several_graphs
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
-from tui_debugger.cli.unseen import unseen
-from tui_debugger.cli.watching import add_watches, add_watchpoints, given_watchpoints
+from tui_debugger.cli.options import (
+    add_choice,
+    add_command,
+    add_watches,
+    add_watchpoints,
+    add_where,
+    add_work,
+    choice_of,
+    chosen,
+    given_watchpoints,
+    nothing_chosen,
+    open_session,
+    pairs_of,
+    several_graphs,
+)
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -206,7 +217,7 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
 def _tensor_report(written: Written) -> dict[str, Any]:
     from tui_debugger.session.naming import place_text
     from tui_debugger.session.tables import key_row
-    from tui_debugger.words.numbers import plural, size
+    from tui_debugger.text.numbers import plural, size
 
     notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
     for key, reason in written.failures[:_SHOWN]:
@@ -227,10 +238,10 @@ def _tensor_report(written: Written) -> dict[str, Any]:
 
 
 def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
-    from tui_debugger.analysis.watch_text import format_watch
     from tui_debugger.session.tables import coverage_row
     from tui_debugger.session.verdict_text import coverage_line
-    from tui_debugger.words.numbers import plural
+    from tui_debugger.text.numbers import plural
+    from tui_debugger.watch.text import format_watch
 
     given = given_watchpoints(arguments)
     pairs = pairs_of(session, arguments)
@@ -287,7 +298,7 @@ def _graph(session: Session, target: Path, arguments: argparse.Namespace, progre
     from tui_debugger.model import Progress
     from tui_debugger.session.exporting.graph import write_nodes_csv, write_nodes_json, write_workbook
     from tui_debugger.session.exporting.graph_table import rank_graphs
-    from tui_debugger.words.numbers import plural
+    from tui_debugger.text.numbers import plural
 
     progress(Progress(0, 0, "reading the graph"))
     ranks = chosen(arguments.rank, session.ranks(), "rank")

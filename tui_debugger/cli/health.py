@@ -7,9 +7,19 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import (
+    add_command,
+    add_recommended,
+    add_watches,
+    add_watchpoints,
+    add_where,
+    add_work,
+    given_watchpoints,
+    open_session,
+    pairs_of,
+    whole,
+)
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
-from tui_debugger.cli.watching import add_recommended, add_watches, add_watchpoints, given_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -126,8 +136,8 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
     from tui_debugger.session.diagnosis.health_text import looked_for, map_lines
-    from tui_debugger.words.clean import clean
-    from tui_debugger.words.health import legend_text
+    from tui_debugger.text.clean import clean
+    from tui_debugger.text.health import legend_text
 
     map_ = report.map
     room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)

@@ -8,9 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import whole
-from tui_debugger.cli.screen import add_common
-from tui_debugger.cli.watching import add_judging
+from tui_debugger.cli.open_ import add_common
+from tui_debugger.cli.options import add_judging, whole
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.cli.output import interruptible, note
-from tui_debugger.cli.watching import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 
 if TYPE_CHECKING:

@@ -115,9 +115,9 @@ class Log:
 
     def _sum_up(self, rank: int) -> None:
         """One line for a step with findings."""
-        from tui_debugger.words.hits import hit_text
-        from tui_debugger.words.numbers import plural
-        from tui_debugger.words.steps import step_text
+        from tui_debugger.text.hits import hit_text
+        from tui_debugger.text.numbers import plural
+        from tui_debugger.text.tensors import step_text
 
         pair, hits = self._open.pop(rank), self._first.pop(rank, None)
         result = self._results[pair]
@@ -137,9 +137,9 @@ class Log:
             _print_json({"event": "hit", **hit_row(hit)})
             return
         from tui_debugger.session.naming import place_text
-        from tui_debugger.words.clean import clean
-        from tui_debugger.words.hits import hit_text, said_words
-        from tui_debugger.words.steps import step_text
+        from tui_debugger.text.clean import clean
+        from tui_debugger.text.hits import hit_text, said_words
+        from tui_debugger.text.tensors import step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
         where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]
@@ -261,7 +261,7 @@ class Log:
 
     def _texts(self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str) -> list[str]:
         from tui_debugger.session.verdicts import Outcome
-        from tui_debugger.words.numbers import plural
+        from tui_debugger.text.numbers import plural
 
         coverage = result.coverage
         ran = ", ".join(f"rank {rank}: {plural(count, 'step')}" for rank, count in steps.items()) or "no step ran"

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.cli.screen import require_terminal
-from tui_debugger.cli.watching import given_watchpoints
+from tui_debugger.cli.open_ import require_terminal
+from tui_debugger.cli.options import given_watchpoints
 
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import categories_of
-from tui_debugger.cli.options import add_command, add_where, chosen, open_session
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
-from tui_debugger.cli.unseen import unseen
+from tui_debugger.cli.options import add_command, add_where, categories_of, chosen, open_session
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import CATEGORY_WORDS, Category, Side
-from tui_debugger.words.numbers import brief
+from tui_debugger.text.numbers import brief
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -328,7 +326,7 @@ def _word(nodes: NodeTable, row: int) -> str:
 
 
 def _file_texts(entry: _Entry, places: dict[int, _Listing]) -> Iterator[str]:
-    from tui_debugger.words.tensors import round_text
+    from tui_debugger.text.tensors import round_text
 
     for rank, step, table, index in _files(entry, places):
         side = Side(int(table.side[index])).label
@@ -392,6 +390,6 @@ def _json_file(rank: int, step: int, table: TensorTable, index: int) -> dict[str
 
 
 def _clean(text: str) -> str:
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     return clean(text)

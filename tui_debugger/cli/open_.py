@@ -1,15 +1,118 @@
-"""``tdbg open PATH``: the screen on a dump directory."""
+"""``tdbg open``, and what every command that opens the screen shares."""
 
 from __future__ import annotations
 
 import argparse
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli import screen
-from tui_debugger.cli.options import add_command
+from tui_debugger.cli.options import add_command, add_memory, add_watches, add_work, given_watchpoints, workers_of
+from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from tui_debugger.model import ProgressFn, Watchpoint
+    from tui_debugger.session import Session
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``open`` and ``demo``."""
+    add_common(parser)
+    parser.add_argument("--rank", type=int, metavar="N", help="start at this rank")
+    parser.add_argument("--step", type=int, metavar="N", help="start at this step")
+    parser.add_argument("--no-state", action="store_true", help="do not restore or keep watchpoints for this dump")
+    add_memory(parser)
+    add_work(parser)
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options of every screen, that of ``listen`` too."""
+    recommended = parser.add_mutually_exclusive_group()
+    recommended.add_argument(
+        "--recommended", action="store_true", default=None, help="use the recommended watchpoints without asking"
+    )
+    recommended.add_argument(
+        "--no-recommended", dest="recommended", action="store_false", help="do not offer the recommended watchpoints"
+    )
+    add_watches(
+        parser,
+        "add a watchpoint, for example 'TL abs_mean_gt=0.001 @ category=gradient' (may be repeated)",
+        "add the watchpoints of a TOML file (may be repeated)",
+    )
+    parser.add_argument(
+        "--source-map",
+        action="append",
+        default=[],
+        type=source_map,
+        metavar="OLD=NEW",
+        help="where the training's source tree lies on this machine (may be repeated)",
+    )
+    parser.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal's own selection")
+
+
+def source_map(text: str) -> tuple[str, str]:
+    """Parses ``OLD=NEW``."""
+    old, equals, new = text.partition("=")
+    if not equals or not old or not new:
+        raise argparse.ArgumentTypeError(f"{text!r} is not OLD=NEW")
+    return old, new
+
+
+def run(path: Path, arguments: argparse.Namespace) -> int:
+    """Opens the screen on a path and returns the exit code.
+
+    Raises:
+        TdbgError: the path holds no dump, a --watch text or file is wrong, or stdout is no terminal.
+    """
+    watches = given_watchpoints(arguments)
+    from tui_debugger.sources.open import find_run
+
+    find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
+    require_terminal()
+    gc.disable()  # until the first frame: everything made before it stays, and looking for garbage takes its time
+    try:
+        from tui_debugger.tui.app import run_app
+
+        return run_app(
+            opener(path, arguments, watches),
+            title=str(path),
+            recommended=arguments.recommended,
+            rank=arguments.rank,
+            step=arguments.step,
+            mouse=not arguments.no_mouse,
+        )
+    finally:
+        gc.enable()
+
+
+def require_terminal() -> None:
+    """Raises TdbgError when there is none."""
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # Textual draws on stderr
+        raise TdbgError("the screen needs a terminal", hint="run it in an interactive shell, in ssh -t, tmux or screen")
+
+
+def opener(path: Path, arguments: argparse.Namespace, watches: Sequence[Watchpoint]) -> Callable[[ProgressFn], Session]:
+    """The slow part, for a worker: reads the first rank, restores the watchpoints."""
+
+    def open_session(progress: ProgressFn) -> Session:
+        from tui_debugger.session.opening import open_dump
+
+        session = open_dump(
+            path,
+            workers=workers_of(arguments),
+            remember=not arguments.no_cache,
+            keep_watchpoints=not arguments.no_state,
+            source_map=arguments.source_map,
+        )
+        session.open(progress)
+        session.watchpoints.add_missing(watches)
+        return session
+
+    return open_session
 
 
 def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -21,9 +124,9 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "Opens a tensor dump. PATH may be the dump directory, one or two levels above it, "
         "or any directory inside it (rank, net, graph, step).",
     )
-    screen.add_options(parser)
+    add_options(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    return screen.run(arguments.path, arguments)
+    return run(arguments.path, arguments)

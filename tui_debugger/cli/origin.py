@@ -5,9 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import (
+    add_command,
+    add_watches,
+    add_where,
+    add_work,
+    enabled_watchpoints,
+    open_session,
+    pairs_of,
+    whole,
+)
 from tui_debugger.cli.output import documented, interruptible, progress_bar, undecided
-from tui_debugger.cli.watching import add_watches, enabled_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -81,7 +89,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     with documented("origin", arguments, undecided):
         if arguments.start is not None:
-            from tui_debugger.cli.origin_path import run
+            from tui_debugger.cli.origin_report import run
 
             return run(arguments, enabled_watchpoints(arguments))
         answer = _search(arguments)

@@ -1,4 +1,4 @@
-"""What the headless commands share on their way out: tables, JSON, progress on stderr, Ctrl-C."""
+"""How commands write: tables, JSON, progress on stderr, Ctrl-C, and what could not be looked at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from tui_debugger import __version__
 from tui_debugger.errors import CancelledError, TdbgError
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     import argparse
     from types import FrameType
 
-    from tui_debugger.model import Progress, ProgressFn
+    from tui_debugger.model import Progress, ProgressFn, UnreadablePart
+    from tui_debugger.session import Session
+    from tui_debugger.session.types import Pair
+
 
 _EVERY = 0.1
 """Seconds between two looks of the progress bar."""
@@ -105,7 +109,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Seq
         rows: cells as text, made safe here; put the longest column last.
         right: titles of the columns that are aligned to the right.
     """
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     lines = [list(titles), *([clean(cell) for cell in row] for row in rows)]
     widths = [max(map(_cells, column)) for column in zip(*lines, strict=True)]
@@ -130,7 +134,7 @@ def _cells(text: str) -> int:
 
 def note(text: str) -> None:
     """One line on stderr, for what is no result."""
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     print(f"tdbg: {clean(text)}", file=sys.stderr)
 
@@ -216,3 +220,56 @@ def _handler(stop: Callable[[int, FrameType | None], None]) -> Iterator[None]:
     finally:
         with suppress(CancelledError, KeyboardInterrupt):
             signal.signal(signal.SIGINT, before)
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """The parts, in the order of their paths."""
+
+    parts: tuple[UnreadablePart, ...] = ()
+
+    def code(self, code: int) -> int:
+        """The exit code: what would be 0 is "cannot judge"."""
+        return TdbgError.exit_code if self.parts and not code else code
+
+    @property
+    def rows(self) -> dict[str, Any]:
+        """For JSON: ``reasons`` as ``tdbg check`` gives them, and the parts."""
+        if not self.parts:  # and imports nothing: Ctrl-C may have left an import of numpy in the middle
+            return {"reasons": [], "unreadable": []}
+        from tui_debugger.session.tables import part_rows
+        from tui_debugger.session.unreadable import parts_text
+
+        reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}]
+        return {"reasons": reasons, "unreadable": part_rows(self.parts)}
+
+    def tell(self) -> None:
+        """One line on stderr: what, where, what to do."""
+        if self.parts:
+            from tui_debugger.session.unreadable import ADVICE, parts_text
+
+            note(f"cannot judge: {parts_text(self.parts)}; {ADVICE}")
+
+
+ALL_SEEN: Final = Unseen()
+
+
+def unseen(session: Session, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> Unseen:
+    """What could not be looked at of the ranks and steps that were asked for, after everything else was done.
+
+    Args:
+        session: the session.
+        pairs: the (rank, step) pairs that the command speaks about; None: all that were asked for.
+        graph: whether the command depends on what the graph says.
+    """
+    return Unseen(session.unreadable(pairs, graph=graph))
+
+
+def from_on(session: Session, shown: Iterable[Pair]) -> list[Pair]:
+    """Some pairs and all that come after them: who looks for the last one says something about those, too."""
+    found: list[Pair] = []
+    for rank, step in shown:
+        steps = list(session.steps(rank))
+        later = steps[steps.index(step) :] if step in steps else [step]
+        found += [(rank, each) for each in later]
+    return found

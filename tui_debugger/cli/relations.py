@@ -6,10 +6,18 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
-from tui_debugger.cli.unseen import from_on, unseen
-from tui_debugger.cli.watching import add_watches, enabled_watchpoints
+from tui_debugger.cli.options import (
+    add_command,
+    add_node,
+    add_watches,
+    add_where,
+    add_work,
+    chosen,
+    enabled_watchpoints,
+    open_session,
+    whole,
+)
+from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -7,9 +7,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, whole
+from tui_debugger.cli.options import (
+    add_command,
+    add_recommended,
+    add_watches,
+    add_watchpoints,
+    add_where,
+    add_work,
+    given_watchpoints,
+    open_session,
+    pairs_of,
+    whole,
+)
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
-from tui_debugger.cli.watching import add_recommended, add_watches, add_watchpoints, given_watchpoints
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.options import add_command, add_node, add_where, add_work, chosen, open_session, whole
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar
-from tui_debugger.cli.unseen import from_on, unseen
+from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -105,10 +104,9 @@ def _shown(arguments: argparse.Namespace) -> int:
             hint = f"leave --{option} or the slice out"
             raise TdbgError(f"--{option} is about whole tensors", where=arguments.slice, hint=hint)
     with progress_bar() as bar, interruptible(bar) as progress:
-        from tui_debugger.cli import show_print
-        from tui_debugger.cli.show_distribution import print_spreads, spreads_of
-        from tui_debugger.cli.show_heat import canvas
-        from tui_debugger.cli.show_look import Wish, look
+        from tui_debugger.cli import show_report
+        from tui_debugger.cli.show_report import Wish, look, print_spreads, spreads_of
+        from tui_debugger.cli.show_values import canvas
         from tui_debugger.session.naming import find_node
 
         session = open_session(arguments.path, arguments, progress)
@@ -130,12 +128,12 @@ def _shown(arguments: argparse.Namespace) -> int:
     answered = any(each.answers for each in shown)
     code = missing.code(0 if answered else 2)
     if arguments.json:
-        document = {**show_print.document(session, found, shown), **missing.rows}
+        document = {**show_report.values_document(session, found, shown), **missing.rows}
         print_json({"command": "show", "path": str(arguments.path), "exit_code": code, **document})
     else:
-        show_print.print_head(session, found, shown)
-        layout = show_print.print_values if values else show_print.print_history
-        (show_print.print_stats if arguments.stat else layout)(shown, several=len(found.rows) > 1)
+        show_report.print_head(session, found, shown)
+        layout = show_report.print_values if values else show_report.print_history
+        (show_report.print_stats if arguments.stat else layout)(shown, several=len(found.rows) > 1)
     if not answered:
         note("nothing of what was asked for can be shown")
     return code

@@ -16,10 +16,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.cli.choice import add_choice, choice_of, nothing_chosen
-from tui_debugger.cli.options import add_command, add_where, add_work, open_session, pairs_of, several_graphs, whole
-from tui_debugger.cli.output import documented, failure, interruptible, note, print_table, progress_bar
-from tui_debugger.cli.unseen import Unseen, unseen
+from tui_debugger.cli.options import (
+    add_choice,
+    add_command,
+    add_where,
+    add_work,
+    choice_of,
+    nothing_chosen,
+    open_session,
+    pairs_of,
+    several_graphs,
+    whole,
+)
+from tui_debugger.cli.output import Unseen, documented, failure, interruptible, note, print_table, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -174,7 +183,7 @@ class _Seen:
 
     def line(self) -> str:
         """``1,141 tensors, 3 unreadable``."""
-        from tui_debugger.words.numbers import plural
+        from tui_debugger.text.numbers import plural
 
         parts = [plural(self.tensors, "tensor"), f"{self.unreadable:,} unreadable"]
         if self.recorded:
@@ -238,7 +247,7 @@ def _sorted(rows: Iterable[dict[str, Any]], name: str, limit: int | None, smalle
 def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
     import csv
 
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     line = io.StringIO()
     writer = csv.writer(line, lineterminator="\n")
@@ -273,8 +282,8 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
     from tui_debugger.session.naming import place_text
-    from tui_debugger.words.numbers import NONE, number
-    from tui_debugger.words.tensors import shape_text
+    from tui_debugger.text.numbers import NONE, number
+    from tui_debugger.text.tensors import shape_text
 
     def real(value: float | str | None) -> str:
         return number(None if value is None else float(value))

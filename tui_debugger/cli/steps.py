@@ -10,11 +10,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
-from tui_debugger.cli.unseen import unseen
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import brief
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import brief
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -200,7 +199,7 @@ def _data(run: _Run) -> str:
 
 
 def _print(runs: Sequence[_Run], counted: bool) -> None:
-    from tui_debugger.words.tensors import round_text
+    from tui_debugger.text.tensors import round_text
 
     summary = _summary(runs)
     titles = ["rank", "step", "root", "data", *(["tensors"] if counted else []), "graph"]

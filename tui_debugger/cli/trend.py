@@ -19,8 +19,7 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar
-from tui_debugger.cli.unseen import unseen
+from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 
 if TYPE_CHECKING:
@@ -170,7 +169,7 @@ def _of_round(series: Series, number: int) -> Series:
 
 def _notes(session: Session, series: list[Series]) -> list[str]:
     """That rows stand in another order than the numbers of the steps, which are the axis of the plot."""
-    from tui_debugger.words.steps import order_text
+    from tui_debugger.text.tensors import order_text
 
     notes: dict[str, None] = {}
     for each in series:
@@ -207,7 +206,7 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
 
 def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
     from tui_debugger.session.diagnosis.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
-    from tui_debugger.words.clean import clean
+    from tui_debugger.text.clean import clean
 
     ranks = [each.key.rank for each in series]
     for each in series:
@@ -233,9 +232,9 @@ def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
-    from tui_debugger.analysis.health import Health
     from tui_debugger.session.diagnosis.trend_text import TITLES
-    from tui_debugger.words.health import GLYPHS
+    from tui_debugger.stats.health import Health
+    from tui_debugger.text.health import GLYPHS
 
     mark = "" if row[1] == GLYPHS[Health.UNCHECKED] else row[1]
     rest = row[2:] if len(row) == len(TITLES) else (*[""] * (len(TITLES) - 3), row[2])

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tui_debugger.analysis.record import Need
 from tui_debugger.demo.recording import Recording
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
@@ -17,6 +16,7 @@ from tui_debugger.live.client.judging import Judge, watched
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue
 from tui_debugger.live.types import START, RemoteTensor, RemoteWatchpoint
+from tui_debugger.stats.records import RequiredStats
 
 BEAT: Final = 5.0
 """Seconds between signs of life."""
@@ -185,7 +185,7 @@ class RecordedTraining:
         value = self._value(tensor)
         if value is None:
             return messages.summary(None)
-        message = messages.summary((meta_of(value), measure(value, Need()).stats))
+        message = messages.summary((meta_of(value), measure(value, RequiredStats()).stats))
         for name in _EXACT:
             message.statistics.ClearField(name)
         return message

@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.npy import open_array
+from tui_debugger.arrays import Array
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.edges import real_consumers
 from tui_debugger.graph.reader import parse_graph
@@ -26,6 +25,7 @@ from tui_debugger.live import wire
 from tui_debugger.live.types import START
 from tui_debugger.model import Side
 from tui_debugger.sources.base import Source, TensorFlag
+from tui_debugger.stats.npy import open_array
 
 SESSION: Final = Path(__file__).with_name("mindspore-2.0-nan-live.jsonl.xz")
 """One line a message, as it was on the wire: number of the call, its name, which part of it, base64."""

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.graph.edges import edges
-from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import BIAS, Category
 
 ACTIVATIONS = frozenset(
@@ -237,7 +238,7 @@ def categorise(table: NodeTable) -> npt.NDArray[np.uint8]:
     return categories
 
 
-def weight_gradients(table: NodeTable) -> Bool:
+def weight_gradients(table: NodeTable) -> Mask:
     """The gradients that optimizers use, as a mask over rows; those of biases left out.
 
     What an update operator is fed with is followed back, through clipping, scaling and collectives, to the operators of
@@ -246,7 +247,7 @@ def weight_gradients(table: NodeTable) -> Bool:
     return table.memo(_weight_gradients)
 
 
-def _weight_gradients(table: NodeTable) -> Bool:
+def _weight_gradients(table: NodeTable) -> Mask:
     mask = np.zeros(len(table), np.bool_)
     parameters = [name.lower() == _PARAMETER for name in table.types]
     names = {table.names[row] for row in _rows_of(table, parameters)}
@@ -270,7 +271,7 @@ def _weight_gradients(table: NodeTable) -> Bool:
     if mask.any():
         return mask
     signal = np.array([_NO_SIGNAL.fullmatch(name) is None for name in (*table.types, "")], np.bool_)
-    fallback: Bool = gradient & signal[table.type_id]
+    fallback: Mask = gradient & signal[table.type_id]
     return fallback
 
 
@@ -278,7 +279,7 @@ _FOLLOWED = 64
 """Operators between a gradient and the optimizer that are followed back: of clipping by a norm there are many."""
 
 
-def _nearest(table: NodeTable, rows: list[int], wanted: Bool) -> list[int]:
+def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
     """The nearest rows upstream of some that are wanted; themselves where they are."""
     flow = edges(table)
     found: list[int] = []

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.table import Int32, NodeTable
+from tui_debugger.arrays import Int32
+from tui_debugger.graph.table import NodeTable
 
 STRUCTURAL_TYPES = frozenset(
     {

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.table import CONSTANT, PARAMETER, Bool, GraphInfo, Int32, NodeFlag, NodeTable
+from tui_debugger.arrays import Int32, Mask
+from tui_debugger.graph.table import CONSTANT, PARAMETER, GraphInfo, NodeFlag, NodeTable
 
 
 def execution_order(
@@ -62,7 +63,7 @@ def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: n
     stamp: npt.NDArray[np.int64] = np.full(len(table), never)
     np.minimum.at(stamp, rows, stamps)
     stamp[stamp == never] = -1
-    listed: Bool = (table.flags & int(NodeFlag.LISTED)).astype(np.bool_)
+    listed: Mask = (table.flags & int(NodeFlag.LISTED)).astype(np.bool_)
     operators = classes(table) == 0
     place = table.order.astype(np.int64).copy()
     roots = np.array([info.root_id for info in table.graphs] or [0], np.int64)[table.graph]

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tui_debugger.arrays import Mask
 from tui_debugger.errors import BadQueryError
 from tui_debugger.graph.categories import weight_gradients
 from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     CATEGORY_WORDS,
     SELECTION_WORDS,
@@ -23,7 +24,7 @@ from tui_debugger.model import (
 )
 
 
-def match(table: NodeTable, query: NodeQuery) -> Bool:
+def match(table: NodeTable, query: NodeQuery) -> Mask:
     """Node rows that match, as a mask. ``watched`` and ``hit`` are left to the session.
 
     Raises:
@@ -44,7 +45,7 @@ def match(table: NodeTable, query: NodeQuery) -> Bool:
     return mask
 
 
-def select(table: NodeTable, selection: NodeSelection) -> Bool:
+def select(table: NodeTable, selection: NodeSelection) -> Mask:
     """Node rows that a watchpoint with this selection covers, as a mask.
 
     Constants and structural nodes are never covered: they have no values that change.
@@ -77,14 +78,14 @@ def compile_pattern(text: str, *, case_sensitive: bool = True) -> re.Pattern[str
         ) from error
 
 
-def _union(table: NodeTable, selectors: Iterable[NodeSelector]) -> Bool:
+def _union(table: NodeTable, selectors: Iterable[NodeSelector]) -> Mask:
     mask = np.zeros(len(table), np.bool_)
     for selector in selectors:
         mask |= _selected(table, selector)
     return mask
 
 
-def _selected(table: NodeTable, selector: NodeSelector) -> Bool:
+def _selected(table: NodeTable, selector: NodeSelector) -> Mask:
     text = selector.text
     if selector.kind is NodeKind.CATEGORY:
         if text not in SELECTION_WORDS:
@@ -102,24 +103,24 @@ def _selected(table: NodeTable, selector: NodeSelector) -> Bool:
     return _mask(search(name) is not None for name in table.names)
 
 
-def _mask(values: Iterable[bool]) -> Bool:
+def _mask(values: Iterable[bool]) -> Mask:
     return np.fromiter(values, np.bool_)
 
 
-def _of_categories(table: NodeTable, categories: Iterable[Category]) -> Bool:
+def _of_categories(table: NodeTable, categories: Iterable[Category]) -> Mask:
     wanted = np.zeros(256, np.bool_)
     wanted[[int(category) for category in categories]] = True
-    mask: Bool = wanted[table.category]
+    mask: Mask = wanted[table.category]
     return mask
 
 
-def _of_types(table: NodeTable, types: frozenset[str]) -> Bool:
+def _of_types(table: NodeTable, types: frozenset[str]) -> Mask:
     wanted = np.array([name.lower() in types for name in table.types], np.bool_)
-    mask: Bool = wanted[table.type_id] if len(wanted) else np.zeros(len(table), np.bool_)
+    mask: Mask = wanted[table.type_id] if len(wanted) else np.zeros(len(table), np.bool_)
     return mask
 
 
-def _of_scope(table: NodeTable, scope: str) -> Bool:
+def _of_scope(table: NodeTable, scope: str) -> Mask:
     """Nodes in or at a display path; with several graphs it may begin with a graph's name, as tree paths do."""
     mask = _under(table.paths, scope)
     if len(table.graphs) > 1:
@@ -130,14 +131,14 @@ def _of_scope(table: NodeTable, scope: str) -> Bool:
     return mask
 
 
-def _under(paths: Sequence[str], scope: str) -> Bool:
+def _under(paths: Sequence[str], scope: str) -> Mask:
     if not scope:
         return np.ones(len(paths), np.bool_)
     below = scope + "/"
     return _mask(path.startswith(below) or path == scope for path in paths)
 
 
-def _of_name(table: NodeTable, name: str) -> Bool:
+def _of_name(table: NodeTable, name: str) -> Mask:
     mask = _mask(each == name for each in table.names)
     if not mask.any():  # graph_name/node_id, as some reports spell it
         graph, _, rest = name.partition("/")
@@ -147,18 +148,18 @@ def _of_name(table: NodeTable, name: str) -> Bool:
     return mask
 
 
-def _of_line(table: NodeTable, line: tuple[str, int]) -> Bool:
+def _of_line(table: NodeTable, line: tuple[str, int]) -> Mask:
     path, number = line
     # One more entry for stack id -1: no stack.
     named = [
         any(frame.line == number and frame.path == path and not frame.context for frame in stack)
         for stack in table.stacks
     ]
-    mask: Bool = np.array([*named, False], np.bool_)[table.stack_id]
+    mask: Mask = np.array([*named, False], np.bool_)[table.stack_id]
     return mask
 
 
-def _of_text(table: NodeTable, query: NodeQuery) -> Bool:
+def _of_text(table: NodeTable, query: NodeQuery) -> Mask:
     if query.regex:
         search = compile_pattern(query.text, case_sensitive=query.case_sensitive).search
         return _mask(
@@ -170,7 +171,7 @@ def _of_text(table: NodeTable, query: NodeQuery) -> Bool:
     return _contains(table.memo(_lower_texts), query.text.lower())
 
 
-def _contains(texts: Sequence[str], needle: str) -> Bool:
+def _contains(texts: Sequence[str], needle: str) -> Mask:
     return np.array([needle in text for text in texts], np.bool_)
 
 

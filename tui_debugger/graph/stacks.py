@@ -19,7 +19,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tui_debugger.graph.table import Int32, NodeTable
+from tui_debugger.arrays import Int32
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Frame
 
 _AFTER_PATH = r":(?P<line>\d{1,9})(?:~(?P<end>\d{1,9}))?(?:, ?\d+(?:~\d+)?)?/(?P<code>.*)"

@@ -11,10 +11,9 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int32, Mask
 from tui_debugger.model import PARAMETERS, Category, Frame, Side, TensorKey
 
-Int32 = npt.NDArray[np.int32]
-Bool = npt.NDArray[np.bool_]
 T = TypeVar("T")
 
 
@@ -160,9 +159,9 @@ class NodeTable:
         """Category of a row."""
         return Category(int(self.category[row]))
 
-    def are_parameters(self, rows: npt.NDArray[np.integer[Any]]) -> Bool:
+    def are_parameters(self, rows: npt.NDArray[np.integer[Any]]) -> Mask:
         """Which rows are weights or other parameters."""
-        found: Bool = _IS_PARAMETER[self.category[rows]]
+        found: Mask = _IS_PARAMETER[self.category[rows]]
         return found
 
     def inputs(self, row: int) -> list[tuple[int, int]]:
@@ -182,14 +181,14 @@ class NodeTable:
         return {}
 
     @cached_property
-    def structural(self) -> Bool:
+    def structural(self) -> Mask:
         """Mask over rows: nodes that only route values and never have files."""
         return (self.flags & int(NodeFlag.STRUCTURAL)).astype(np.bool_)
 
     @cached_property
-    def watchable(self) -> Bool:
+    def watchable(self) -> Mask:
         """Mask over rows: nodes a watchpoint can cover, that is all but constants and structural nodes."""
-        mask: Bool = (self.category != int(Category.CONSTANT)) & ~self.structural
+        mask: Mask = (self.category != int(Category.CONSTANT)) & ~self.structural
         return mask
 
     def stack(self, row: int) -> tuple[Frame, ...]:

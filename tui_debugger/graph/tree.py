@@ -7,13 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.graph.table import Bool, Int32, NodeTable
-
-Int16 = npt.NDArray[np.int16]
-UInt8 = npt.NDArray[np.uint8]
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.arrays import Int16, Int32, Int64, Mask, UInt8
+from tui_debugger.graph.table import NodeTable
 
 _UNKNOWN_ORDER = np.iinfo(np.int32).max
 
@@ -41,7 +37,7 @@ class Tree:
     parent: Int32
     size: Int32
     row: Int32
-    watchable: Bool = field(repr=False)
+    watchable: Mask = field(repr=False)
     scopes: Sequence[str] = field(repr=False)
     scope: Int32 = field(repr=False)
     paths: Sequence[str] = field(repr=False)
@@ -81,7 +77,7 @@ class Tree:
         rows = self.row[index : index + int(self.size[index])]
         return rows[rows >= 0]
 
-    def visible(self, open: Bool, keep: Bool | None = None) -> Int32:  # noqa: A002 (the word on screen)
+    def visible(self, open: Mask, keep: Mask | None = None) -> Int32:  # noqa: A002 (the word on screen)
         """Tree indices on screen: every ancestor is open and, when ``keep`` is given, the entry is kept.
 
         Args:
@@ -98,16 +94,16 @@ class Tree:
             shown &= keep
         return np.flatnonzero(shown).astype(np.int32)
 
-    def keep_mask(self, rows: Bool) -> Bool:
+    def keep_mask(self, rows: Mask) -> Mask:
         """Entries to keep under a filter: matching nodes and all their ancestors."""
-        mask: Bool = self._count(rows) > 0
+        mask: Mask = self._count(rows) > 0
         return mask
 
-    def any_below(self, rows: Bool) -> Bool:
+    def any_below(self, rows: Mask) -> Mask:
         """Per entry whether any node row of its subtree is marked (for a node: whether it is marked)."""
         return self.keep_mask(rows)
 
-    def spread(self, rows: Bool) -> UInt8:
+    def spread(self, rows: Mask) -> UInt8:
         """Per entry how much of its subtree is marked: 0 none, 1 partial, 2 total.
 
         Constants and structural nodes count neither way: they can never be watched.
@@ -115,7 +111,7 @@ class Tree:
         marked = self._count(rows & self.watchable)
         return np.where(marked == 0, 0, np.where(marked < self._watchable_below, 1, 2)).astype(np.uint8)
 
-    def _count(self, rows: Bool) -> Int64:
+    def _count(self, rows: Mask) -> Int64:
         """Marked node rows in the subtree of every entry."""
         before = np.zeros(len(self) + 1, np.int64)
         leaves = np.zeros(len(self), np.bool_)

@@ -28,9 +28,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.dtypes import canonical_name, name_of
 from tui_debugger.live.npy_file import NpyFile
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.dtypes import canonical_name, name_of
 
 VERSION: Final = "2.5.0"
 """The release of MindSpore whose layout is written."""

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.dtypes import dtype_of
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
@@ -16,6 +15,7 @@ from tui_debugger.live.npy_file import size_of
 from tui_debugger.live.types import RemoteTensor
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.stats.dtypes import dtype_of
 
 _MAYBE: Final = frozenset({"undefined", "tensor", "any", "ref"})
 """Types of which the graph does not say what they are: it may be a tensor."""

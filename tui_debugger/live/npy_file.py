@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from tui_debugger.analysis.dtypes import canonical_name, dtype_of
+from tui_debugger.stats.dtypes import canonical_name, dtype_of
 
 PART: Final = ".part"
 """Ends the name of a file that is not complete: nobody takes it for a tensor."""

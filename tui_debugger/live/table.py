@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import Specs
+from tui_debugger.arrays import Int64
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.spool import Kept
 from tui_debugger.model import ReadSpec, Side, TensorMeta, TensorStats
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.columns import Columns, Int64, Spots
+from tui_debugger.sources.columns import Columns, Spots
 from tui_debugger.sources.file_states import file_states
+from tui_debugger.stats.records import Specs
 
 
 @dataclass(frozen=True, slots=True)

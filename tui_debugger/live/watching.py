@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS, IN_A_ROW, WIRE_OPERATOR_OVERFLOW, Condition
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.types import RemoteWatchpoint, TrainingInfo
 from tui_debugger.model import Watchpoint
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_OPERATOR_OVERFLOW, Condition
 
 Mask = npt.NDArray[np.bool_]
 

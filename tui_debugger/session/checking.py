@@ -9,8 +9,7 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.records import Records, State
-from tui_debugger.analysis.sieve import SILENT, Sieve
+from tui_debugger.arrays import Mask
 from tui_debugger.model import Coverage, ProgressFn, Verdict, Watchpoint, no_progress
 from tui_debugger.session.copies import Copies
 from tui_debugger.session.flow import holds_tensors
@@ -22,8 +21,8 @@ from tui_debugger.session.origin.fed import surely_fed
 from tui_debugger.session.plan import Plan, Planner
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.wants import Wants
-
-Mask = npt.NDArray[np.bool_]
+from tui_debugger.stats.records import Records, State
+from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator
 
 TOGETHER: Final = 1 << 26
 """Bytes of files that are read together at most, unless one step alone has more."""
@@ -191,15 +190,15 @@ class _Judged:
         self._wanted = np.concatenate([subjects.watch, plan.initial])
         self._watched = self._wanted & self._known
         self.verdicts = np.full(self._wanted.shape, SILENT, np.int8)
-        sieve = Sieve(records, subjects.row)
+        evaluator = ColumnEvaluator(records, subjects.row)
         copies = Copies(plan, planner.regular, measurements)
         for number, watchpoint in enumerate(planner.regular):
-            said = sieve.sift(watchpoint, plan.first)
+            said = evaluator.evaluate(watchpoint, plan.first)
             self._watched[number] &= ~copies.answered(number, said)
             self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
         every = np.ones(len(subjects), np.bool_)
         for number, watchpoint in enumerate(planner.initial, len(planner.regular)):
-            said = sieve.sift(watchpoint, every, initial=True)
+            said = evaluator.evaluate(watchpoint, every, initial=True)
             self.verdicts[number] = np.where(self._watched[number], said.verdict, SILENT)
         self.talked_about: Mask = (self.verdicts != SILENT).any(axis=0)
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Final
 
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, UnreadablePart, Watchpoint, no_progress
 from tui_debugger.session.ahead import Ahead, List
@@ -19,6 +18,7 @@ from tui_debugger.session.results import ResultBook, merged
 from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.watchpoints import WatchpointList
+from tui_debugger.stats.workers import Workers
 
 SOON: Final = 0.8
 """Seconds after which there should be something new to show: so many pairs are judged together."""

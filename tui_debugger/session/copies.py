@@ -12,16 +12,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.conditions import needs
-from tui_debugger.analysis.records import COUNTS, REALS, ROW, Records, State
-from tui_debugger.analysis.sieve import Sieve, Sifted
+from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.model import NodeKind, Watchpoint
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.plan import Plan
-
-Mask = npt.NDArray[np.bool_]
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.stats.records import COUNTS, REALS, ROW, Records, State
+from tui_debugger.watch.conditions import needs
+from tui_debugger.watch.evaluate import ColumnEvaluator, Evaluated
 
 _WORDS: Final = len(COUNTS) + len(REALS)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""
@@ -59,7 +56,7 @@ class Copies:
         self._unfed = np.flatnonzero(subjects.input & (subjects.holder < 0))
         self._flags = self._operators_flags() if len(self._unfed) else np.zeros(0, np.bool_)
 
-    def answered(self, number: int, said: Sifted) -> Mask:
+    def answered(self, number: int, said: Evaluated) -> Mask:
         """Subjects that a watchpoint leaves to another file; ``said``: what it says of each."""
         subjects, watchpoint = self._plan.subjects, self._watchpoints[number]
         watch = subjects.watch[number]
@@ -82,7 +79,7 @@ class Copies:
         answered &= watch
         return answered
 
-    def _answers_here(self, watchpoint: Watchpoint, said: Sifted, step: int, subject: Int64, row: Int64) -> Mask:
+    def _answers_here(self, watchpoint: Watchpoint, said: Evaluated, step: int, subject: Int64, row: Int64) -> Mask:
         """Which equal files answer for an input within its own step and graph.
 
         What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
@@ -94,7 +91,12 @@ class Copies:
         answers = np.ones(len(subject), np.bool_)
         if len(doubtful):
             now = self._now[subject[doubtful]]
-            found = Sieve(self._records, np.maximum(now, 0)).sift(watchpoint, np.zeros(len(now), np.bool_)).finding >= 0
+            found = (
+                ColumnEvaluator(self._records, np.maximum(now, 0))
+                .evaluate(watchpoint, np.zeros(len(now), np.bool_))
+                .finding
+                >= 0
+            )
             answers[doubtful] = found & (now >= 0)
         return answers
 
@@ -109,7 +111,7 @@ class Copies:
         step, subject, row = pairs
         if finding is not None and len(subject):
             records = self._measurements.records(step)
-            other = Sieve(records, row).sift(watchpoint, np.zeros(len(row), np.bool_)).finding
+            other = ColumnEvaluator(records, row).evaluate(watchpoint, np.zeros(len(row), np.bool_)).finding
             subject = subject[(finding[subject] < 0) | (finding[subject] == other)]
         answered[subject] = True
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Int64, Integers, Mask
 from tui_debugger.errors import RenumberedError
 from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.table import NodeTable
@@ -34,10 +33,6 @@ from tui_debugger.model import (
 from tui_debugger.session.shared_weights import SharedWeights, may_be_one
 from tui_debugger.sources.base import Source, TensorFlag, TensorTable
 from tui_debugger.sources.columns import tensor_keys
-
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +156,7 @@ class Flow:
         """When the run was in which a node's tensor was written: see ``model.turns``."""
         return self._runs.turn(self.nodes.graph_of(row).root_id, step, round)
 
-    def turns(self, step: int, node: Int64, round: Numbers) -> Int64:  # noqa: A002
+    def turns(self, step: int, node: Int64, round: Integers) -> Int64:  # noqa: A002
         """``turn`` of several tensors of a step, as columns."""
         found = np.empty(len(node), np.int64)
         for of, root, number in self._by_run(node, round):
@@ -180,7 +175,7 @@ class Flow:
             self._history = _Runs(self._source.history(self.rank))
         return self._history
 
-    def _by_run(self, node: Int64, round: Numbers) -> list[tuple[Int64, int, int]]:  # noqa: A002
+    def _by_run(self, node: Int64, round: Integers) -> list[tuple[Int64, int, int]]:  # noqa: A002
         """(places, root graph, round) of rows that were written by one run."""
         if not len(node):
             return []
@@ -210,9 +205,9 @@ class Flow:
         self,
         step: int,
         node: Int64,
-        side: Numbers,
-        slot: Numbers,
-        round: Numbers,  # noqa: A002
+        side: Integers,
+        slot: Integers,
+        round: Integers,  # noqa: A002
     ) -> tuple[Int64, Int64]:
         """``before`` of several tensors of a step, as columns: step and index there; -1, -1 where there is none."""
         before, index = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
@@ -235,8 +230,8 @@ class Flow:
         self,
         step: int,
         node: Int64,
-        side: Numbers,
-        round: Numbers,  # noqa: A002
+        side: Integers,
+        round: Integers,  # noqa: A002
     ) -> Mask:
         """Of which tensors of a step no run came before."""
         found = np.zeros(len(node), np.bool_)
@@ -277,7 +272,7 @@ class Flow:
         own = any(each in updated for each in rows if self.nodes.graph_of(each).root_id == root)
         return not own and any(each in updated for each in rows)
 
-    def _are_shared(self, node: Int64, side: Numbers) -> list[int]:
+    def _are_shared(self, node: Int64, side: Integers) -> list[int]:
         """Places of outputs that are weights which several graphs use."""
         groups = self.nodes.memo(SharedWeights).groups if self._sharing else {}
         if not groups:
@@ -489,9 +484,9 @@ class _Runs:
 
 def of_round(
     table: TensorTable,
-    node: Numbers,
-    side: Numbers,
-    slot: Numbers,
+    node: Integers,
+    side: Integers,
+    slot: Integers,
     round: int,  # noqa: A002
 ) -> Int64:
     """Indices of several tensors as one round wrote them, -1 where there is none; round 0 is the newest one.
@@ -514,10 +509,10 @@ def of_round(
 
 def read_by(
     table: TensorTable,
-    node: Numbers,
-    side: Numbers,
-    slot: Numbers,
-    readers: Numbers,
+    node: Integers,
+    side: Integers,
+    slot: Integers,
+    readers: Integers,
 ) -> Int64:
     """Indices of the writings of several tensors that others of the step were made from.
 

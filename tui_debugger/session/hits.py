@@ -10,18 +10,13 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.analysis.conditions import NOT_FINITE, evaluate
-from tui_debugger.analysis.record import Record
-from tui_debugger.analysis.records import Records
-from tui_debugger.analysis.sieve import SILENT
+from tui_debugger.arrays import Int8, Int16, Int64, Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ErrorBits, Hit, Side, TensorKey, Verdict, Watchpoint, WatchResult
-
-Mask = npt.NDArray[np.bool_]
-Int8 = npt.NDArray[np.int8]
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.stats.records import Record, Records
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import NOT_FINITE, evaluate
+from tui_debugger.watch.evaluate import SILENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
-from tui_debugger.analysis.conditions import evaluate, needs
-from tui_debugger.analysis.npy import TensorFile, open_array
-from tui_debugger.analysis.record import Need, Record
+from tui_debugger.arrays import Int32
 from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.table import PARAMETER, Int32, NodeFlag
+from tui_debugger.graph.table import PARAMETER, NodeFlag
 from tui_debugger.model import (
     PARAMETERS,
     Coverage,
@@ -35,6 +32,10 @@ from tui_debugger.model import (
 from tui_debugger.session.flow import holds_tensors
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.npy import TensorFile, open_array
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
+from tui_debugger.watch.conditions import evaluate, needs
 
 Output = tuple[int, int]
 """(node row, output slot)."""
@@ -112,7 +113,7 @@ class OutputTensors:
     def records(self, step: int, outputs: Sequence[Output], progress: ProgressFn = no_progress) -> list[Record | None]:
         """What one look at each output yields; None where it was not dumped."""
         places = [(step, self.locate(step, row, slot)) for row, slot in outputs]
-        self._measurements.ensure({place: Need() for place in places if place[1] >= 0}, progress, "statistics")
+        self._measurements.ensure({place: RequiredStats() for place in places if place[1] >= 0}, progress, "statistics")
         return [self._measurements.record(*place) if place[1] >= 0 else None for place in places]
 
     def judge(self, step: int, questions: Sequence[Question], progress: ProgressFn = no_progress) -> Answer:
@@ -125,10 +126,10 @@ class OutputTensors:
             CancelledError: from ``progress``; what was measured is kept.
         """
         asked, valueless = self._asked(step, questions)
-        wanted: dict[tuple[int, int], Need] = {}
+        wanted: dict[tuple[int, int], RequiredStats] = {}
         for number, index, _ in asked:
             place = (step, index)
-            wanted[place] = wanted.get(place, Need()) | needs(questions[number].watchpoint)
+            wanted[place] = wanted.get(place, RequiredStats()) | needs(questions[number].watchpoint)
         self._measurements.ensure(wanted, progress, f"rank {self.flow.rank} step {step}")
         hits = [
             (number, hit)

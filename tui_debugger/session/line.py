@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from tui_debugger.analysis.scan import Meanwhile
 from tui_debugger.errors import RenumberedError
 from tui_debugger.model import ProgressFn
 from tui_debugger.session.checking import Checker, PairResult
@@ -17,6 +16,7 @@ from tui_debugger.session.progress import Steady
 from tui_debugger.session.reading import Reading
 from tui_debugger.session.types import Pair
 from tui_debugger.session.wants import Wants
+from tui_debugger.stats.scan import Meanwhile
 
 Judged = tuple[Pair, PairResult]
 Put = Callable[[Pair, PairResult], bool]

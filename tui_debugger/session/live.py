@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Trainings
@@ -31,6 +30,7 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.waiting import waiting_text
 from tui_debugger.sources.base import Changes, TensorFlag
+from tui_debugger.stats.workers import Workers
 
 __all__ = ["LiveEvent", "LiveKind", "LiveSession", "LiveState"]
 

@@ -9,15 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.collectives import is_collective, is_receiving
-from tui_debugger.analysis.condition_table import (
-    CONDITIONS,
-    WIRE_CHANGE_TOO_LARGE,
-    WIRE_CHANGE_TOO_SMALL,
-    WIRE_NOT_CHANGED,
-    WIRE_OVERFLOW,
-)
 from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.operator_types import is_collective, is_receiving
 from tui_debugger.graph.updates import assigned, outlives_steps
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
@@ -37,6 +30,13 @@ from tui_debugger.session.checking import Checker, PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.origin.by_design import Contents, Designs, contents_of, mark, stated
 from tui_debugger.session.received import ReceivedHits, bad_tensors, received_hits
+from tui_debugger.watch.condition_table import (
+    CONDITIONS,
+    WIRE_CHANGE_TOO_LARGE,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OVERFLOW,
+)
 
 Mask = npt.NDArray[np.bool_]
 _CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})

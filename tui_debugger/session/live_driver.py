@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tui_debugger.analysis.condition_table import WIRE_OVERFLOW
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event, Training, Trainings
@@ -25,8 +24,9 @@ from tui_debugger.session.live_queue import EventQueue, Happened
 from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.received import places_without_statistics, with_statistics
 from tui_debugger.session.results import ResultBook
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text
+from tui_debugger.watch.condition_table import WIRE_OVERFLOW
 
 _MOST_HITS: Final = 500_000
 """So many hits of trainings are kept; those of the steps that came first go first."""
@@ -216,7 +216,7 @@ class Driver:
 
     def _initial_findings(self, live: LiveRank, stop: Stop, progress: ProgressFn) -> bool:
         """Has initial values judged where nobody did; whether that found something new."""
-        from tui_debugger.analysis.condition_table import CONDITIONS
+        from tui_debugger.watch.condition_table import CONDITIONS
 
         watched = self._watched(live) if live.graph is not None else None
         if watched is None or not any(CONDITIONS[each.condition].initial_only for each in watched.watchpoints):

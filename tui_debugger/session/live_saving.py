@@ -16,7 +16,7 @@ from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, TensorStats, no_progress
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.numbers import plural
+from tui_debugger.text.numbers import plural
 
 Recorded = tuple[TensorName, TensorMeta | None, TensorStats]
 

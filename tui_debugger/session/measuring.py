@@ -7,13 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.derive import derive
-from tui_debugger.analysis.record import Need, Record
-from tui_debugger.analysis.records import CHANGE_ASKED, NOT_ASKED, Before, Records, State
-from tui_debugger.analysis.scan import Meanwhile, nothing, scan
-from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
 from tui_debugger.session.flow import Flow, located_at
 from tui_debugger.session.reading import Reading, ReadingList
@@ -21,11 +16,13 @@ from tui_debugger.session.records import KeptStep, Shelf
 from tui_debugger.session.remembering import Memory
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.stats.derive import derive
+from tui_debugger.stats.records import CHANGE_ASKED, NOT_ASKED, Before, Record, Records, RequiredStats, State
+from tui_debugger.stats.scan import Meanwhile, nothing, scan
+from tui_debugger.stats.workers import Workers
 
-Needs = Mapping[tuple[int, int], Need]
+Needs = Mapping[tuple[int, int], RequiredStats]
 """What has to be known about which tensor, by (step, index in that step's table)."""
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 SAMPLE: Final = 16
@@ -175,7 +172,7 @@ class Measurements:
             kept.states = kept.table.file_states(np.arange(len(kept.table)))
         return kept.states
 
-    def _missing(self, wants: Wants, step: int) -> list[tuple[Need, Int64]]:
+    def _missing(self, wants: Wants, step: int) -> list[tuple[RequiredStats, Int64]]:
         """What of a step has to be read; rows of recorded statistics are filled in on the way."""
         kept = self.kept(step)
         valueless = (kept.table.flags & int(TensorFlag.STAT_ONLY)) != 0
@@ -188,18 +185,18 @@ class Measurements:
             open_rows = open_rows[~valueless[open_rows]]
             if len(open_rows):
                 # How much a tensor changed costs nothing beside whether it did, and answers more questions later.
-                change = Need(change=need.previous)
+                change = RequiredStats(change=need.previous)
                 missing.append((need | change | _asked(kept.records, open_rows), open_rows))
         return missing
 
-    def _put_recorded(self, kept: KeptStep, step: int, index: int, need: Need) -> None:
+    def _put_recorded(self, kept: KeptStep, step: int, index: int, need: RequiredStats) -> None:
         known = self._shelf.get(step, kept.table, index)
         first = self.flow.is_first(located_at(kept.table, step, index))
         whole = need if known is None else need | known.need
         with self._shelf.lock:
             kept.records.put(index, _recorded(kept.table, index, whole, first_step=first))
 
-    def _compared(self, step: int, rows: Int64, need: Need) -> tuple[Int64, Int64, Mask]:
+    def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
         """For each row the step and row that it is compared with (-1), and whether that has no values."""
         nothing = np.full(len(rows), -1, np.int64)
         valueless = np.zeros(len(rows), np.bool_)
@@ -231,16 +228,16 @@ class Measurements:
         self._memory.keep(changed)
 
 
-def _asked(records: Records, rows: Int64) -> Need:
+def _asked(records: Records, rows: Int64) -> RequiredStats:
     """Everything that any of some rows has been asked before, so that measuring it again loses nothing."""
-    return Need(
+    return RequiredStats(
         frozenset(bounds for bounds, column in records.ranges.items() if (column[rows] != NOT_ASKED).any()),
         bool((records.rows["asked"][rows] & CHANGE_ASKED).any()),
         frozenset(closeness for closeness, column in records.close.items() if (column[rows] != NOT_ASKED).any()),
     )
 
 
-def _recorded(table: TensorTable, index: int, need: Need, *, first_step: bool) -> Record:
+def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step: bool) -> Record:
     """A record from the statistics that the dump itself wrote, for tensors without values."""
     stats = table.recorded(index)
     if stats is None and int(table.flags[index]) & int(TensorFlag.UNKNOWN):

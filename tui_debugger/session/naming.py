@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tui_debugger.arrays import Mask
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.table import Bool, NodeTable
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TensorKey
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.clean import clean
-from tui_debugger.words.tensors import round_text, slot_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import round_text, slot_text
 
 _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
@@ -107,7 +108,7 @@ def split_slot(text: str) -> tuple[str, Asked]:
     return name, Asked(role.removesuffix("put"), None if slot is None else int(slot), which)
 
 
-def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: str) -> Found:
+def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> Found:
     """The one node that a text means, in every rank that has it.
 
     In this order: the exact id (or ``graph/id``, or the path in the tree); else the id as it is printed, with
@@ -140,7 +141,7 @@ def find_node(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: 
     raise _none(tables, scope, name)
 
 
-def _exact(table: NodeTable, scope: Bool, text: str) -> list[int]:
+def _exact(table: NodeTable, scope: Mask, text: str) -> list[int]:
     rows = {table.find(text, info.name) for info in table.graphs}
     graph, _, rest = text.partition("/")
     rows.add(table.find(rest, graph))
@@ -148,7 +149,7 @@ def _exact(table: NodeTable, scope: Bool, text: str) -> list[int]:
     return sorted(rows) or _rows(table, scope, lambda _, path: path == text)
 
 
-def _printed(table: NodeTable, scope: Bool, text: str) -> list[int]:
+def _printed(table: NodeTable, scope: Mask, text: str) -> list[int]:
     if text.isascii() and "\\" not in text:  # holds nothing that clean() puts in the place of something else
         return []
     rows = _rows(table, scope, lambda name, _: text.endswith(clean(name)))
@@ -159,26 +160,26 @@ def _printed(table: NodeTable, scope: Bool, text: str) -> list[int]:
     ]
 
 
-def _ending(table: NodeTable, scope: Bool, text: str) -> list[int]:
+def _ending(table: NodeTable, scope: Mask, text: str) -> list[int]:
     tail = "/" + text
     return _rows(table, scope, lambda name, path: name.endswith(tail) or path.endswith(tail))
 
 
-def _holding(table: NodeTable, scope: Bool, text: str) -> list[int]:
+def _holding(table: NodeTable, scope: Mask, text: str) -> list[int]:
     return _rows(table, scope, lambda name, _: text in name)
 
 
-def _caseless(table: NodeTable, scope: Bool, text: str) -> list[int]:
+def _caseless(table: NodeTable, scope: Mask, text: str) -> list[int]:
     needle = text.lower()
     return _rows(table, scope, lambda name, _: needle in name.lower())
 
 
-def _below(table: NodeTable, scope: Bool, text: str) -> list[int]:
+def _below(table: NodeTable, scope: Mask, text: str) -> list[int]:
     needle = text.lower()
     return _rows(table, scope, lambda _, path: needle in path.lower())
 
 
-def _rows(table: NodeTable, scope: Bool, test: Callable[[str, str], bool]) -> list[int]:
+def _rows(table: NodeTable, scope: Mask, test: Callable[[str, str], bool]) -> list[int]:
     pairs = zip(table.names, table.paths, strict=True)
     named = np.fromiter((test(name, path) for name, path in pairs), np.bool_, len(table))
     rows: list[int] = np.flatnonzero(named & scope & ~table.structural).tolist()
@@ -192,7 +193,7 @@ def _several(text: str, found: list[tuple[str, str]]) -> TdbgError:
     return TdbgError(f"{len(names):,} nodes match {clean(text)!r}", hint=f"say which:{_listed(names[:_MOST])}{more}")
 
 
-def _none(tables: Mapping[int, NodeTable], scope: Mapping[int, Bool], text: str) -> TdbgError:
+def _none(tables: Mapping[int, NodeTable], scope: Mapping[int, Mask], text: str) -> TdbgError:
     names: dict[str, None] = {}
     for rank, table in tables.items():
         names.update(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tui_debugger.analysis.workers import Workers
 from tui_debugger.cache.store import default_store
 from tui_debugger.session.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore
 from tui_debugger.sources.open import open_source
+from tui_debugger.stats.workers import Workers
 
 
 def open_dump(

@@ -6,24 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import (
-    CONDITIONS,
-    WIRE_OPERATOR_OVERFLOW,
-    WIRE_OVERFLOW,
-)
-from tui_debugger.analysis.conditions import needs
-from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.edges import holders
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
 from tui_debugger.session.flow import Flow, of_round, read_by
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
-
-Mask = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.stats.records import RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +175,7 @@ class Planner:
 
     def _ask(self, plan: Plan, table: TensorTable) -> None:
         subjects, wants = plan.subjects, plan.wants
-        watched: dict[Need, Mask] = {}
+        watched: dict[RequiredStats, Mask] = {}
         for watchpoints, masks in ((self.regular, subjects.watch), (self.initial, plan.initial)):
             for watchpoint, mask in zip(watchpoints, masks, strict=True):
                 need = needs(watchpoint)
@@ -191,7 +184,7 @@ class Planner:
         for need, mask in watched.items():
             wants.ask(plan.step, table, subjects.row[mask], need)
             # Whether a copy says more than they do takes the same comparisons with the step before of both.
-            change = Need(change=need.change, closeness=need.closeness)
+            change = RequiredStats(change=need.change, closeness=need.closeness)
             for step, subject, rows in plan.references:
                 asked = mask[subject] & (subjects.input[subject] | change.previous)
                 wants.ask(step, self.flow.table(step), rows[asked], change)

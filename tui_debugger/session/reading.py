@@ -9,14 +9,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import ONLY_COMPARED, Looks, Specs
-from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources.base import TensorTable
 from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, RequiredStats, Specs
 
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Tables = Callable[[int], TensorTable]
 """The table of a step."""
 Keeper = Callable[[int], object]
@@ -47,7 +45,7 @@ class Reading:
     """
 
     def __init__(
-        self, entries: npt.NDArray[Any], needs: tuple[Need, ...], specs: Specs, sizes: Int64, keeper: Keeper
+        self, entries: npt.NDArray[Any], needs: tuple[RequiredStats, ...], specs: Specs, sizes: Int64, keeper: Keeper
     ) -> None:
         """``entries`` are sorted by tensor, then step, and hold every file once."""
         self.step: Int64 = entries["step"]
@@ -59,9 +57,9 @@ class Reading:
         by = np.argsort(places)
         found = by[np.minimum(np.searchsorted(places[by], _places(*_before(entries))), max(len(by) - 1, 0))]
         previous = np.where(entries["before"] >= 0, found, -1)
-        self.looks = Looks(specs, previous.astype(np.int32), needs, entries["need"].copy())
+        self.looks = ReadRequests(specs, previous.astype(np.int32), needs, entries["need"].copy())
 
-    def answers(self, step: int, keeper: object, need: Need, rows: Int64) -> Mask:
+    def answers(self, step: int, keeper: object, need: RequiredStats, rows: Int64) -> Mask:
         """Which rows of a step's table are read for a need, among other things, and will be kept by ``keeper``."""
         enough = np.array([*(each.covers(need) for each in self.looks.needs), False])  # ONLY_COMPARED is the last one
         found = self.index[(self.step == step) & enough[self.looks.need]]
@@ -81,13 +79,15 @@ class ReadingList:
     def __init__(self) -> None:
         """Nothing yet."""
         self._entries: list[npt.NDArray[Any]] = []
-        self._needs: dict[Need, int] = {}
+        self._needs: dict[RequiredStats, int] = {}
 
     def __len__(self) -> int:
         """Number of files whose values are asked for."""
         return sum(map(len, self._entries))
 
-    def add(self, step: int, table: TensorTable, rows: Int64, need: Need, compared: tuple[Int64, Int64, Mask]) -> None:
+    def add(
+        self, step: int, table: TensorTable, rows: Int64, need: RequiredStats, compared: tuple[Int64, Int64, Mask]
+    ) -> None:
         """Adds rows of a step that share a need.
 
         ``compared``: for each the step and row that it is compared with, -1 without one, and whether that is valueless.

@@ -9,11 +9,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.analysis.conditions import NOT_FINITE
-from tui_debugger.analysis.record import Record
-from tui_debugger.analysis.records import Records
-from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.edges import edges
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
@@ -33,6 +28,10 @@ from tui_debugger.model import (
 )
 from tui_debugger.session.hits import StepHits
 from tui_debugger.session.types import Pair
+from tui_debugger.stats.records import Record, Records
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import NOT_FINITE
+from tui_debugger.watch.evaluate import SILENT
 
 _CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
 """Parameters that the step changes: their values are those of its end."""

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.record import Record
-from tui_debugger.analysis.records import Records
+from tui_debugger.arrays import Int64
 from tui_debugger.model import Side
 from tui_debugger.sources.base import TensorTable
-
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.stats.records import Record, Records
 
 Identity = tuple[int, int, int, int]
 """(node row, side, slot, timestamp): stays the same when a growing step is listed again."""

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.records import Before, Records, State
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.cache.blocks import pack, unpack
 from tui_debugger.cache.store import Store
 from tui_debugger.session.records import KeptStep
+from tui_debugger.stats.records import Before, Records, State
 
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Befores = Callable[[Int64], "tuple[Int64, Int64]"]
 """Rows to the step before of each and its row there, -1 where there is none."""
 States = Callable[[int], "tuple[Int64, Int64]"]

@@ -9,14 +9,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.model import Coverage, Verdict, Watchpoint
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.types import CheckResult, Pair
-
-Mask = npt.NDArray[np.bool_]
 
 
 class Ticket:

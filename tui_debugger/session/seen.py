@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.analysis.sides import Identity, identity
+from tui_debugger.stats.side_by_side import Identity, identity
 
 if TYPE_CHECKING:
     from tui_debugger.model import ReadSpec, TensorKey

@@ -6,14 +6,12 @@ import threading
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Mask
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match, select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import NodeSelection, Watchpoint
-
-Mask = npt.NDArray[np.bool_]
 
 _KEPT = 256
 """Selections whose nodes are kept: a form asks for another one with every key."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.workers import Workers
+from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.graph.search import match
@@ -46,7 +46,7 @@ from tui_debugger.session.origin.search import OriginReport, search
 from tui_debugger.session.records import RecordCache
 from tui_debugger.session.remembering import Memory
 from tui_debugger.session.seen import FileState
-from tui_debugger.session.selections import Mask, Selections
+from tui_debugger.session.selections import Selections
 from tui_debugger.session.shared_weights import SharedWeights
 from tui_debugger.session.sweep import Sweep, TensorChoice
 from tui_debugger.session.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
@@ -55,6 +55,7 @@ from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.unreadable import Asked, belonging, needs_graph
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
+from tui_debugger.stats.workers import Workers
 
 
 class Session:
@@ -377,7 +378,7 @@ class Session:
 
     def recommended(self) -> tuple[Watchpoint, ...]:
         """The recommended watchpoints for the first rank's nodes, with id 0; add them to use them."""
-        from tui_debugger.analysis.recommend import recommended
+        from tui_debugger.watch.recommended import recommended
 
         ranks = self.ranks()
         if not ranks:

@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.npy import TensorFile, open_array
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import in_place_slots
 from tui_debugger.graph.edges import real_consumers, real_inputs
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import TRAINABLE, Category
 from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.stats.npy import TensorFile, open_array
 
 _ARGUMENT: Final = "▸"
 """Marks a parameter of a sub graph that stands for one of its caller."""

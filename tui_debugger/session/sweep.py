@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     CATEGORY_WORDS,
@@ -25,10 +25,10 @@ from tui_debugger.model import (
 )
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.progress import scaled
-from tui_debugger.session.selections import Mask
 from tui_debugger.session.types import Pair
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.stats.records import RequiredStats
 
 BATCH = 512
 """Tensors that are measured together: many enough to keep an executor busy, few enough to show something soon."""
@@ -121,7 +121,7 @@ class Sweep:
                 part = _part(tell, start, len(indices))
                 table = measurements.flow.table(step)
                 wants = Wants()
-                wants.ask(step, table, indices[start : start + BATCH], Need())
+                wants.ask(step, table, indices[start : start + BATCH], RequiredStats())
                 measurements.ensure_all(wants, part, _text(measurements, step))
                 for index in batch:
                     yield _filled(_placed(measurements, table, step, index), measurements, index)

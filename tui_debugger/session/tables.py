@@ -10,9 +10,6 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.conditions import reasons
-from tui_debugger.analysis.watch_text import format_watch
 from tui_debugger.model import (
     Coverage,
     Frame,
@@ -25,6 +22,9 @@ from tui_debugger.model import (
     Watchpoint,
     WatchResult,
 )
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import reasons
+from tui_debugger.watch.text import format_watch
 
 Row = dict[str, Any]
 

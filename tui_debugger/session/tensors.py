@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tui_debugger.analysis.record import Need, Record
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import PARAMETERS, ProgressFn, ReadSpec, Side, TensorKey, Verdict, no_progress
 from tui_debugger.session.checking import PairResult
@@ -16,7 +15,8 @@ from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.tensors import slot_text
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.text.tensors import slot_text
 
 IsHit = Callable[[TensorKey], bool]
 HitsOf = Callable[[Sequence[int]], IsHit]
@@ -192,7 +192,7 @@ def measured(
 ) -> tuple[TensorRow, ...]:
     """The same rows with shape, dtype and statistics; what was measured before is not read again."""
     places = [_place(measurements.flow, row) for row in rows]
-    measurements.ensure({place: Need() for place in places if place is not None}, progress, "statistics")
+    measurements.ensure({place: RequiredStats() for place in places if place is not None}, progress, "statistics")
     records = [measurements.record(*place) if place is not None else None for place in places]
     return tuple(_filled(row, record) for row, record in zip(rows, records, strict=True))
 
@@ -217,7 +217,7 @@ def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
     Raises:
         UnreadableTensorError: it was not dumped, or its file is broken.
     """
-    from tui_debugger.analysis.npy import open_array
+    from tui_debugger.stats.npy import open_array
 
     if spec is None:
         raise UnreadableTensorError(

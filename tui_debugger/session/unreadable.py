@@ -8,7 +8,7 @@ from typing import Final
 
 from tui_debugger.model import NodeKind, UnreadablePart, Watchpoint
 from tui_debugger.session.types import Pair
-from tui_debugger.words.numbers import plural
+from tui_debugger.text.numbers import plural
 
 Span = tuple[int, int]
 """First and last number, both included."""

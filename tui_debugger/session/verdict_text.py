@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui_debugger.analysis.conditions import not_finite_words
 from tui_debugger.model import Coverage, Hit
 from tui_debugger.session.hits import Blocked, is_overflow
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.verdicts import Tally
-from tui_debugger.words.numbers import named, plural
-from tui_debugger.words.watchpoints import watch_line
+from tui_debugger.text.hits import watch_line
+from tui_debugger.text.numbers import named, plural
+from tui_debugger.watch.conditions import not_finite_words
 
 
 def coverage_line(result: CheckResult) -> str:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
-from tui_debugger.analysis.conditions import reasons
-from tui_debugger.analysis.watch_text import format_watch
 from tui_debugger.model import Coverage, ErrorBits, NodeKind, Verdict, Watchpoint
 from tui_debugger.session.hits import Blocked, HitList
 from tui_debugger.session.types import CheckResult
 from tui_debugger.session.unreadable import parts_text
-from tui_debugger.words.numbers import plural
+from tui_debugger.text.numbers import plural
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import reasons
+from tui_debugger.watch.text import format_watch
 
 
 class Outcome(Enum):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Int16
 from tui_debugger.sources.base import TensorTable
+from tui_debugger.stats.records import RequiredStats
 
 Rows = npt.NDArray[np.integer[Any]]
-Int16 = npt.NDArray[np.int16]
 
 
 class Wants:
@@ -20,11 +20,11 @@ class Wants:
 
     def __init__(self) -> None:
         """Nothing is asked."""
-        self._needs: list[Need] = []
-        self._numbers: dict[Need, int] = {}
+        self._needs: list[RequiredStats] = []
+        self._numbers: dict[RequiredStats, int] = {}
         self._columns: dict[int, Int16] = {}
 
-    def ask(self, step: int, table: TensorTable, rows: Rows, need: Need) -> None:
+    def ask(self, step: int, table: TensorTable, rows: Rows, need: RequiredStats) -> None:
         """Adds a question about rows of a step's table."""
         if not len(rows):
             return
@@ -41,13 +41,13 @@ class Wants:
         """The steps that something is asked about, ascending."""
         return sorted(self._columns)
 
-    def of_step(self, step: int) -> Iterator[tuple[Need, Rows]]:
+    def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Rows]]:
         """The distinct needs of a step, each with the rows that have it."""
         column = self._columns[step]
         for number in np.flatnonzero(np.bincount(column)[1:]).tolist():
             yield self._needs[number], np.flatnonzero(column == number + 1)
 
-    def _number(self, need: Need) -> int:
+    def _number(self, need: RequiredStats) -> int:
         number = self._numbers.get(need)
         if number is None:
             self._needs.append(need)

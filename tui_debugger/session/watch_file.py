@@ -21,12 +21,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tui_debugger.analysis.conditions import validate
-from tui_debugger.analysis.watch_text import format_watch, parse_watch
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import Watchpoint
 from tui_debugger.session.exporting.files import fresh_file
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
+from tui_debugger.watch.conditions import validate
+from tui_debugger.watch.text import format_watch, parse_watch
 
 FORMAT = 1
 """Version of the file; a file that names none is of this one."""

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tui_debugger.analysis.conditions import validate
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeSelection, Watchpoint
 from tui_debugger.session.watch_file import format_watch_file, parse_watch_file
+from tui_debugger.watch.conditions import validate
 
 
 class WatchpointStore:

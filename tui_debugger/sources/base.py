@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import Specs
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import (
     GraphRun,
@@ -23,6 +22,7 @@ from tui_debugger.model import (
     UnreadablePart,
     no_progress,
 )
+from tui_debugger.stats.records import Specs
 
 
 class TensorFlag(IntFlag):

@@ -7,9 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64
 from tui_debugger.model import Side
-
-Int64 = npt.NDArray[np.int64]
 
 
 def tensor_keys(node: npt.ArrayLike, side: npt.ArrayLike, slot: npt.ArrayLike) -> Int64:

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.arrays import Int64
+
 States = tuple[Int64, Int64]
 """Sizes in bytes, and modification times in ns (as int64, so within 292 years of 1970); -1, 0 where there is none."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import Specs
+from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import (
     Category,
@@ -32,8 +32,9 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable
-from tui_debugger.sources.columns import Columns, Int64, Spots
+from tui_debugger.sources.columns import Columns, Spots
 from tui_debugger.sources.file_states import file_states
+from tui_debugger.stats.records import Specs
 
 GRAPH = "kernel_graph_0"
 

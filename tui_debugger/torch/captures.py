@@ -11,8 +11,8 @@ from typing import Final
 
 import torch
 
-from tui_debugger.analysis.record import Bounds, Need, Record
 from tui_debugger.model import TensorMeta
+from tui_debugger.stats.records import Bounds, Record, RequiredStats
 from tui_debugger.torch import exact, quick
 from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric
 from tui_debugger.torch.internals import Counter, counting, freed, part_of, version_of
@@ -406,7 +406,7 @@ class Step:
         elif held and not exactly and (plan is not None or screen):
             measure(capture, values, waiting, plan or EVERYTHING)
         elif exactly or (not held and (plan is not None or look)):
-            capture.look = exact.begin(values, plan.need if plan is not None else Need(), waiting)
+            capture.look = exact.begin(values, plan.need if plan is not None else RequiredStats(), waiting)
         return capture
 
     @property
@@ -420,7 +420,7 @@ class Step:
         self.add(capture)
         values = local(tensor)
         if numeric(tensor) and look:  # memory that NumPy has seen can be resized no more, which FSDP does
-            capture.look = exact.on_device(values, plan.need if plan is not None else Need(), self.waiting)
+            capture.look = exact.on_device(values, plan.need if plan is not None else RequiredStats(), self.waiting)
         elif numeric(tensor) and plan is not None:
             measure(capture, values, self.waiting, plan)
         return capture

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.analysis.recommend import BIAS_GRADIENT
 from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
 from tui_debugger.model import BIAS
 from tui_debugger.torch.distributed import Distribution
@@ -16,6 +15,7 @@ from tui_debugger.torch.elements import readable
 from tui_debugger.torch.exchange_graph import UPDATE, ExchangeGraph
 from tui_debugger.torch.naming import Tree, change_of, gradient_of, update_of
 from tui_debugger.torch.structure import UNKNOWN, Slot, Structure, slot_of, split_output
+from tui_debugger.watch.recommended import BIAS_GRADIENT
 
 RATE = "LearningRate"
 """Operator type of what hands the learning rate of a group to the optimizer."""

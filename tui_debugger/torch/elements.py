@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tui_debugger.analysis.dtypes import canonical_name, dtype_of
 from tui_debugger.model import TensorMeta
+from tui_debugger.stats.dtypes import canonical_name, dtype_of
 from tui_debugger.torch.internals import part_of, transformed
 
 PIECE: Final = 1 << 20

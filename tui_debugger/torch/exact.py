@@ -15,9 +15,9 @@ from typing import Final
 
 import torch
 
-from tui_debugger.analysis.record import Bounds, Change, Closeness, Need, Record
 from tui_debugger.live.client.measure import measure
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.records import Bounds, Change, Closeness, Record, RequiredStats
 from tui_debugger.torch.elements import as_array, dense, flat_pieces, local, meta_of, numeric
 from tui_debugger.torch.transfer import Doubles, Fetched, Waiting, wide_type
 
@@ -42,13 +42,13 @@ class Look:
     """
 
     meta: TensorMeta
-    need: Need
+    need: RequiredStats
     places: tuple[int, ...] = ()
     previous: str = "none"
     record: Record | None = None
 
 
-def begin(tensor: torch.Tensor, need: Need, waiting: Waiting, previous: torch.Tensor | None = None) -> Look:
+def begin(tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None) -> Look:
     """Starts to look at a tensor.
 
     Args:
@@ -65,7 +65,9 @@ def begin(tensor: torch.Tensor, need: Need, waiting: Waiting, previous: torch.Te
     return on_device(tensor, need, waiting, previous)
 
 
-def on_device(tensor: torch.Tensor, need: Need, waiting: Waiting, previous: torch.Tensor | None = None) -> Look:
+def on_device(
+    tensor: torch.Tensor, need: RequiredStats, waiting: Waiting, previous: torch.Tensor | None = None
+) -> Look:
     """``begin`` for numbers on any device."""
     described = meta_of(tensor)
     plain, word = dense(local(tensor)), "none"
@@ -86,14 +88,14 @@ def finish(looks: Sequence[Look], fetched: Fetched) -> list[Record]:
     return [_record(look, fetched) for look in looks]
 
 
-def records(tensors: Sequence[tuple[torch.Tensor, Need, torch.Tensor | None]]) -> list[Record]:
+def records(tensors: Sequence[tuple[torch.Tensor, RequiredStats, torch.Tensor | None]]) -> list[Record]:
     """Records of tensors as they are now: (values, what is needed, values of the step before)."""
     waiting = Waiting()
     looks = [begin(tensor, need, waiting, previous) for tensor, need, previous in tensors]
     return finish(looks, waiting.fetch())
 
 
-def _on_host(tensor: torch.Tensor, need: Need, previous: torch.Tensor | None, meta: TensorMeta) -> Record:
+def _on_host(tensor: torch.Tensor, need: RequiredStats, previous: torch.Tensor | None, meta: TensorMeta) -> Record:
     record = measure(as_array(tensor), need, None if previous is None else as_array(previous))
     return replace(record, meta=meta)
 

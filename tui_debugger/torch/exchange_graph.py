@@ -10,7 +10,7 @@ import math
 from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
-from tui_debugger.analysis.collectives import is_collective
+from tui_debugger.graph.operator_types import is_collective
 from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
 from tui_debugger.live.client.graph import GraphBuilder, Slot
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
 
 Told = Callable[[torch.optim.Optimizer, bool], None]
 

@@ -10,12 +10,12 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.record import Need
+from tui_debugger.arrays import Array
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
+from tui_debugger.stats.records import RequiredStats
 from tui_debugger.torch.captures import Capture, Key, Step
 from tui_debugger.torch.elements import as_array, meta_of, numeric
 from tui_debugger.torch.exact import records
@@ -170,7 +170,7 @@ class Flying:
 def _initial(training: Training) -> list[Row]:
     """The weights before the first step, as far as they were kept."""
     weights = [(name, values) for name, values in training.initial() if numeric(values)]
-    found = records([(values, Need(), None) for _, values in weights])
+    found = records([(values, RequiredStats(), None) for _, values in weights])
     return [Row(name, meta_of(values), record.stats) for (name, values), record in zip(weights, found, strict=True)]
 
 

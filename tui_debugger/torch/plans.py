@@ -6,12 +6,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.analysis.condition_table import WIRE_OPERATOR_OVERFLOW
-from tui_debugger.analysis.conditions import JudgingPlan, judging_plan
-from tui_debugger.analysis.record import Bounds, Need
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import Watchpoint
+from tui_debugger.stats.records import Bounds, RequiredStats
 from tui_debugger.torch.naming import NO_GRAD
+from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
+from tui_debugger.watch.conditions import JudgingPlan, judging_plan
 
 
 class Quick:
@@ -52,13 +52,13 @@ class Plan:
     single: int
     many: int
     ranges: tuple[Bounds, ...]
-    need: Need
+    need: RequiredStats
     few: bool
     one_number: bool
 
 
 _MOST: Final = Quick.EXTREMES | Quick.MAGNITUDE | Quick.TOTAL | Quick.ZEROS
-EVERYTHING: Final = Plan((), _MOST, _MOST, (), Need(), few=True, one_number=False)
+EVERYTHING: Final = Plan((), _MOST, _MOST, (), RequiredStats(), few=True, one_number=False)
 """For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
 
 
@@ -143,7 +143,7 @@ def _idle(plan: JudgingPlan) -> bool:
 def _plan(plans: list[JudgingPlan]) -> Plan | None:
     if not plans:
         return None
-    quick, need = 0, Need()
+    quick, need = 0, RequiredStats()
     for plan in plans:
         need |= plan.need
         for quantity, threshold, holds in plan.checks:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from tui_debugger.analysis.record import Need
 from tui_debugger.live.client.agent import ClientHit, ClientValue, Identity
 from tui_debugger.live.client.judging import Judge, resolve
 from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.records import RequiredStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.elements import chunks, local, meta_of, readable, type_name
@@ -111,7 +111,7 @@ class TorchProbe:
         with recording.at_work():
             values, capture = self._find(tensor)
             if values is not None:
-                return meta_of(values), exact.records([(values, Need(), None)])[0].stats
+                return meta_of(values), exact.records([(values, RequiredStats(), None)])[0].stats
             if capture is None:
                 return None
             seen = recording.passes.find((capture.name, capture.slot))
@@ -142,7 +142,7 @@ class TorchProbe:
 
     def _judge_initial(self, judge: Judge) -> list[ClientHit]:
         weights = [(name, each) for name, each in self._training.initial() if judge.need(name) is not None]
-        found = exact.records([(values, Need(), None) for _, values in weights])
+        found = exact.records([(values, RequiredStats(), None) for _, values in weights])
         return initial_hits([name for name, _ in weights], found, judge)
 
     def _find(self, tensor: RemoteTensor) -> tuple[torch.Tensor | None, Capture | None]:

@@ -12,8 +12,8 @@ from typing import Final
 
 import torch
 
-from tui_debugger.analysis.record import Bounds
-from tui_debugger.analysis.stats import single_bounds
+from tui_debugger.stats.blocks import single_bounds
+from tui_debugger.stats.records import Bounds
 from tui_debugger.torch import internals
 from tui_debugger.torch.transfer import Waiting, wide_type
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 
-from tui_debugger.analysis.record import Record
 from tui_debugger.model import TensorStats
+from tui_debugger.stats.records import Record
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.transfer import Fetched
 

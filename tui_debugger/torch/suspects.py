@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import WIRE_NOT_CHANGED
-from tui_debugger.analysis.conditions import JudgingPlan
 from tui_debugger.torch.captures import Capture, TensorGroup, offsets
 from tui_debugger.torch.plans import Plan
 from tui_debugger.torch.transfer import Doubles, Fetched
+from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
+from tui_debugger.watch.conditions import JudgingPlan
 
 Mask = npt.NDArray[np.bool_]
 

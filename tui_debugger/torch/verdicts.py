@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import TensorStats, WatchResult
+from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
 from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.rough import rough_record
@@ -50,7 +50,7 @@ def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHi
     if capture.look is not None:
         capture.record, capture.look = exact.finish([capture.look], fetched)[0], None
     elif capture.tensor is not None:
-        need = judge.need(capture.name) or Need()
+        need = judge.need(capture.name) or RequiredStats()
         capture.record = exact.records([(capture.tensor, need, capture.previous)])[0]
     return _hits([capture], judge)
 
@@ -61,7 +61,7 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
         step.fetched = step.waiting.fetch()
     pending: list[Capture] = []
     for capture in captures:
-        need = judge.need(capture.name) or Need()
+        need = judge.need(capture.name) or RequiredStats()
         if capture.record is not None and capture.record.need.covers(need):
             continue
         if capture.look is not None:
@@ -70,7 +70,7 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
             pending.append(capture)
         elif capture.screened and capture.record is None:
             capture.record, capture.rough = rough_record(capture, capture.fetched or step.fetched), True
-    values = [(each.tensor, judge.need(each.name) or Need(), each.previous) for each in pending]
+    values = [(each.tensor, judge.need(each.name) or RequiredStats(), each.previous) for each in pending]
     found = exact.records([(tensor, need, before) for tensor, need, before in values if tensor is not None])
     for capture, record in zip(pending, found, strict=True):
         capture.record = record

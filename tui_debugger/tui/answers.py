@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session.types import CheckResult, TensorRow
     from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.marks import Marks
-    from tui_debugger.tui.panes.stack_rows import RunRows
-    from tui_debugger.tui.tally import Tally
+    from tui_debugger.tui.panes.stack import RunRows
+    from tui_debugger.tui.panes.watch_rows import Tally
+    from tui_debugger.tui.watcher import Marks
 
 
 @dataclass(eq=False)

@@ -153,7 +153,7 @@ class TdbgApp(App[int]):
 
     def on_unopened(self, event: messages.Unopened) -> None:
         """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""
-        from tui_debugger.tui.screens.error import ErrorScreen
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
 
         shown = messages.presentable(event.error)
         if isinstance(shown, CancelledError):

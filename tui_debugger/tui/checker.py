@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural, size
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFound
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.navigator import after
-from tui_debugger.tui.panes.hit_filter import HitFilter
+from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
-from tui_debugger.tui.tally import Tally
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural, size
-from tui_debugger.words.steps import step_text
+from tui_debugger.tui.panes.watch_rows import Tally
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session
@@ -124,7 +124,7 @@ class Checker:
 
     def ask_forward(self) -> None:
         """N steps forward, stopping at a hit."""
-        from tui_debugger.tui.screens.prompts import NumberPrompt
+        from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         ahead = len(self._ahead())
         if not ahead:
@@ -288,7 +288,7 @@ class Checker:
 
     def ask_filter(self) -> None:
         """The filter dialog of the hit list."""
-        from tui_debugger.tui.screens.filters import HitFilterScreen
+        from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
         nodes = self._desk.nodes_pane.nodes
         graphs = [info.name for info in nodes.graphs] if nodes is not None else []
@@ -309,7 +309,7 @@ class Checker:
             return
 
         def work(_: Report) -> HitsFound:
-            from tui_debugger.tui.panes.hit_search import found_in
+            from tui_debugger.tui.panes.hit_rows import found_in
 
             return HitsFound(result, found_in(result.hits, test) if text and test is not None else None)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE
 from tui_debugger.tui.widgets.text import Cell, Place
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import NONE
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorKey
@@ -28,20 +28,20 @@ class Copier:
 
     def copy(self) -> None:
         """What is under the cursor, to the clipboard."""
-        from tui_debugger.tui.views import clipboard
+        from tui_debugger.tui.views import export
 
         text = self.text_here()
         if not text:
             self._desk.say("nothing under the cursor", bad=True)
             return
         try:
-            self._desk.say(clipboard.put(self._desk.app, text))
+            self._desk.say(export.put(self._desk.app, text))
         except TdbgError as error:
             self._desk.say(error.what, bad=True)
 
     def screenshot(self) -> None:
         """A picture of the screen, into the working directory."""
-        from tui_debugger.tui.views.handing_out import screenshot
+        from tui_debugger.tui.views.export import screenshot
 
         screenshot(self._desk.app, self._desk.say, lambda text: self._desk.say(text, bad=True))
 
@@ -79,7 +79,7 @@ class Copier:
         return clean(f"{graph}{pane.nodes.names[row]}")
 
     def _watchpoint(self) -> str:
-        from tui_debugger.analysis.watch_text import format_watch
+        from tui_debugger.watch.text import format_watch
 
         number = self._desk.watchpoints_pane.current
         found = None if number is None else self._desk.opened_session.watchpoints.get(number)

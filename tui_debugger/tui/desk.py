@@ -21,7 +21,7 @@ from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.routes import Routes
 from tui_debugger.tui.widgets.bars import TabStrip
-from tui_debugger.tui.widgets.kept import KeptColumn, KeptRow
+from tui_debugger.tui.widgets.line_window import KeptColumn, KeptRow
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
@@ -264,8 +264,8 @@ class Desk(Routes):
             self._zoom()
 
     def _help(self) -> None:
-        from tui_debugger.tui.screens.help import HelpScreen
-        from tui_debugger.tui.values.keys import VALUE_ACTIONS
+        from tui_debugger.tui.actions import VALUE_ACTIONS
+        from tui_debugger.tui.dialogs.help import HelpScreen
 
         self.app.push_screen(HelpScreen((*self.keys_of_help(), *VALUE_ACTIONS)))
 

@@ -10,13 +10,13 @@ from rich.style import Style
 from rich.text import Text
 
 from tui_debugger.model import Progress
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.opening import HeaderLines, progress_line
 from tui_debugger.tui.state import State
 from tui_debugger.tui.widgets.text import shorten
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import order_text, step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 
 from tui_debugger.model import Side, TensorKey
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import short_names, step_text
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.views.extract import stem_of
-from tui_debugger.tui.views.focus import Focus
-from tui_debugger.words.graphs import short_names
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
+from tui_debugger.tui.views.export import check_path, stem_of
+from tui_debugger.tui.views.registry import Focus
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
+
 
 QUIET = 0.06
 """Seconds without a cursor key before the other panes follow: holding a key must stay cheap over a slow line."""
@@ -172,7 +172,7 @@ class Inspector:
             self._export(hit.key)
 
     def _export(self, key: TensorKey) -> None:
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         session = self._session
 
@@ -192,7 +192,7 @@ class Inspector:
         if not desk.stack_pane.whole_run or desk.session is None:
             return
         from tui_debugger.graph.stacks import search
-        from tui_debugger.tui.panes.stack_rows import RunRows
+        from tui_debugger.tui.panes.stack import RunRows
 
         session, rank = self._session, desk.state.rank
 
@@ -208,7 +208,7 @@ class Inspector:
 
     def show_source(self) -> None:
         """The frames of the node (or the line of the run) with the source around them."""
-        from tui_debugger.tui.screens.source import SourceScreen
+        from tui_debugger.tui.dialogs.source import SourceScreen
 
         desk, pane, session = self._desk, self._desk.stack_pane, self._session
         frame = pane.frame
@@ -240,7 +240,7 @@ class Inspector:
 
     def go_to_consumer(self) -> None:
         """One of the nodes that use this node's outputs."""
-        from tui_debugger.tui.screens.prompts import ChoiceScreen
+        from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 
         desk, nodes = self._desk, self._desk.nodes_pane.nodes
         if nodes is None or desk.state.row < 0:
@@ -263,18 +263,3 @@ class Inspector:
         parts = [(nodes.names[consumer].rpartition("/"), slot) for consumer, slot in consumers]
         options = [f"{name}  in:{slot}  {scope}" for (scope, _, name), slot in parts]
         desk.app.push_screen(ChoiceScreen(f"{plural(len(consumers), 'use')} of this node", options), go)
-
-
-def check_path(text: str) -> str | None:
-    """What is wrong with a path to write to."""
-    if not text.strip():
-        return "a file name is needed"
-    try:
-        path = Path(text.strip()).expanduser()
-        if path.is_dir():
-            return "this is a directory"
-        if path.exists():
-            return "this file exists; nothing is overwritten"
-        return None if path.parent.is_dir() else "its directory does not exist"
-    except (OSError, ValueError, RuntimeError) as error:  # a name that is too long, ~ of nobody
-        return f"not a usable path: {error}"

@@ -9,10 +9,10 @@ from typing import Final
 
 from rich.style import Style
 
-from tui_debugger.analysis.health import Health
 from tui_debugger.model import Category, Verdict
+from tui_debugger.stats.health import Health
+from tui_debugger.text.health import GLYPHS
 from tui_debugger.tui import theme
-from tui_debugger.words.health import GLYPHS
 
 VERDICTS: Final[dict[Verdict, tuple[str, Style]]] = {
     Verdict.FINDING: (theme.HIT_GLYPH, theme.FINDING),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tui_debugger.live.types import Phase
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import live_words
 from tui_debugger.tui.answers import Checked
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.checker import Checker, check_parts, counted
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session import CheckResult

@@ -9,6 +9,7 @@ from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.live.types import Phase, Stop
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_actions, messages
 from tui_debugger.tui.actions import Action
 from tui_debugger.tui.desk import Desk
@@ -17,15 +18,14 @@ from tui_debugger.tui.live_checker import LiveChecker
 from tui_debugger.tui.live_header import live_lines, waiting_lines
 from tui_debugger.tui.live_runner import Runner
 from tui_debugger.tui.live_words import status, who
-from tui_debugger.tui.views.news import News
-from tui_debugger.words.numbers import plural
+from tui_debugger.tui.views.view import News
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
     from tui_debugger.session.types import Pair
+    from tui_debugger.tui.dialogs.waiting import WaitingScreen
     from tui_debugger.tui.opening import HeaderLines
-    from tui_debugger.tui.screens.waiting import WaitingScreen
 
 REFUSALS = 20
 """Refusals that the waiting page lists."""
@@ -66,7 +66,7 @@ class LiveDesk(Desk):
 
     def wait(self) -> None:
         """The first frame is there: listens, and shows where trainings find this program."""
-        from tui_debugger.tui.screens.waiting import WaitingScreen
+        from tui_debugger.tui.dialogs.waiting import WaitingScreen
 
         self.runner = Runner(self)
         self.handlers |= {"pause": self.runner.pause, "quit": self._quit}
@@ -200,7 +200,7 @@ class LiveDesk(Desk):
 
     def _quit(self) -> None:
         """Asks once what becomes of trainings that wait, or that end with this program."""
-        from tui_debugger.tui.screens.confirm import ConfirmScreen
+        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         depends = self.live.dependents() if self._stays else ()
         held = {

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural, size
 from tui_debugger.tui import live_words, theme
 from tui_debugger.tui.header import Status, coverage, position
 from tui_debugger.tui.opening import HeaderLines, progress_line
 from tui_debugger.tui.state import State
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural, size
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress

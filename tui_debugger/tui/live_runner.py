@@ -12,10 +12,10 @@ from textual.timer import Timer
 
 from tui_debugger.live.types import Phase
 from tui_debugger.session.live_types import LiveEvent, LiveKind
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_words
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.live_answers import Followed, Ordered, Stirred
-from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
     from tui_debugger.session.live import LiveSession
@@ -110,7 +110,7 @@ class Runner:
 
     def ask_steps(self) -> None:
         """How many steps."""
-        from tui_debugger.tui.screens.prompts import NumberPrompt
+        from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         if not self._among(Phase.STOPPED):
             self._refuse()
@@ -156,7 +156,7 @@ class Runner:
 
     def ask_terminate(self) -> None:
         """Asks once, and ends the processes."""
-        from tui_debugger.tui.screens.confirm import ConfirmScreen
+        from tui_debugger.tui.dialogs.prompts import ConfirmScreen
 
         ranks = self._among(Phase.STOPPED, Phase.RUNNING, Phase.RECEIVING, Phase.MISMATCH)
         if not ranks:
@@ -179,7 +179,7 @@ class Runner:
 
     def ask_save(self) -> None:
         """Where to."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         session = self._session
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui_debugger.live.types import Phase
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
 
 if TYPE_CHECKING:
     from tui_debugger.session.live_types import LiveState

@@ -8,25 +8,23 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Int64
 from tui_debugger.graph.query import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
 from tui_debugger.session.unreadable import is_closed, part_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
 from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.kinds import CATEGORIES
 from tui_debugger.tui.messages import Settled
-from tui_debugger.words.clean import clean
-from tui_debugger.words.graphs import short_names
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.desk import Desk
-
-Int64 = npt.NDArray[np.int64]
 
 
 class Navigator:
@@ -204,7 +202,7 @@ class Navigator:
 
     def ask_step(self) -> None:
         """The prompt that knows the dumped steps and the run history."""
-        from tui_debugger.tui.screens.prompts import StepPrompt
+        from tui_debugger.tui.dialogs.prompts import StepPrompt
 
         state, session = self._desk.state, self._session
         steps = session.steps(state.rank)
@@ -216,7 +214,7 @@ class Navigator:
 
     def show_history(self) -> None:
         """Runs of root graphs; choosing one is a step reset to it."""
-        from tui_debugger.tui.screens.history import HistoryScreen
+        from tui_debugger.tui.dialogs.history import HistoryScreen
 
         state = self._desk.state
 
@@ -234,7 +232,7 @@ class Navigator:
 
     def show_notices(self) -> None:
         """What was missing or odd."""
-        from tui_debugger.tui.screens.notices import NoticesScreen
+        from tui_debugger.tui.dialogs.history import NoticesScreen
 
         parts = self._session.unreadable()
         closed = [f"{'not recorded' if part.unrecorded else 'cannot be listed'}: {part_text(part)}" for part in parts]
@@ -368,7 +366,7 @@ class Navigator:
 
     def ask_filter(self) -> None:
         """The filter dialog."""
-        from tui_debugger.tui.screens.filters import FilterScreen
+        from tui_debugger.tui.dialogs.filters import FilterScreen
 
         nodes = self._desk.nodes_pane.nodes
         if nodes is None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
-from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress

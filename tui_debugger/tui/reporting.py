@@ -31,7 +31,7 @@ class Reporter:
 
     def ask(self) -> None:
         """Asks where to write it."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         result = self._desk.state.result
         if result is None or not result.pairs or not result.watchpoints:
@@ -92,7 +92,7 @@ class Reporter:
 
 def problem(text: str, dump: Path) -> str | None:
     """What is wrong with a path for the report."""
-    from tui_debugger.tui.inspector import check_path
+    from tui_debugger.tui.views.export import check_path
 
     wrong = check_path(text)
     if wrong:

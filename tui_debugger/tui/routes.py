@@ -13,7 +13,7 @@ from tui_debugger.tui import messages
 from tui_debugger.tui.bridge import Bridge
 from tui_debugger.tui.opening import opening_lines
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar
-from tui_debugger.tui.widgets.kept import Kept
+from tui_debugger.tui.widgets.line_window import Kept
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress, ProgressFn
@@ -150,7 +150,7 @@ class Routes(Kept, Screen[None]):
 
     def on_refreshed(self, message: answers.Refreshed) -> None:
         """The directory changed; told by the follower, so there is no request to compare with."""
-        from tui_debugger.tui.views.news import News
+        from tui_debugger.tui.views.view import News
 
         self.navigator.refreshed(message.changes)
         self.views.tell(News.of_dump(message.changes))
@@ -163,7 +163,7 @@ class Routes(Kept, Screen[None]):
 
     def _tell_checked(self) -> None:
         """What a check found is in open views as well."""
-        from tui_debugger.tui.views.news import News
+        from tui_debugger.tui.views.view import News
 
         self.views.tell(News())
 
@@ -227,6 +227,6 @@ class Routes(Kept, Screen[None]):
 
     def show_error(self, error: Exception) -> None:
         """What, where and what to do, until Enter or Esc."""
-        from tui_debugger.tui.screens.error import ErrorScreen
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
 
         self.app.push_screen(ErrorScreen(messages.presentable(error)))

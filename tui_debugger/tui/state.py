@@ -10,7 +10,7 @@ from tui_debugger.graph.query import NodeQuery
 if TYPE_CHECKING:
     from tui_debugger.model import TensorKey
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.tally import Tally
+    from tui_debugger.tui.panes.watch_rows import Tally
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Final
 from rich.style import Style
 from textual.theme import Theme
 
-from tui_debugger.words import numbers
+from tui_debugger.text import numbers
 
 BLUE: Final = "#5fafff"
 ORANGE: Final = "#ff9f1c"

@@ -1,22 +1,154 @@
-"""The watchpoint list: offer, create, edit, delete, and which nodes a watchpoint covers."""
+"""The watchpoint list: offer, create, edit, delete, which nodes a watchpoint covers, and the marks of the node tree."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui_debugger.model import NodeSelection, Watchpoint
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Mask
+from tui_debugger.graph.table import NodeFlag
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Verdict, Watchpoint
+from tui_debugger.text.numbers import plural
 from tui_debugger.tui.answers import NodesMarked, Saved
 from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.selecting import Selecting
-from tui_debugger.words.numbers import plural
 
 if TYPE_CHECKING:
-    from tui_debugger.session import Session
+    from tui_debugger.graph.table import NodeTable
+    from tui_debugger.graph.tree import Tree
+    from tui_debugger.session import CheckResult, Session
     from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.screens.watch_draft import WatchDraft
+    from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What the glyphs of the tree say, over tree indices.
+
+    Attributes:
+        watch: 0 none, 1 some, 2 all nodes below are watched.
+        hit: something below has a finding.
+        origin: something below is an origin.
+        uncertain, file_only: marks of single nodes.
+    """
+
+    watch: npt.NDArray[np.uint8]
+    hit: Mask
+    origin: Mask
+    uncertain: Mask
+    file_only: Mask
+
+    def same(self, other: Marks) -> bool:
+        """Whether two sets of marks draw the same."""
+        return all(
+            np.array_equal(mine, theirs)
+            for mine, theirs in (
+                (self.watch, other.watch),
+                (self.hit, other.hit),
+                (self.origin, other.origin),
+                (self.uncertain, other.uncertain),
+                (self.file_only, other.file_only),
+            )
+        )
+
+    @classmethod
+    def none(cls, size: int) -> Marks:
+        """Nothing marked."""
+        no = np.zeros(size, np.bool_)
+        return cls(np.zeros(size, np.uint8), no, no, no, no)
+
+
+def make_marks(
+    nodes: NodeTable,
+    tree: Tree,
+    watched: npt.NDArray[np.uint8] | None,
+    result: CheckResult | None,
+    rank: int,
+) -> Marks:
+    """Marks over tree indices, from columns over node rows and the hits of a check."""
+    hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
+    if result is not None:
+        hits = result.hits
+        # A table that was just built anew may be shorter than the last check's.
+        found = (hits.node < len(nodes)) & (hits.rank == rank) & (hits.verdict == Verdict.FINDING)
+        hit[hits.node[found]] = True
+        origin[hits.node[found & hits.origin]] = True
+    leaves = np.asarray(tree.row)
+    flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
+    return Marks(
+        watch=tree.spread(watched > 0 if watched is not None else np.zeros(len(nodes), np.bool_)),
+        hit=tree.any_below(hit),
+        origin=tree.any_below(origin),
+        uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
+        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+    )
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """Edits selections in terms of one rank's nodes."""
+
+    nodes: NodeTable
+    tree: Tree
+
+    def selector(self, index: int) -> NodeSelector:
+        """What names a tree entry: a node by its id, a scope by its path."""
+        row = int(self.tree.row[index])
+        if row >= 0:
+            return NodeSelector(NodeKind.NODE, self.nodes.names[row])
+        return NodeSelector(NodeKind.SCOPE, self.tree.path(index))
+
+    def without(self, selection: NodeSelection, index: int) -> NodeSelection:
+        """The entry taken out: what names it or something below it goes, what still covers it gets an exception."""
+        include = tuple(each for each in selection.include if not self._inside(each, index))
+        exclude = tuple(each for each in selection.exclude if not self._inside(each, index))
+        return NodeSelection(include, (*exclude, self.selector(index)) if include else ())
+
+    def having(self, selection: NodeSelection, index: int) -> NodeSelection:
+        """The entry put in: exceptions about it go, exceptions around it shrink to what is beside it."""
+        exclude: list[NodeSelector] = []
+        for each in selection.exclude:
+            if self._inside(each, index):
+                continue
+            around = self._scope_around(each, index)
+            exclude += [each] if around < 0 else self._beside(around, index)
+        include = tuple(each for each in selection.include if not self._inside(each, index))
+        return NodeSelection((*include, self.selector(index)), tuple(dict.fromkeys(exclude)))
+
+    def _inside(self, selector: NodeSelector, index: int) -> bool:
+        """Whether a selector names the entry or something below it."""
+        at = self._find(selector)
+        return index <= at < index + int(self.tree.size[index])
+
+    def _scope_around(self, selector: NodeSelector, index: int) -> int:
+        at = self._find(selector)
+        return at if 0 <= at < index < at + int(self.tree.size[at]) else -1
+
+    def _find(self, selector: NodeSelector) -> int:
+        if selector.kind is NodeKind.SCOPE:
+            return self.tree.index_of_scope(selector.text)
+        if selector.kind is NodeKind.NODE:
+            row = self.nodes.find(selector.text)
+            return self.tree.index_of_row(row) if row >= 0 else -1
+        return -1
+
+    def _beside(self, around: int, index: int) -> Iterator[NodeSelector]:
+        """Everything in a scope but the way down to an entry."""
+        child = around + 1
+        end = around + int(self.tree.size[around])
+        while child < end:
+            after = child + int(self.tree.size[child])
+            if child <= index < after:
+                if child != index:
+                    yield from self._beside(child, index)
+            else:
+                yield self.selector(child)
+            child = after
+
 
 FILE = "watchpoints.toml"
 """The name that is suggested for a file of watchpoints."""
@@ -79,7 +211,7 @@ class Watcher:
         if not found:
             then()
             return
-        from tui_debugger.tui.screens.offer import OfferScreen
+        from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 
         def answered(use: bool | None) -> None:
             watchpoints.offered = True
@@ -136,7 +268,7 @@ class Watcher:
         suggestion: NodeSelection | None,
         done: Callable[[WatchDraft | None], None],
     ) -> None:
-        from tui_debugger.tui.screens.watchpoint_form import WatchpointForm
+        from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
 
         self._desk.app.push_screen(WatchpointForm(initial, suggestion, self._session.watched_count), done)
 
@@ -185,8 +317,8 @@ class Watcher:
 
     def save(self) -> None:
         """The list as a file for ``--watch-file``."""
-        from tui_debugger.tui.inspector import check_path
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
+        from tui_debugger.tui.views.export import check_path
 
         items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
         if not items:
@@ -204,7 +336,7 @@ class Watcher:
 
     def load(self) -> None:
         """Adds what a file holds and the list does not."""
-        from tui_debugger.tui.screens.prompts import TextPrompt
+        from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         def read(text: str | None) -> None:
             if text is not None:
@@ -294,7 +426,6 @@ class Watcher:
             return
 
         def work(_: Report) -> NodesMarked:
-            from tui_debugger.tui.marks import make_marks
 
             nodes, tree = session.nodes(rank), session.tree(rank)
             known = watchpoint is not None and session.watchpoints.get(watchpoint) is not None
@@ -324,7 +455,7 @@ class Watcher:
 
 
 def _abbr(watchpoint: Watchpoint) -> str:
-    from tui_debugger.analysis.conditions import CONDITIONS
+    from tui_debugger.watch.conditions import CONDITIONS
 
     condition = CONDITIONS.get(watchpoint.condition)
     return condition.abbr if condition else "?"

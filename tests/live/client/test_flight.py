@@ -15,7 +15,6 @@ import pytest
 from tests.live.client.debugger import PATIENCE, Debugger, run, watch
 from tests.live.client.ending import BAD, STATUS
 from tests.live.client.training import Network
-from tui_debugger.analysis.record import Need
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.live.client import Flight, Recorder
 from tui_debugger.live.client.flight import ROW_BYTES, FlightRecorder, Row
@@ -26,6 +25,7 @@ from tui_debugger.live.client.probe import Identity
 from tui_debugger.model import Category, Side, TensorKey, TensorStats
 from tui_debugger.session.opening import open_dump
 from tui_debugger.session.session import Session
+from tui_debugger.stats.records import RequiredStats
 
 KEPT, WITH_VALUES = 4, 2
 NAN = ("TO",)
@@ -206,7 +206,7 @@ def test_nothing_is_written_of_what_an_attached_debugger_watches(tmp_path: Path)
 
 def _row(name: str, size: int) -> Row:
     values = np.ones(size, np.uint8)
-    return Row(name, meta_of(values), measure(values, Need()).stats, values)
+    return Row(name, meta_of(values), measure(values, RequiredStats()).stats, values)
 
 
 def _recorder(flight: Flight) -> FlightRecorder:

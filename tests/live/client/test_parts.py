@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.conditions import CONDITIONS, evaluate, validate
-from tui_debugger.analysis.dtypes import canonical_name
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import parse_graph, type_name
 from tui_debugger.graph.table import NodeTable
@@ -29,6 +27,8 @@ from tui_debugger.live.client.messages import cut, graph_chunks
 from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.live.watching import wire_params
 from tui_debugger.model import Category, Watchpoint
+from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.watch.conditions import CONDITIONS, evaluate, validate
 
 # -- judging ---------------------------------------------------------------------------------------------
 

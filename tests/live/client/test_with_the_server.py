@@ -15,7 +15,6 @@ from tests.live.client.processes import Process, training
 from tests.live.client.training import Network
 from tests.live.conftest import Happened
 from tests.live.server.sinks import Arrays
-from tui_debugger.analysis.record import Need
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import parse_graph
 from tui_debugger.live import wire
@@ -24,6 +23,7 @@ from tui_debugger.live.client.measure import measure
 from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server
 from tui_debugger.live.types import START, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.stats.records import RequiredStats
 
 OVERFLOW = 13
 SECRET = "a long secret"  # noqa: S105 - of these tests only
@@ -82,7 +82,7 @@ def test_a_training_that_goes_wrong(server: Server, happened: Happened, expected
         wrong = [name for name, value in expected.values[expected.bad].items() if not np.isfinite(value).all()]
         assert sorted(hit.node for hit in found.hits) == sorted(wrong)
         for hit in found.hits:
-            assert hit.stats == measure(expected.values[expected.bad][hit.node], Need()).stats
+            assert hit.stats == measure(expected.values[expected.bad][hit.node], RequiredStats()).stats
 
         names = list(expected.values[expected.bad])
         for name, value in zip(names, _fetched(found, *map(RemoteTensor, names)), strict=True):
@@ -91,7 +91,7 @@ def test_a_training_that_goes_wrong(server: Server, happened: Happened, expected
         np.testing.assert_array_equal(before, expected.values[expected.bad - 1]["fc1.weight"])
         for name, answer in zip(names, found.statistics([RemoteTensor(name) for name in names]), strict=True):
             assert answer.complete
-            assert answer.stats == measure(expected.values[expected.bad][name], Need()).stats
+            assert answer.stats == measure(expected.values[expected.bad][name], RequiredStats()).stats
 
         found.run(1)
         happened.wait(Event.STOPPED, 3)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tui_debugger.analysis.dtypes import dtype_of
+from tui_debugger.stats.dtypes import dtype_of
 
 
 class Arrays:

@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.live.controlled import Server, need_stopped, send
-from tui_debugger.analysis.dtypes import name_of
-from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.errors import UnsupportedError
 from tui_debugger.graph.proto import message_class
 from tui_debugger.live import wire
@@ -29,6 +27,8 @@ from tui_debugger.live.types import (
     ValueSink,
 )
 from tui_debugger.model import Progress, ProgressFn, TensorMeta, no_progress
+from tui_debugger.stats.blocks import measure_stats
+from tui_debugger.stats.dtypes import name_of
 
 Array = npt.NDArray[Any]
 Values = Mapping[str, Array]

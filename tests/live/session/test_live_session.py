@@ -21,7 +21,6 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
-from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.control import Event
@@ -40,6 +39,7 @@ from tui_debugger.model import (
 from tui_debugger.session import live_queue
 from tui_debugger.session.live import LiveKind, LiveSession
 from tui_debugger.session.verdicts import judge
+from tui_debugger.stats.blocks import measure_stats
 
 Make = Callable[..., Live]
 

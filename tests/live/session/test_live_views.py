@@ -8,11 +8,11 @@ import numpy as np
 
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import LOSS, MATMUL, RELU
-from tui_debugger.analysis.health import Health
 from tui_debugger.live.types import ReceivedHit, RemoteWatchpoint
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
 from tui_debugger.session.diagnosis.health import HealthChecks, HealthMap, health
 from tui_debugger.session.diagnosis.trend import State, trend
+from tui_debugger.stats.health import Health
 
 Make = Callable[..., Live]
 STATS = TensorStats(6, 2, 0, 0, 0, 0, 4, 1.0, 2.0, 1.5, 1.5, 0.25, 10.0)

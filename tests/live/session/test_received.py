@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT, graph
-from tui_debugger.analysis.conditions import validate
 from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import ReceivedHit
@@ -13,6 +12,7 @@ from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, 
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.received import ReceivedHits, received_hits, result_of
 from tui_debugger.session.tables import hit_row
+from tui_debugger.watch.conditions import validate
 
 GRAPH = RankGraph([NET])
 TO = Watchpoint(3, "tensor_overflow")

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.npy import Array, open_array
+from tui_debugger.arrays import Array
 from tui_debugger.live.spool import Kept, Spool, remove_abandoned
 from tui_debugger.model import ReadSpec
+from tui_debugger.stats.npy import open_array
 
 BLOCK = 4096
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from tests.live.conftest import Happened
 from tests.live.torch.watching import recommended_watchpoints
-from tui_debugger.analysis.conditions import CONDITIONS, validate
-from tui_debugger.analysis.dtypes import dtype_of
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import parse_graph
 from tui_debugger.graph.table import NodeTable
@@ -21,6 +19,8 @@ from tui_debugger.live.control import Event, Training
 from tui_debugger.live.types import Phase, ReceivedHit, RemoteStats, RemoteTensor, RemoteWatchpoint, Stop
 from tui_debugger.live.watching import wire_params
 from tui_debugger.model import Watchpoint
+from tui_debugger.stats.dtypes import dtype_of
+from tui_debugger.watch.conditions import CONDITIONS, validate
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 60.0

@@ -16,8 +16,8 @@ import pytest
 
 from tests.cli.running import run
 from tests.live.torch.driving import ROOT
-from tui_debugger.analysis.collectives import is_collective
 from tui_debugger.graph.edges import real_inputs
+from tui_debugger.graph.operator_types import is_collective
 from tui_debugger.model import Side
 from tui_debugger.session.opening import open_dump
 from tui_debugger.session.origin.path import trace

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
-from tui_debugger.analysis.conditions import evaluate, needs, validate  # noqa: E402 - torch first
-from tui_debugger.analysis.record import Need  # noqa: E402
 from tui_debugger.live.client.judging import Judge  # noqa: E402
 from tui_debugger.live.client.measure import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
+from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402
 from tui_debugger.torch.captures import Step  # noqa: E402
 from tui_debugger.torch.elements import as_array, chunks, type_name  # noqa: E402
@@ -24,6 +23,7 @@ from tui_debugger.torch.plans import Plans  # noqa: E402
 from tui_debugger.torch.transfer import Waiting  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step  # noqa: E402
 from tui_debugger.torch.weights import Previous, see_all  # noqa: E402
+from tui_debugger.watch.conditions import evaluate, needs, validate  # noqa: E402 - torch first
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
 OTHERS = ["int8", "uint8", "int32", "int64", "uint16", "bool", "complex64"]
@@ -43,7 +43,9 @@ WATCHED = [
     ("weight_not_changed", {"rtol": 1e-5, "atol": 1e-8}),
 ]
 WATCHPOINTS = [Watchpoint(at, name, validate(name, params)) for at, (name, params) in enumerate(WATCHED, 1)]
-EVERYTHING = Need(frozenset({(-1.0, 0.1), (-math.inf, 0.5)}), True, frozenset({(1e-5, 1e-8, False), (0.1, 0.0, True)}))
+EVERYTHING = RequiredStats(
+    frozenset({(-1.0, 0.1), (-math.inf, 0.5)}), True, frozenset({(1e-5, 1e-8, False), (0.1, 0.0, True)})
+)
 
 
 def tensor_of(
@@ -91,8 +93,8 @@ def test_pieces_of_a_tensor_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "PIECE", 100)
     tensor = torch.randn(3, 50, 7).transpose(0, 2) + 1e4
     waiting = Waiting()
-    (found,) = exact.finish([exact.on_device(tensor, Need(), waiting)], waiting.fetch())
-    expected = measure(as_array(tensor), Need()).stats
+    (found,) = exact.finish([exact.on_device(tensor, RequiredStats(), waiting)], waiting.fetch())
+    expected = measure(as_array(tensor), RequiredStats()).stats
     assert found.stats is not None
     assert expected is not None
     assert found.stats.count == 1050

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tui_debugger.analysis.recommend import recommended
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.live.control import Training
 from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.live.watching import remote_watchpoints
+from tui_debugger.watch.recommended import recommended
 
 
 def recommended_watchpoints(training: Training) -> list[RemoteWatchpoint]:

@@ -13,8 +13,6 @@ import pytest
 from tests.cli.running import file_of
 from tests.session.opened import opened
 from tests.sources.writer import MLP, write_dump
-from tui_debugger.analysis.difference.pairs import Fit
-from tui_debugger.analysis.difference.tolerance import Tolerance
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress, TensorKey
 from tui_debugger.model import Side as SideOf
@@ -26,6 +24,7 @@ from tui_debugger.session.diagnosis.comparing import (
     ranks_with,
     steps_with,
 )
+from tui_debugger.stats.compare_pairs import Fit, Tolerance
 
 RELU = MLP.nodes[1].name
 FILE = "ReLU.*.output.0.*"

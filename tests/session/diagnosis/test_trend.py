@@ -13,7 +13,6 @@ import pytest
 
 from tests.session.opened import opened
 from tests.sources.writer import MLP, DumpWriter, Graph, write_dump, write_step
-from tui_debugger.analysis.health import Health
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, Side, TensorKey
 from tui_debugger.session import Session
@@ -31,6 +30,7 @@ from tui_debugger.session.diagnosis.trend_text import (
     worth_marking_at,
 )
 from tui_debugger.sources.memory import MemorySource, Op
+from tui_debugger.stats.health import Health
 
 Dumps = Callable[[str], Path]
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)

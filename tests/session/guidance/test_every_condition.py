@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.session.guidance.training import MATMUL, MATMUL_GRAD, NAMES, RELU, Array, training, values
-from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.model import (
     ErrorBits,
     Hit,
@@ -29,7 +28,8 @@ from tui_debugger.session.guidance.explain import EXPLAINED, explain
 from tui_debugger.session.guidance.lines import lines
 from tui_debugger.session.guidance.types import Guidance
 from tui_debugger.session.hazards.cause import Standing
-from tui_debugger.words.numbers import number
+from tui_debugger.text.numbers import number
+from tui_debugger.watch.condition_table import CONDITIONS
 
 ALWAYS: dict[str, dict[str, float]] = {
     "operator_overflow": {},

@@ -338,8 +338,8 @@ def test_headroom_of_half_precision_is_told() -> None:
 
 def test_what_statistics_alone_tell_is_told_and_the_rest_is_said_to_be_missing() -> None:
     from tests.session.guidance.training import OPS
-    from tui_debugger.analysis.stats import measure_stats
     from tui_debugger.sources.memory import MemorySource, Recorded
+    from tui_debugger.stats.blocks import measure_stats
 
     array = np.array([0.0, 1.0], np.float32)
     tensors = {

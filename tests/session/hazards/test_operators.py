@@ -13,12 +13,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.stats import measure_stats
 from tui_debugger.model import Side, TensorKey, TensorMeta
 from tui_debugger.session.hazards.cases import Case
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.hazards.operators import causes, likely, untold
 from tui_debugger.session.types import TensorRow
+from tui_debugger.stats.blocks import measure_stats
 
 Array = npt.NDArray[Any]
 LIKELY, RULED_OUT = Standing.LIKELY, Standing.RULED_OUT

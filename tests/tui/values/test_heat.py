@@ -10,9 +10,9 @@ import pytest
 
 from tests.tui.screens_host import Opened, opened
 from tests.tui.values.test_screen import Later, row_of, screen_of, stats_of, where
-from tui_debugger.tui.values import heat as heat_module
+from tui_debugger.text.heat_map import GLYPHS
+from tui_debugger.tui.values import heat_map as heat_module
 from tui_debugger.tui.values.screen import ValuesScreen
-from tui_debugger.words.drawing.shades import GLYPHS
 
 Array = np.ndarray[Any, Any]
 WIDE = (200, 50)

@@ -12,22 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui_debugger.analysis.slicing import parse_slice
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
-from tui_debugger.tui.values import search as value_search
-from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.tui.values.sheet import Sheet, best_fold
-from tui_debugger.words.values import (
+from tui_debugger.stats.slicing import parse_slice
+from tui_debugger.text.values import (
     CellKind,
     Family,
     NumberFormat,
+    Sheet,
+    best_fold,
     complex_text,
     exact_text,
     family,
     float_text,
     format_window,
 )
+from tui_debugger.tui.values import search as value_search
+from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
 
 FOUR = NumberFormat()
 

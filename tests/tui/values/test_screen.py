@@ -23,11 +23,10 @@ from tui_debugger.model import (
     no_progress,
 )
 from tui_debugger.session.types import TensorRow
-from tui_debugger.tui.actions import Action
+from tui_debugger.tui.actions import VALUE_ACTIONS, Action
 from tui_debugger.tui.values import screen as values
-from tui_debugger.tui.values.keys import VALUE_ACTIONS
 from tui_debugger.tui.values.screen import ValuesScreen
-from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.registry import Focus
 
 Array = np.ndarray[Any, Any]
 

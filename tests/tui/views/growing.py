@@ -11,7 +11,7 @@ from tests.sources.writer import MLP, DumpWriter
 from tests.tui.driver import Driver
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.tui.answers import Refreshed
-from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import View
 
 MATMUL, RELU, _ = (node.name for node in MLP.nodes)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.tui.views.focus import Focus
+from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import View
 
 

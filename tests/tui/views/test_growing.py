@@ -13,13 +13,12 @@ from tests.tui.driver import opened
 from tests.tui.live_driver import LiveDriver, attached
 from tests.tui.test_live_demo import demo
 from tests.tui.views.growing import MARK, MATMUL, NAN, NARROW, RELU, WIDE, changed, look, output_of
-from tui_debugger.tui.views.explain.screen import ExplainView
-from tui_debugger.tui.views.health.screen import HealthView
-from tui_debugger.tui.views.news import News
-from tui_debugger.tui.views.origin.screen import OriginView
-from tui_debugger.tui.views.relations.screen import RelationsView
-from tui_debugger.tui.views.trend.screen import TrendView
-from tui_debugger.tui.views.view import View
+from tui_debugger.tui.views.explain import ExplainView
+from tui_debugger.tui.views.health import HealthView
+from tui_debugger.tui.views.origin import OriginView
+from tui_debugger.tui.views.relations import RelationsView
+from tui_debugger.tui.views.trend import TrendView
+from tui_debugger.tui.views.view import News, View
 
 # -- what comes by itself ---------------------------------------------------------------------------
 

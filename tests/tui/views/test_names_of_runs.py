@@ -17,12 +17,12 @@ from tests.tui.views.host import PlainHost
 from tui_debugger.model import GraphRun, Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.sources.memory import GRAPH, Key, MemorySource, Op
-from tui_debugger.tui.views.distribution.screen import DistributionView
-from tui_debugger.tui.views.explain.screen import ExplainView
-from tui_debugger.tui.views.focus import Focus
-from tui_debugger.tui.views.origin.screen import OriginView
-from tui_debugger.tui.views.relations.screen import RelationsView
-from tui_debugger.tui.views.trend.screen import TrendView
+from tui_debugger.tui.views.distribution import DistributionView
+from tui_debugger.tui.views.explain import ExplainView
+from tui_debugger.tui.views.origin import OriginView
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.relations import RelationsView
+from tui_debugger.tui.views.trend import TrendView
 
 GAN = "mindspore-2.10-multi-gan"
 SIZES = [(80, 24), (200, 50)]

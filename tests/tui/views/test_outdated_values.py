@@ -11,8 +11,8 @@ from tests.sources.writer import write_dump, write_step
 from tests.tui.driver import opened
 from tests.tui.views.growing import MARK, NAN, NARROW, RELU, WIDE, changed, look, output_of, overwrite
 from tui_debugger.tui.values.screen import ValuesScreen
-from tui_debugger.tui.views.compare.screen import CompareView
-from tui_debugger.tui.views.distribution.screen import DistributionView
+from tui_debugger.tui.views.compare import CompareView
+from tui_debugger.tui.views.distribution import DistributionView
 from tui_debugger.tui.views.view import View
 
 

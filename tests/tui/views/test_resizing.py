@@ -9,7 +9,7 @@ import pytest
 from tests.sources.writer import write_dump
 from tests.tui.driver import Driver, opened
 from tests.tui.views.growing import RELU, look
-from tui_debugger.tui.views.kinds import VIEWS, ViewKind
+from tui_debugger.tui.views.registry import VIEWS, ViewKind
 
 SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
+from tui_debugger.arrays import Array
 
 
 def to_numpy(value: Any) -> Array:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tui_debugger.analysis.dtypes import canonical_name
 from tui_debugger.graph.reader import type_name
 from tui_debugger.live import wire
+from tui_debugger.stats.dtypes import canonical_name
 
 _LAST_NUMBER = 49
 

@@ -18,9 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.conditions import by_abbr, not_finite_words
-from tui_debugger.analysis.watch_text import parse_watch
+from tui_debugger.arrays import Array
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
@@ -28,6 +26,8 @@ from tui_debugger.live.client.judging import Judge, Patience
 from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, TensorMeta, TensorStats, Verdict
+from tui_debugger.watch.conditions import by_abbr, not_finite_words
+from tui_debugger.watch.text import parse_watch
 
 ROW_BYTES: Final = 600
 """What one tensor's statistics take in memory, about."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from tui_debugger.analysis.condition_table import IN_A_ROW
-from tui_debugger.analysis.conditions import CONDITIONS, Condition, Value, evaluate, needs
-from tui_debugger.analysis.record import Need, Record
 from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.model import Verdict, Watchpoint, WatchResult
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.watch.condition_table import IN_A_ROW
+from tui_debugger.watch.conditions import CONDITIONS, Condition, Value, evaluate, needs
 
 _GRAPH_SEPARATOR = "/"
 
@@ -30,7 +30,7 @@ class Judge:
         """Watches nodes by their full names; ``watched`` makes this of what came over the wire."""
         self._by_name: dict[str, list[Watchpoint]] = {}
         self._scopes: list[tuple[str, Watchpoint]] = []
-        self._needs: dict[str, Need] = {}
+        self._needs: dict[str, RequiredStats] = {}
         self.patience: Patience | None = None
         for watchpoint, names in watchpoints:
             for name in names:
@@ -55,13 +55,13 @@ class Judge:
             found += [each for scope, each in self._scopes if name.startswith(scope) and each not in found]
         return sorted(found, key=lambda each: each.id)
 
-    def need(self, name: str) -> Need | None:
+    def need(self, name: str) -> RequiredStats | None:
         """What a record of this node's tensors must hold beyond statistics; None when it is not watched at all."""
         if name not in self._needs:
             found = self.watchpoints(name)
             if not found:
                 return None
-            need = Need()
+            need = RequiredStats()
             for each in found:
                 need |= needs(each)
             self._needs[name] = need

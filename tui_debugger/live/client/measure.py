@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.comparison import compare
-from tui_debugger.analysis.dtypes import is_numeric, name_of
-from tui_debugger.analysis.record import Need, Record
-from tui_debugger.analysis.stats import measure_stats
+from tui_debugger.arrays import Array
 from tui_debugger.model import TensorMeta
+from tui_debugger.stats.blocks import measure_stats
+from tui_debugger.stats.dtypes import is_numeric, name_of
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.stats.side_by_side import compare
 
 
 def meta_of(array: Array) -> TensorMeta:
@@ -15,7 +15,7 @@ def meta_of(array: Array) -> TensorMeta:
     return TensorMeta(name_of(array.dtype), array.shape, array.nbytes)
 
 
-def measure(array: Array, need: Need, previous: Array | None = None) -> Record:
+def measure(array: Array, need: RequiredStats, previous: Array | None = None) -> Record:
     """A record of an array, from the same arithmetic as offline checks.
 
     Args:

@@ -8,10 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.blocks import Array
-from tui_debugger.analysis.conditions import CONDITIONS, needs
-from tui_debugger.analysis.dtypes import name_of
-from tui_debugger.analysis.record import Need, Record
+from tui_debugger.arrays import Array
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
@@ -20,6 +17,9 @@ from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ErrorBits, TensorMeta, TensorStats, Verdict, WatchResult
+from tui_debugger.stats.dtypes import name_of
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.watch.conditions import CONDITIONS, needs
 
 PARAMETER_KINDS: Final = frozenset({"weight", "parameter"})
 NODES: Final = 100_000
@@ -160,7 +160,7 @@ class Recordings:
         if self._takes_values(need, held):
             held.values = np.array(array, copy=True, order="C")
         elif self.keeping and held.record is None:
-            held.record = measure(array, Need())  # no room for the values: nothing else will be known
+            held.record = measure(array, RequiredStats())  # no room for the values: nothing else will be known
         self.held[name] = held
 
     def _set_aside(self, name: str, held: Held) -> None:
@@ -191,15 +191,15 @@ class Recordings:
         self.nodes[name] = Recorded(name, kind, tuple(inputs), meta_of(array))
         return True
 
-    def _need(self, name: str) -> Need | None:
+    def _need(self, name: str) -> RequiredStats | None:
         """What has to be measured of a tensor; None: nothing."""
         wanted = self.judge.need(name)
         other = self.flight_judge.need(name) if self.flight_judge is not None else None
         if wanted is None and other is None:
-            return Need() if self.measuring else None
-        return (wanted or Need()) | (other or Need())
+            return RequiredStats() if self.measuring else None
+        return (wanted or RequiredStats()) | (other or RequiredStats())
 
-    def _takes_values(self, need: Need | None, held: Held) -> bool:
+    def _takes_values(self, need: RequiredStats | None, held: Held) -> bool:
         """Whether the values are copied, and there is room: everything when a debugger is there.
 
         Else what the next step is compared with, and what the flight recorder may have to write.
@@ -329,7 +329,7 @@ class Recordings:
         results = judge.results(name, record, initial=initial)
         return [(held.order, ClientHit(name, 0, result, record.meta, record.stats)) for result in results]
 
-    def _record(self, name: str, held: Held, need: Need) -> Record | None:
+    def _record(self, name: str, held: Held, need: RequiredStats) -> Record | None:
         """What is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
         if held.record is not None and held.record.need.covers(need):
             return held.record
@@ -337,7 +337,9 @@ class Recordings:
             if held.awaited:
                 self.lose(NO_ROOM, name)
             return held.record
-        held.record = measure(held.values, need | (held.record.need if held.record else Need()), self.before.get(name))
+        held.record = measure(
+            held.values, need | (held.record.need if held.record else RequiredStats()), self.before.get(name)
+        )
         return held.record
 
     def _without_initial(self) -> list[ClientHit]:
@@ -366,11 +368,11 @@ class Recordings:
             return None
         name = resolve(tensor.node, self.nodes)
         if tensor.previous:
-            return meta, measure(self.before[name], Need()).stats
+            return meta, measure(self.before[name], RequiredStats()).stats
         held = self.held[name]
         if held.record is None and held.values is None:
             return None
-        record = self._record(name, held, Need())
+        record = self._record(name, held, RequiredStats())
         return None if record is None else (meta, record.stats)
 
     def value(self, tensor: RemoteTensor) -> ClientValue | None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from tui_debugger.analysis.conditions import Params
-from tui_debugger.analysis.recommend import recommended
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.reader import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.watch.conditions import Params
+from tui_debugger.watch.recommended import recommended
 
 
 def table_of(graphs: Sequence[bytes]) -> NodeTable:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from tui_debugger.analysis.dtypes import dtype_of
 from tui_debugger.graph.reader import type_name
 from tui_debugger.live.types import RemoteStats
 from tui_debugger.live.wire import OWN_TYPES
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.dtypes import dtype_of
 
 _OWN_NAMES: Final = {number: name for name, number in OWN_TYPES.items()}
 _MOST_DIMS: Final = 64

@@ -5,28 +5,22 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy.typing as npt
-
-from tui_debugger.analysis.difference.differences import TOP, Differences, compare, unit_of
-from tui_debugger.analysis.difference.pairs import Fit, Pairs, does_not_fit, fit_of
-from tui_debugger.analysis.difference.rearranged import rearranged
-from tui_debugger.analysis.difference.tolerance import EXACT, Tolerance, count_outside
-from tui_debugger.analysis.dtypes import DType, dtype_of
-from tui_debugger.analysis.npy import open_array, read_meta
+from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.session import Session
 from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import named
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import round_text
-
-Array = npt.NDArray[Any]
+from tui_debugger.stats.compare import TOP, Differences, compare, rearranged, unit_of
+from tui_debugger.stats.compare_pairs import EXACT, Fit, Pairs, Tolerance, count_outside, does_not_fit, fit_of
+from tui_debugger.stats.dtypes import DType, dtype_of
+from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import named
+from tui_debugger.text.tensors import round_text, step_text
 
 NEAREST: Final = 64
 """So many steps around the asked one are looked through for those that have a tensor."""
@@ -175,8 +169,8 @@ class Comparer:
         """
         if not side.path or side.key is None:
             return self.session
-        from tui_debugger.analysis.workers import Workers
         from tui_debugger.session.opening import open_dump
+        from tui_debugger.stats.workers import Workers
 
         with self._lock:
             if self._closed:

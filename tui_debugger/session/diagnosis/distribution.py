@@ -6,19 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui_debugger.analysis.dtypes import canonical_name
-from tui_debugger.analysis.sharing import Stock
-from tui_debugger.analysis.spread.bins import Bin, linear_bins, log_bins
-from tui_debugger.analysis.spread.classes import ClassCounts, count_classes
-from tui_debugger.analysis.spread.distribution import count_bins
-from tui_debugger.analysis.spread.headroom import Headroom, headroom
-from tui_debugger.analysis.spread.quantiles import PERCENTS, Quantiles, quantiles
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, TensorKey, TensorStats, no_progress
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.stats.distribution import Bin, ClassCounts, count_bins, count_classes, linear_bins, log_bins
+from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.stats.quantiles import PERCENTS, Headroom, Quantiles, headroom, quantiles
+from tui_debugger.stats.sharing import Stock
 
 QUICK = 1 << 26
 """Elements up to which percentiles are found at once, without being asked for."""

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.health import WORTH_A_LOOK, Codes, Health, codes_of, worst_within
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.together import Rows, together
 from tui_debugger.graph.tree import Tree, build_tree
@@ -36,10 +36,9 @@ from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.unreadable import is_closed
 from tui_debugger.session.watchpoints import WatchpointList
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.health import covered_text
+from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, codes_of, worst_within
+from tui_debugger.text.health import covered_text
 
-Int64 = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 _CONSTANT = int(TensorFlag.CONSTANT)
 
 

@@ -8,19 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.health import Codes, Health, even_bounds, worst_of_groups
+from tui_debugger.arrays import Int64
 from tui_debugger.session.diagnosis.health import Cell, HealthMap
 from tui_debugger.session.naming import place_text
-from tui_debugger.words.clean import clean
-from tui_debugger.words.drawing.timeline import column_width, header, span_text
-from tui_debugger.words.health import GLYPHS, WORDS
-from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import slot_text
-from tui_debugger.words.watchpoints import watch_line
-
-Int64 = npt.NDArray[np.int64]
+from tui_debugger.stats.health import Codes, Health, even_bounds, worst_of_groups
+from tui_debugger.text.clean import clean
+from tui_debugger.text.health import GLYPHS, WORDS, column_width, header, span_text
+from tui_debugger.text.hits import hit_text, said_words, watch_line
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import slot_text, step_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)

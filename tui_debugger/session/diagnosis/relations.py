@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.edges import real_consumers
@@ -24,8 +23,9 @@ from tui_debugger.session.origin.making import in_place, updater_of
 from tui_debugger.session.tensors import tensor_row
 from tui_debugger.session.types import CheckResult, TensorRow
 from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.words.clean import clean
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

@@ -10,11 +10,9 @@ from tui_debugger.model import Side
 from tui_debugger.session.diagnosis.relations import Related, Relations, tie_words, watch_words
 from tui_debugger.session.origin.rows import tensor_dict
 from tui_debugger.session.tables import hit_row, key_row
-from tui_debugger.words.clean import clean
-from tui_debugger.words.graphs import short_names
-from tui_debugger.words.numbers import NONE
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text, slot_text, statistic_texts
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE
+from tui_debugger.text.tensors import shape_text, short_names, slot_text, statistic_texts, step_text
 
 Row = dict[str, Any]
 _TITLES = ("", "graph", "tensor", "step", "NaN", "Inf", "min", "max", "watched")

@@ -10,9 +10,8 @@ from enum import IntEnum
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.health import Health
+from tui_debugger.arrays import Float64, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.updates import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
@@ -22,11 +21,8 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.words.hits import said_words
-
-Int64 = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
-UInt8 = npt.NDArray[np.uint8]
+from tui_debugger.stats.health import Health
+from tui_debugger.text.hits import said_words
 
 TOGETHER: Final = 256
 """Steps that are listed and measured together."""
@@ -102,16 +98,16 @@ class Series:
     steps: Int64
     rounds: Int64
     turns: Int64
-    values: Reals
+    values: Float64
     state: UInt8
     health: UInt8
     said: Mapping[Point, str]
     errors: Mapping[Point, str]
     meta: TensorMeta | None = None
 
-    def of(self, metric: str) -> Reals:
+    def of(self, metric: str) -> Float64:
         """One metric by step."""
-        column: Reals = self.values[_COLUMN[metric]]
+        column: Float64 = self.values[_COLUMN[metric]]
         return column
 
     def at(self, step: int, round: int = 0) -> int:  # noqa: A002 - see TensorKey

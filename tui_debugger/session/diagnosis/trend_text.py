@@ -8,16 +8,15 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.health import WORTH_A_LOOK, Health
-from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Reals, Series, State, UInt8
+from tui_debugger.arrays import Float64, UInt8
+from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Series, State
 from tui_debugger.session.naming import place_text
-from tui_debugger.words.clean import clean
-from tui_debugger.words.drawing.axis import axis_of
-from tui_debugger.words.drawing.plot import BRAILLE, Axes, Curve, Dots, Plot, draw, x_axis_of
-from tui_debugger.words.health import GLYPHS
-from tui_debugger.words.numbers import NONE, number, percent, plural
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import shape_text
+from tui_debugger.stats.health import WORTH_A_LOOK, Health
+from tui_debugger.text.clean import clean
+from tui_debugger.text.health import GLYPHS
+from tui_debugger.text.numbers import NONE, number, percent, plural
+from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, draw, x_axis_of
+from tui_debugger.text.tensors import shape_text, step_text
 
 MARKS: Final = "○△□▽◇+×*"
 """Of one curve each; none of them means anything else."""
@@ -246,7 +245,7 @@ def rows(series: Series) -> list[dict[str, object]]:
     """Every step with every metric, for JSON and CSV: numbers, None where there is none."""
     found = []
     for index, step in enumerate(series.steps.tolist()):
-        values: Reals = series.values[:, index]
+        values: Float64 = series.values[:, index]
         metrics = {
             metric.id: None if np.isnan(value) else int(value) if metric.id in ("nan", "inf") else float(value)
             for metric, value in zip(METRICS, values.tolist(), strict=True)

@@ -22,7 +22,7 @@ from tui_debugger.session.exporting.graph_table import (
     flat_node_row,
     node_rows,
 )
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
 
 MOST_ROWS = 1_048_575
 """Rows of a sheet below its titles; what is more goes on in a second sheet."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.exporting.files import fresh_text
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
 
 _ROWS = 4096
 """Rows between two looks at whether anybody still waits."""

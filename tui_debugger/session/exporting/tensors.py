@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from tui_debugger.analysis.npy import open_array, read_meta
-from tui_debugger.analysis.slicing import apply, parse_slice
+from tui_debugger.arrays import Array
 from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.exporting.files import fresh_directory, fresh_file, fresh_text, storable, write_npy
 from tui_debugger.session.naming import place_text
 from tui_debugger.session.sweep import SweptTensor
 from tui_debugger.session.tables import key_row
+from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.stats.slicing import apply, parse_slice
 
 INDEX = "index.csv"
 """What says which file of a directory holds which tensor."""
@@ -34,8 +34,6 @@ _UNSAFE = re.compile(
     '[\x00-\x1f\x7f-\x9f%\\\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]|^/+|/+$|/+(?=/)'
 )
 """What some file system, terminal or archive program would stumble over, and slashes that separate nothing."""
-
-Array = npt.NDArray[Any]
 
 
 @dataclass

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tui_debugger.analysis.condition_table import BOUND_NAMES, CONDITIONS
-from tui_debugger.analysis.recommend import activation_family
-from tui_debugger.analysis.saturation import ENDS, saturation, silent_units
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Category, TensorStats, WatchResult
 from tui_debugger.session.guidance.advice import culprit_of
@@ -15,8 +12,11 @@ from tui_debugger.session.guidance.gradients import vanishing
 from tui_debugger.session.guidance.measures import course, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import finite_words, num, of_all, share
-from tui_debugger.words.steps import run_text
+from tui_debugger.stats.saturation import ENDS, saturation, silent_units
+from tui_debugger.text.phrases import finite_words, num, of_all, share
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import BOUND_NAMES, CONDITIONS
+from tui_debugger.watch.recommended import activation_family
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 FLAT = {"tanh": 3.8, "sigmoid": 6.9}

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui_debugger.analysis.comparison import compare
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import gradient_of, update_of
 from tui_debugger.graph.optimizer_inputs import divides, group_start, is_learning_rate, settings_of
@@ -18,7 +17,8 @@ from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
 from tui_debugger.session.origin.making import updater_of
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.phrases import tail
+from tui_debugger.stats.side_by_side import compare
+from tui_debugger.text.phrases import tail
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

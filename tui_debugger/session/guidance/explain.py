@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.model import ErrorBits, Hit, ProgressFn, Side, TensorKey, Verdict, WatchResult, no_progress
 from tui_debugger.session.guidance import activations, gradients, overflow, sizes, special, weights
 from tui_debugger.session.guidance.advice import with_command
@@ -14,6 +13,7 @@ from tui_debugger.session.guidance.evidence import MOST_INPUTS, Evidence
 from tui_debugger.session.guidance.types import Guidance, Section
 from tui_debugger.session.hazards.cause import Cause
 from tui_debugger.session.undisturbed import undisturbed
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

@@ -9,10 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.recommend import BIAS_GRADIENT, activation_family
-from tui_debugger.analysis.saturation import ENDS
-from tui_debugger.analysis.stats import peak
 from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.optimizer_inputs import group_start
 from tui_debugger.model import TRAINABLE, WatchResult
@@ -21,7 +17,11 @@ from tui_debugger.session.guidance.measures import GROWN, course, found_words, s
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import in_place
-from tui_debugger.words.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
+from tui_debugger.stats.blocks import peak
+from tui_debugger.stats.saturation import ENDS
+from tui_debugger.text.phrases import HALVES, finite_words, limits_of, log10_ratio, num, of_all, tail, times
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.recommended import BIAS_GRADIENT, activation_family
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 MOST_LAYERS: Final = 48

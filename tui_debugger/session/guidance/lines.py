@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.hazards.cause import Standing
 from tui_debugger.session.naming import place_text
-from tui_debugger.words.clean import clean
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import tensor_line
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import step_text, tensor_line
+from tui_debugger.watch.condition_table import CONDITIONS
 
 GLYPHS: Final = {
     Standing.LIKELY: "●",

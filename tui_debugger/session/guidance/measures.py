@@ -6,13 +6,13 @@ import math
 import re
 from collections.abc import Iterator
 
-from tui_debugger.analysis.conditions import PLAIN
 from tui_debugger.model import ParamResult, TensorStats, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.hits import param_words
-from tui_debugger.words.phrases import num, times
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.hits import param_words
+from tui_debugger.text.phrases import num, times
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.conditions import PLAIN
 
 _SIGN = re.compile("[<>≥≤]")
 GROWN = 10.0

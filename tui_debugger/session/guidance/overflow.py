@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.stats import peak
 from tui_debugger.model import Category, Side, TensorStats
 from tui_debugger.session.guidance.advice import culprit_of
 from tui_debugger.session.guidance.evidence import Evidence, Given, Optimizer
@@ -14,8 +12,10 @@ from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cases import QUOTIENTS, Case, type_name
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.hazards.operators import causes, untold
-from tui_debugger.words.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
-from tui_debugger.words.steps import run_text, step_text
+from tui_debugger.stats.blocks import peak
+from tui_debugger.text.phrases import HALVES, bad_counts, limits_of, num, of_all, range_words, tail
+from tui_debugger.text.tensors import run_text, step_text
+from tui_debugger.watch.condition_table import CONDITIONS
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 _NAMED = 3

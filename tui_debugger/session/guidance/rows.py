@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.tables import key_row, meta_row, stats_row
+from tui_debugger.watch.condition_table import CONDITIONS
 
 Row = dict[str, Any]
 

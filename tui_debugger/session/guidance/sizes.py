@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tui_debugger.analysis.condition_table import BOUND_NAMES, CONDITIONS
-from tui_debugger.analysis.stats import peak
 from tui_debugger.model import WatchResult
 from tui_debugger.session.guidance.advice import culprit_of
 from tui_debugger.session.guidance.evidence import Evidence
@@ -16,8 +14,10 @@ from tui_debugger.session.guidance.weights import facts as update_facts
 from tui_debugger.session.guidance.weights import plain_step
 from tui_debugger.session.hazards.cases import QUOTIENTS, type_name
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import finite_words, limits_of, num, range_words, share, times
-from tui_debugger.words.steps import run_text
+from tui_debugger.stats.blocks import peak
+from tui_debugger.text.phrases import finite_words, limits_of, num, range_words, share, times
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import BOUND_NAMES, CONDITIONS
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

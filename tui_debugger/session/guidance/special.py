@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tui_debugger.analysis.condition_table import CONDITIONS
-from tui_debugger.analysis.conditions import reasons
 from tui_debugger.model import ErrorBits, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence
 from tui_debugger.session.guidance.measures import found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import bad_counts, finite_words, num, of_all, range_words
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.phrases import bad_counts, finite_words, num, of_all, range_words
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import reasons
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
@@ -170,7 +170,7 @@ def _reasons(evidence: Evidence, error: ErrorBits) -> Iterator[Cause]:
 
 def _shape(row: object) -> str:
     from tui_debugger.session.types import TensorRow
-    from tui_debugger.words.tensors import shape_text
+    from tui_debugger.text.tensors import shape_text
 
     meta = row.meta if isinstance(row, TensorRow) else None
     return shape_text(meta.shape) if meta is not None else "of unknown shape"

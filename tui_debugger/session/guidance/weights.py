@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tui_debugger.analysis.condition_table import CONDITIONS
 from tui_debugger.model import TensorKey, TensorStats, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence, Optimizer, norm
 from tui_debugger.session.guidance.measures import GROWN, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.origin.making import updater_of
-from tui_debugger.words.clean import clean
-from tui_debugger.words.phrases import bad_counts, limits_of, num, tail, times
-from tui_debugger.words.steps import run_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.phrases import bad_counts, limits_of, num, tail, times
+from tui_debugger.text.tensors import run_text
+from tui_debugger.watch.condition_table import CONDITIONS
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 USUAL = 1e-3

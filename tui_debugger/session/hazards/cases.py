@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.analysis.op_types import plain_type
-from tui_debugger.analysis.spread.headroom import FloatLimits
+from tui_debugger.graph.operator_types import plain_type
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.phrases import limits_of, num
+from tui_debugger.stats.quantiles import FloatLimits
+from tui_debugger.text.phrases import limits_of, num
 
 
 @dataclass(frozen=True, slots=True)

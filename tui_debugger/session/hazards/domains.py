@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.analysis.stats import peak
 from tui_debugger.model import TensorStats
 from tui_debugger.session.hazards.cases import Case, accounts, are, overflow_cause
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import finite_words, num, of_all
+from tui_debugger.stats.blocks import peak
+from tui_debugger.text.phrases import finite_words, num, of_all
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 BOTH_WAYS: Final = ("sinh", "cosh")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from tui_debugger.analysis.stats import peak
 from tui_debugger.session.hazards.cases import Case, overflow_cause
 from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.words.phrases import limits_of, num
+from tui_debugger.stats.blocks import peak
+from tui_debugger.text.phrases import limits_of, num
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

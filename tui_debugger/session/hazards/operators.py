@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from tui_debugger.analysis.stats import peak
 from tui_debugger.session.hazards.cases import Case, Check, are, overflow_cause
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.session.hazards.domains import Domain, divide, exponential, power, reciprocal
 from tui_debugger.session.hazards.magnitudes import addition, cast, matmul, product, square, total
-from tui_debugger.words.phrases import bad_counts, finite_words, num, of_all
+from tui_debugger.stats.blocks import peak
+from tui_debugger.text.phrases import bad_counts, finite_words, num, of_all
 
 LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 

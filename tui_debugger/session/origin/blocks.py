@@ -10,8 +10,8 @@ from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.search import Fed, Origin
 from tui_debugger.session.origin.words import row_label, when_words, why
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.clean import clean
-from tui_debugger.words.tensors import STATISTIC_TITLES, shape_text, statistic_texts
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import STATISTIC_TITLES, shape_text, statistic_texts
 
 WIDTH = 80
 """Columns that the tables keep to."""

@@ -21,17 +21,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.op_types import plain_type
-from tui_debugger.analysis.record import Need, Record
-from tui_debugger.analysis.sieve import SILENT
 from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.operator_types import plain_type
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.session.measuring import Measurements
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.phrases import limits_of
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.phrases import limits_of
+from tui_debugger.watch.evaluate import SILENT
 
 Mask = npt.NDArray[np.bool_]
 _NAMES: Final = 4
@@ -491,7 +491,7 @@ class StepDesigns(Designs):
     def _record(self, index: int, step: int) -> Record | None:
         record = self._measurements.record(step, index)
         if record is None:
-            self._measurements.ensure({(step, index): Need()}, self._progress)
+            self._measurements.ensure({(step, index): RequiredStats()}, self._progress)
             record = self._measurements.record(step, index)
         return record
 

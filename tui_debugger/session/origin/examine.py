@@ -9,19 +9,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tui_debugger.analysis.condition_table import (
-    CONDITIONS,
-    WIRE_CHANGE_TOO_SMALL,
-    WIRE_NOT_CHANGED,
-    WIRE_OVERFLOW,
-)
-from tui_debugger.analysis.conditions import evaluate, needs
-from tui_debugger.analysis.record import Need, Record
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
 from tui_debugger.session.flow import Located
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.origin.by_design import StepDesigns
 from tui_debugger.session.origin.making import Making, Makings, Source, Start
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import evaluate, needs
 
 
 class State(Enum):
@@ -43,7 +38,7 @@ class Question:
         unchanged: it asks for what hardly changes: of a constant or a graph input that says nothing.
     """
 
-    need: Need
+    need: RequiredStats
     holds: Callable[[Record, bool], bool | None]
     overflow: bool = False
     unchanged: bool = False
@@ -53,7 +48,7 @@ def _overflowed(record: Record, _first: bool) -> bool | None:
     return None if record.stats is None else record.stats.bad
 
 
-OVERFLOW = Question(Need(), _overflowed, overflow=True)
+OVERFLOW = Question(RequiredStats(), _overflowed, overflow=True)
 """Any NaN or Inf."""
 
 
@@ -186,11 +181,11 @@ class Examiner:
     def _ensure(
         self, asked: Iterable[tuple[Sequence[Question], Located | None]], progress: ProgressFn, text: str
     ) -> None:
-        wanted: dict[tuple[int, int], Need] = {}
+        wanted: dict[tuple[int, int], RequiredStats] = {}
         for questions, at in asked:
             if at is None:
                 continue
-            need = wanted.get((at.step, at.index), Need())
+            need = wanted.get((at.step, at.index), RequiredStats())
             for question in questions:
                 need = need | question.need
             wanted[at.step, at.index] = need

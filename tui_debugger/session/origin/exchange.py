@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tui_debugger.analysis.collectives import is_collective, is_receiving, is_sending
+from tui_debugger.graph.operator_types import is_collective, is_receiving, is_sending
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Side
 from tui_debugger.session.origin.path import Link, Way

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from tui_debugger.analysis.collectives import is_collective, is_receiving
 from tui_debugger.graph.categories import in_place_slots
+from tui_debugger.graph.operator_types import is_collective, is_receiving
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.graph.updates import assigned
 from tui_debugger.model import PARAMETERS, Hit, Side

@@ -214,8 +214,8 @@ def with_nearest(session: Session, path: Path, hit: Hit | None) -> Path:
 
 def questions_about(session: Session, hit: Hit | None) -> tuple[Watchpoint, ...]:
     """What is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
-    from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
     from tui_debugger.session.origin.telling import findings
+    from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
     told = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
     found = [session.watchpoints.get(result.watchpoint) for result in told]

@@ -18,9 +18,8 @@ from tui_debugger.session.origin.words import (
     tensor_name,
     way_words,
 )
-from tui_debugger.words.clean import clean
-from tui_debugger.words.graphs import short_names
-from tui_debugger.words.tensors import STATISTIC_TITLES, shape_text, statistic_texts
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import STATISTIC_TITLES, shape_text, short_names, statistic_texts
 
 _TITLES = ("", "step", "rank", "graph", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
 _NAME = _TITLES.index("tensor")

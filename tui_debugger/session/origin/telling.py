@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.model import (
     PARAMETERS,
     Category,
@@ -24,6 +23,7 @@ from tui_debugger.session.origin.search import Fed, Missing, NotJudged, Origin
 from tui_debugger.session.tensors import measured, tensor_row
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 
 def findings(hit: Hit) -> list[WatchResult]:

@@ -6,8 +6,6 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED
-from tui_debugger.analysis.conditions import validate
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import (
     PARAMETERS,
@@ -30,6 +28,8 @@ from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path, Wa
 from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE, Fed
 from tui_debugger.session.origin.upstream import Began, Lead, Spot, Upstream
 from tui_debugger.session.types import TensorRow
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED
+from tui_debugger.watch.conditions import validate
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

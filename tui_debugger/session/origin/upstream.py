@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tui_debugger.analysis.conditions import evaluate
-from tui_debugger.analysis.record import Record
 from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Watchpoint
 from tui_debugger.session.flow import Flow, Located
 from tui_debugger.session.measuring import Measurements
@@ -18,6 +16,8 @@ from tui_debugger.session.origin.telling import Teller
 from tui_debugger.session.tensors import measured, tensor_row
 from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.records import Record
+from tui_debugger.watch.conditions import evaluate
 
 if TYPE_CHECKING:
     from tui_debugger.session.session import Session

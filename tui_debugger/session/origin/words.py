@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_OVERFLOW
-from tui_debugger.analysis.op_types import plain_type
+from tui_debugger.graph.operator_types import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Hit, Side, TensorKey
 from tui_debugger.session.hazards.cases import Case
@@ -17,12 +16,11 @@ from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path
 from tui_debugger.session.origin.search import NotJudged, Origin
 from tui_debugger.session.origin.telling import findings
 from tui_debugger.session.types import TensorRow
-from tui_debugger.words.clean import clean
-from tui_debugger.words.hits import contents, hit_text
-from tui_debugger.words.numbers import plural
-from tui_debugger.words.steps import run_text, step_text
-from tui_debugger.words.tensors import round_text, slot_text
-from tui_debugger.words.watchpoints import watch_line
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import contents, hit_text, watch_line
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import round_text, run_text, slot_text, step_text
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 _NAMED = 6
 """Nodes that are named of those that were not dumped."""

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tui_debugger.analysis.recommend import RECOMMENDED
-from tui_debugger.analysis.watch_text import format_watch
 from tui_debugger.model import Hit
 from tui_debugger.session.guidance.lines import GLYPHS, section_title
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
@@ -19,12 +17,13 @@ from tui_debugger.session.origin.words import said, when_words
 from tui_debugger.session.reporting.material import Material
 from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
 from tui_debugger.session.verdicts import Outcome
+from tui_debugger.text.hits import hit_text, said_words
+from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
+from tui_debugger.text.numbers import brief, plural
+from tui_debugger.text.tensors import STATISTIC_TITLES, statistic_texts, step_text
 from tui_debugger.version import __version__
-from tui_debugger.words.hits import hit_text, said_words
-from tui_debugger.words.markdown import code, fenced, prose, table, without_homes
-from tui_debugger.words.numbers import brief, plural
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import STATISTIC_TITLES, statistic_texts
+from tui_debugger.watch.recommended import RECOMMENDED
+from tui_debugger.watch.text import format_watch
 
 MOST_HITS: Final = 50
 """Rows of the hits table, unless asked otherwise."""

@@ -16,12 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.sources.mindspore.values import UNKNOWN
 
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 Domains = MutableMapping[int, Mask]
 """What each variable may still take."""
 
@@ -45,7 +43,7 @@ class Pool:
 
     first: int
     size: int
-    stock: Numbers
+    stock: Int64
     domains: Mask
     ranking: Callable[[int], list[int]]
 
@@ -59,7 +57,7 @@ class Net:
         known: numbers that settled nodes hold at the other pins; None when there is none.
     """
 
-    pins: tuple[tuple[int, Numbers], ...]
+    pins: tuple[tuple[int, Int64], ...]
     known: frozenset[int] | None
 
 
@@ -73,7 +71,7 @@ class _Wires:
         narrows: whether ``known`` excludes anything.
     """
 
-    pins: tuple[tuple[int, Numbers], ...]
+    pins: tuple[tuple[int, Int64], ...]
     known: Mask
     narrows: bool
 
@@ -101,7 +99,7 @@ class Solution:
         strained: variables with a pin that fits no assignment: a value that contradicts the graph.
     """
 
-    chosen: Numbers
+    chosen: Int64
     possible: list[Mask]
     strained: set[int] = field(default_factory=set)
 
@@ -353,7 +351,7 @@ class Solver:
         pool = self._pools[self._pool_of[variable]]
         return [choice for choice in pool.ranking(variable - pool.first) if mask[choice]]
 
-    def _choose(self, chosen: Numbers, possible: list[Mask]) -> None:
+    def _choose(self, chosen: Int64, possible: list[Mask]) -> None:
         """Settles what stays open: a consistent assignment by preference, or at least one that fits the stock."""
         open_variables = [variable for variable, mask in enumerate(possible) if mask.sum() != 1]
         if not open_variables:
@@ -371,7 +369,7 @@ class Solver:
             _fill(pool, chosen, possible)
 
 
-def _fill(pool: Pool, chosen: Numbers, possible: list[Mask]) -> None:
+def _fill(pool: Pool, chosen: Int64, possible: list[Mask]) -> None:
     """Gives what is left of a pool's stock to its variables without a choice, by preference."""
     left = pool.stock.copy()
     waiting = []

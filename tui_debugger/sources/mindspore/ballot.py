@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tui_debugger.sources.mindspore.assign import Mask, Numbers, Pool
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.sources.mindspore.assign import Pool
 from tui_debugger.sources.mindspore.candidates import Slate
 from tui_debugger.sources.mindspore.flow import IN, OUT, Flow
 from tui_debugger.sources.mindspore.ordering import ranks
@@ -75,7 +76,7 @@ class Ballot:
             stock.append(self._missing)
         self.choice_of = {group: choice for choice, groups in enumerate(self.holders) for group in groups}
         self._stock = np.array(stock, np.int64)
-        self._numbers: dict[tuple[int, int, bool], Numbers] = {}
+        self._numbers: dict[tuple[int, int, bool], Int64] = {}
 
     def _content(self, group: int) -> object:
         facts = self._facts[group]
@@ -89,7 +90,7 @@ class Ballot:
         """Whether all choices that are possible hold the same bytes."""
         return len({self._alike[choice] for choice in np.flatnonzero(possible)}) == 1
 
-    def numbers(self, side: int, slot: int, *, in_place: bool) -> Numbers:
+    def numbers(self, side: int, slot: int, *, in_place: bool) -> Int64:
         """What each choice holds at a place."""
         key = side, slot, in_place
         if key not in self._numbers:

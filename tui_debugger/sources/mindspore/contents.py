@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64
 from tui_debugger.cache.store import Store
 from tui_debugger.sources.mindspore.files import Files
-from tui_debugger.sources.mindspore.lexicon import Int64
 from tui_debugger.sources.mindspore.values import WHOLE, Digest
 
 KIND: Final = "contents"

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from tui_debugger.arrays import Int16, Int32, Int64, Integers
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.file_states import States, directory_states
-from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon
-
-Indices = npt.NDArray[np.integer[Any]]
+from tui_debugger.sources.mindspore.lexicon import Lexicon
 
 
 class Oddities:
@@ -44,7 +41,7 @@ class Oddities:
         place = int(np.searchsorted(self.at, index)) if len(self.at) else 0
         return self.names[place] if place < len(self.at) and self.at[place] == index else None
 
-    def among(self, indices: Indices) -> list[tuple[int, bytes]]:
+    def among(self, indices: Integers) -> list[tuple[int, bytes]]:
         """(position in ``indices``, name) of those that are asked for."""
         if not len(self.at):
             return []
@@ -94,14 +91,14 @@ class Files:
         ending = lexicon.endings[int(self.ending[index])]
         return os.fsdecode(head + prefix + device + b"%d" % int(self.timestamp[index]) + ending)
 
-    def paths(self, indices: Indices) -> list[bytes]:
+    def paths(self, indices: Integers) -> list[bytes]:
         """Paths of files."""
         heads = [directory + b"/" for directory in self.directories]
         if len(heads) == 1:
             return [heads[0] + name for name in self._names(indices)]
         return [heads[d] + name for d, name in zip(self.directory[indices].tolist(), self._names(indices), strict=True)]
 
-    def states(self, indices: Indices) -> States:
+    def states(self, indices: Integers) -> States:
         """Sizes and modification times as they are now; -1, 0 without a file."""
         sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
         real = np.flatnonzero(self.ending[indices] != NO_FILE)
@@ -113,7 +110,7 @@ class Files:
                 sizes[at], times[at] = directory_states(self.directories[number], self._names(indices[at]))
         return sizes, times
 
-    def _names(self, indices: Indices) -> list[bytes]:
+    def _names(self, indices: Integers) -> list[bytes]:
         prefixes, devices, endings = self.lexicon.prefixes, self.lexicon.devices, self.lexicon.endings
         columns = (self.prefix, self.device, self.timestamp, self.ending)
         parts = zip(*(column[indices].tolist() for column in columns), strict=True)

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 import numpy as np
 
+from tui_debugger.arrays import Int16, Int32, Int64, UInt8
 from tui_debugger.sources.columns import latest, tensor_keys
-from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, UInt8
 from tui_debugger.sources.mindspore.listing import Listing
 from tui_debugger.sources.mindspore.match import FileGroup
 from tui_debugger.sources.mindspore.names import split_prefix

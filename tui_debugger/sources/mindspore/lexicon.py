@@ -15,12 +15,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int16, Int32, UInt8
 from tui_debugger.sources.mindspore.names import split_name
-
-Int16 = npt.NDArray[np.int16]
-Int32 = npt.NDArray[np.int32]
-Int64 = npt.NDArray[np.int64]
-UInt8 = npt.NDArray[np.uint8]
 
 Prefix = tuple[int, bool, bytes]
 """(root graph, whether from the constants directory, ``type.name``): what names a node on disk."""

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int16, Int32, Int64, UInt8
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.opener import read_regular, why_not
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.files import NO_ODDITIES, Files, Oddities
 from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
-from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon, Parts, Pattern, UInt8
+from tui_debugger.sources.mindspore.lexicon import Lexicon, Parts, Pattern
 from tui_debugger.sources.mindspore.names import SUFFIX
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics

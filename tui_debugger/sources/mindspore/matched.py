@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 
+from tui_debugger.arrays import Int64
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.contents import Contents
 from tui_debugger.sources.mindspore.files import Files
 from tui_debugger.sources.mindspore.groups import Groups
-from tui_debugger.sources.mindspore.lexicon import Int64
 from tui_debugger.sources.mindspore.match import NOWHERE, Match
 
 KIND: Final = "match"

@@ -20,8 +20,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from sys import intern
 
-from tui_debugger.analysis.dtypes import canonical_name
 from tui_debugger.model import Side
+from tui_debugger.stats.dtypes import canonical_name
 
 SUFFIX = b".npy"
 SIDES = {b"input": 0, b"output": 1}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.npy import open_array
+from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import Store
 from tui_debugger.graph.build import build_table, with_roots
 from tui_debugger.graph.extend import FileNode, append_nodes
@@ -22,17 +22,17 @@ from tui_debugger.sources.mindspore.decided import Decided
 from tui_debugger.sources.mindspore.files import Files
 from tui_debugger.sources.mindspore.graphs import GraphFiles
 from tui_debugger.sources.mindspore.groups import Groups, groups_of
-from tui_debugger.sources.mindspore.lexicon import Int32, Int64, Prefix
+from tui_debugger.sources.mindspore.lexicon import Prefix
 from tui_debugger.sources.mindspore.listing import Listing
 from tui_debugger.sources.mindspore.match import Match, Reading, match_names
 from tui_debugger.sources.mindspore.matched import RememberedMatches
 from tui_debugger.sources.mindspore.names import logical_dtype, split_prefix
+from tui_debugger.stats.npy import open_array
 
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
 """Node row and doubt by prefix of the lexicon."""
 _UNKNOWN = -1
 _PROGRESS_EVERY = 64
-Mask = npt.NDArray[np.bool_]
 
 
 class NodeMap:

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tui_debugger.arrays import Int64, Mask
 from tui_debugger.sources.mindspore.layout import Stamp, stamp
 from tui_debugger.sources.mindspore.listing import MAPPING, read_mapping
 from tui_debugger.sources.mindspore.names import MAX_TIMESTAMP, SUFFIX
-from tui_debugger.sources.mindspore.rounds import DAY, NO_SPAN, Bools, Int64, Span, begins, runs_at, span
+from tui_debugger.sources.mindspore.rounds import DAY, NO_SPAN, Span, begins, runs_at, span
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
 from tui_debugger.sources.mindspore.statcsv import read_statistics
 
@@ -137,7 +138,7 @@ def _span(seen: list[tuple[Key, int]]) -> Span:
     return Span(first, last, min(parameters, default=0))
 
 
-def _divided(key: Int64, time: Int64, operator: Bools) -> tuple[Span, ...]:
+def _divided(key: Int64, time: Int64, operator: Mask) -> tuple[Span, ...]:
     began = begins(key, time, operator)
     run = runs_at(time, began)
     return tuple([span(time[run == at], operator[run == at]) for at in range(1, len(began) + 2)])

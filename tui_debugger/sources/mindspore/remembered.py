@@ -19,12 +19,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int32, Int64
 from tui_debugger.cache.store import Store
 from tui_debugger.model import ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.files import Oddities
 from tui_debugger.sources.mindspore.layout import Stamp
-from tui_debugger.sources.mindspore.lexicon import Int32, Int64, Lexicon, Pattern
+from tui_debugger.sources.mindspore.lexicon import Lexicon, Pattern
 from tui_debugger.sources.mindspore.listing import Part
 from tui_debugger.sources.mindspore.names import split_name
 from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS

@@ -19,11 +19,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Int64 = npt.NDArray[np.int64]
-UInt16 = npt.NDArray[np.uint16]
+from tui_debugger.arrays import Int64, Mask, UInt16
 
 MOST_ROUNDS = 2**16 - 1
 """What the column of rounds holds."""
@@ -47,7 +44,7 @@ class Span(NamedTuple):
 NO_SPAN = Span(0, 0)
 
 
-def begins(key: Int64, time: Int64, operator: Bools) -> Int64:
+def begins(key: Int64, time: Int64, operator: Mask) -> Int64:
     """The times at which the second and every later run of a directory began, ascending; empty: it holds one run.
 
     Args:
@@ -88,7 +85,7 @@ def runs_at(time: Int64, begins: Int64) -> UInt16:
     return (np.searchsorted(begins, time, side="right") + 1).astype(np.uint16)
 
 
-def numbered(key: Int64, time: Int64, run: UInt16, several: Bools, recorded: Bools) -> UInt16:
+def numbered(key: Int64, time: Int64, run: UInt16, several: Mask, recorded: Mask) -> UInt16:
     """The round of every writing: its run, or its number among the writings of its tensor; 0 where it is the only one.
 
     Files and recorded rows of one tensor are numbered from the newest, so that the newest belong together.
@@ -119,7 +116,7 @@ def numbered(key: Int64, time: Int64, run: UInt16, several: Bools, recorded: Boo
     return rounds
 
 
-def span(time: Int64, operator: Bools) -> Span:
+def span(time: Int64, operator: Mask) -> Span:
     """When one run was written."""
     operators, parameters = _sane(time[operator]), _sane(time[~operator])
     if not len(operators):

@@ -17,19 +17,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.analysis.looks import Specs
+from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import Names, TensorFlag
 from tui_debugger.sources.columns import Columns, Spots, latest, tensor_keys
-from tui_debugger.sources.mindspore.files import NO_FILE, NO_ODDITIES, Files, Indices, Oddities
-from tui_debugger.sources.mindspore.lexicon import Int16, Int32, Int64, Lexicon, UInt8
+from tui_debugger.sources.mindspore.files import NO_FILE, NO_ODDITIES, Files, Oddities
+from tui_debugger.sources.mindspore.lexicon import Lexicon
 from tui_debugger.sources.mindspore.listing import Listing, RecordedRows
 from tui_debugger.sources.mindspore.names import logical_dtype
-from tui_debugger.sources.mindspore.rounds import MOST_ROUNDS, UInt16
+from tui_debugger.sources.mindspore.rounds import MOST_ROUNDS
 from tui_debugger.sources.mindspore.writings import Block
-
-Bools = npt.NDArray[np.bool_]
+from tui_debugger.stats.records import Specs
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
 _KINDS = {PARAMETER: _PARAMETER, CONSTANT: _CONSTANT}
@@ -108,7 +107,7 @@ class StepTable(Columns):
             return ReadSpec(os.fsdecode(self._statistics[recorded[0]].path) if recorded else "")
         return ReadSpec(files.path(index), dtype=logical_dtype(files.lexicon.dtype(ending), unknown=""))
 
-    def specs(self, indices: Indices) -> Specs:
+    def specs(self, indices: Integers) -> Specs:
         """``spec`` of several rows, as columns."""
         files, lexicon = self._files, self._files.lexicon
         if not len(indices):
@@ -145,7 +144,7 @@ class StepTable(Columns):
             hasher.update(b"%d " % len(name) + name)
         return hasher.digest()
 
-    def file_states(self, indices: Indices) -> tuple[Int64, Int64]:
+    def file_states(self, indices: Integers) -> tuple[Int64, Int64]:
         """Sizes and modification times of the files as they are now."""
         return self._files.states(indices)
 
@@ -197,7 +196,7 @@ class _Rows:
 def step_table(
     listing: Listing,
     node_of: Int32,
-    doubtful: Bools,
+    doubtful: Mask,
     nodes: NodeTable,
     *,
     right_mean: bool,
@@ -234,7 +233,7 @@ def step_table(
     return StepTable(arrangement, mine, listing.statistics, right_mean)
 
 
-def _arrange(listing: Listing, node_of: Int32, doubtful: Bools, nodes: NodeTable) -> Arrangement:
+def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
     lexicon, writings = listing.lexicon, listing.writings
     constant = np.array([is_constant for _, is_constant in lexicon.places] or [False])[lexicon.places_of()]
     every = _files(listing, node_of)
@@ -324,7 +323,7 @@ def _joined(columns: Iterable[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
     return np.concatenate([np.zeros(0, dtype), *columns])
 
 
-def _distinct(rows: _Rows, constant: Bools) -> _Rows:
+def _distinct(rows: _Rows, constant: Mask) -> _Rows:
     """The rows of known nodes, sorted by node, side, slot and round. Of a constant's writings the latest alone."""
     keys = np.where(constant[rows.prefix], rows.keys(), -1 - np.arange(len(rows.node)))
     if constant[rows.prefix].any():
@@ -404,7 +403,7 @@ def _unique_rounds(rows: _Rows) -> _Rows:
     return replace(rows, round=rounds)
 
 
-def _gaps_by_time(order: Int32, when: Int64, operator: Bools) -> Int32:
+def _gaps_by_time(order: Int32, when: Int64, operator: Mask) -> Int32:
     """Gives operators of unknown order the place of the operator dumped last before them."""
     known = operator & (order >= 0)
     gaps = operator & (order < 0)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tui_debugger.arrays import Int64, Mask, UInt16
 from tui_debugger.sources.columns import tensor_keys
-from tui_debugger.sources.mindspore.lexicon import Int64
-from tui_debugger.sources.mindspore.rounds import Bools, Span, UInt16, begins, numbered, runs_at, span
+from tui_debugger.sources.mindspore.rounds import Span, begins, numbered, runs_at, span
 
 if TYPE_CHECKING:
     from tui_debugger.sources.mindspore.listing import Listing
@@ -93,14 +93,14 @@ class _Columns:
             slot = np.concatenate([slot, *(each.rows.slot for each in recorded)])
             time = np.concatenate([time, *(each.rows.timestamp for each in recorded)])
         self.prefix, self.side, self.slot, self.time = prefix, side, slot, time
-        self.operator: Bools = lexicon.operators()[prefix]
+        self.operator: Mask = lexicon.operators()[prefix]
         places = lexicon.places_of()[prefix]
         self.roots: dict[int, Int64] = {}
         for root in dict.fromkeys(lexicon.places[part.place][0] for part in listing.parts):
             numbers = [at for at, place in enumerate(lexicon.places) if place == (root, False)]
             self.roots[root] = np.flatnonzero(np.isin(places, numbers))
 
-    def of(self, rows: Int64) -> tuple[Int64, Bools]:
+    def of(self, rows: Int64) -> tuple[Int64, Mask]:
         return self.time[rows], self.operator[rows]
 
     def repeated(self) -> bool:

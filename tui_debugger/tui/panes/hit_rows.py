@@ -1,26 +1,145 @@
-"""The rows of the hit list: numbers of hits; a hit is made when it is drawn or chosen."""
+"""The rows of the hit list: what restricts them, which of them a search finds, and how a hit reads."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 from rich.text import Text
 
+from tui_debugger.arrays import Int64
+from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Hit, TensorKey, Verdict
-from tui_debugger.session.hits import HitList
+from tui_debugger.session.hits import HitList, StepHits
+from tui_debugger.text import hits
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import Weight, abbreviations
+from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.kinds import VERDICTS
-from tui_debugger.tui.panes.hit_text import abbreviations, details
 from tui_debugger.tui.widgets.text import Cell, Place
-from tui_debugger.words.clean import clean
-from tui_debugger.words.steps import step_text
-from tui_debugger.words.tensors import slot_text
 
-Int64 = npt.NDArray[np.int64]
+_QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)
+
+
+@dataclass(frozen=True)
+class HitFilter:
+    """Which rows of the hit list are shown. Empty parts do not filter.
+
+    Attributes:
+        watchpoints: ids.
+        graphs: graph names.
+        ranks: ranks.
+        quiet: also rows where nothing could be compared for a good reason, and those with Inf by design.
+    """
+
+    watchpoints: frozenset[int] = frozenset()
+    graphs: frozenset[str] = frozenset()
+    ranks: frozenset[int] = frozenset()
+    quiet: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether it can hide findings."""
+        return bool(self.watchpoints or self.graphs or self.ranks)
+
+    def mask(self, hits: HitList) -> npt.NDArray[np.bool_]:
+        """Which rows are shown."""
+        kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
+        if self.watchpoints:
+            kept &= hits.said_by(self.watchpoints)
+        if self.graphs:
+            kept &= hits.of_graphs(self.graphs)
+        if self.ranks:
+            kept &= np.isin(hits.rank, list(self.ranks))
+        return kept
+
+
+_WAYS = len(Verdict) + 1
+"""A verdict, or none."""
+_CODES = int(62 // math.log2(_WAYS))
+"""Watchpoints whose verdicts fit into one number."""
+
+
+def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    """Marks the hits of which ``NODE ABBREVIATIONS`` passes a test, of several graphs also ``GRAPH/NODE …``."""
+    words: dict[str, int] = {}
+    tables: dict[int, int] = {}
+    keys = np.zeros((3, len(hits)), np.int64)
+    nodes: list[NodeTable] = []
+    for part, places, at in hits.by_step():
+        number = tables.setdefault(id(part.nodes), len(tables))
+        if number == len(nodes):
+            nodes.append(part.nodes)
+        keys[0, places] = number
+        keys[1, places] = part.node[at]
+        keys[2, places] = _words(part, at, words)
+    texts, inverse = _unique(keys)
+    said = list(words)
+    answers = [
+        any(test(f"{name} {said[word]}") for name in _names(nodes[table], row)) for table, row, word in texts.T.tolist()
+    ]
+    return np.array(answers, np.bool_)[inverse]
+
+
+def _names(nodes: NodeTable, row: int) -> list[str]:
+    """What a node is found by."""
+    name = nodes.names[row]
+    return [name, f"{nodes.graph_of(row).name}/{name}"] if len(nodes.graphs) > 1 else [name]
+
+
+def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
+    """The number in ``words`` of what each hit's watchpoints are called; the text of a new one is added."""
+    codes = np.zeros(len(at), np.int64)
+    for number, row in enumerate(part.verdicts, 1):
+        codes = codes * _WAYS + row[at] + 1  # no verdict is -1
+        if number % _CODES == 0:
+            codes = np.unique(codes, return_inverse=True)[1]
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    texts = [" ".join(abbr for abbr, _ in abbreviations(part.make(index))) for index in at[first].tolist()]
+    return np.array([words.setdefault(text, len(words)) for text in texts], np.int64)[inverse]
+
+
+def _unique(keys: Int64) -> tuple[Int64, Int64]:
+    """The different columns of three rows of numbers, and which of them each column is."""
+    size = keys.max(axis=1, initial=0) + 1
+    codes = np.ravel_multi_index(tuple(keys), tuple(size)) if keys.size else keys[0]
+    found, inverse = np.unique(codes, return_inverse=True)
+    return np.array(np.unravel_index(found, tuple(size)), np.int64), inverse
+
+
+_STYLES = {
+    Weight.PLAIN: theme.NORMAL,
+    Weight.DIM: theme.DIM,
+    Weight.DOUBT: theme.DOUBT,
+    Weight.FINDING: theme.FINDING,
+}
+
+
+def abbreviation_text(hit: Hit) -> Text:
+    """Each watchpoint's abbreviation once, coloured by its verdict: what NaN or Inf blocked is dimmed."""
+    text = Text(no_wrap=True)
+    for abbr, verdict in hits.abbreviations(hit):
+        text.append(" " if text.plain else "")
+        text.append(abbr, theme.FINDING if verdict is Verdict.FINDING else theme.DIM)
+    return text
+
+
+def detail_text(hit: Hit) -> Text:
+    """``mean |x| > 0.5 → 0.73``: for every hit parameter the set and the actual value; else the reasons."""
+    text = Text(no_wrap=True)
+    for part in hits.hit_parts(hit):
+        if text.plain:
+            text.append(hits.SEPARATOR if part.apart else "  ", theme.DIM if part.apart else "")
+        text.append(part.text, _STYLES[part.weight])
+        if part.actual:
+            text.append(" → ", theme.DIM)
+            text.append(part.actual, theme.FINDING)
+    return text
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +203,6 @@ class HitRows:
             *graph,
             Place(Text(clean(name), name_style), scope, theme.DIM),
             Text(slot_text(hit.key), theme.DIM),
-            abbreviations(hit),
-            details(hit),
+            abbreviation_text(hit),
+            detail_text(hit),
         ]

@@ -9,10 +9,10 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
-from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult
-    from tui_debugger.tui.panes.hit_filter import HitFilter
-    from tui_debugger.tui.panes.hit_rows import HitRows
+    from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows
 
 
 class HitsPane(Pane):
@@ -104,7 +103,7 @@ class HitsPane(Pane):
     def filter(self) -> HitFilter:
         """What restricts the list."""
         if self._filter is None:
-            from tui_debugger.tui.panes.hit_filter import HitFilter
+            from tui_debugger.tui.panes.hit_rows import HitFilter
 
             self._filter = HitFilter()
         return self._filter

@@ -8,12 +8,12 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.node_tree import NodeTree
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
-from tui_debugger.words.clean import clean
 
 if TYPE_CHECKING:
     from tui_debugger.graph.query import NodeQuery

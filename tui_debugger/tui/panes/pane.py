@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
-from tui_debugger.tui.widgets.kept import KeptColumn
+from tui_debugger.tui.widgets.line_window import KeptColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:

@@ -1,20 +1,52 @@
-"""The rows of the watchpoint list."""
+"""The rows of the watchpoint list, and how often each watchpoint hit: counted once, where the check was done."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 from rich.text import Text
 
-from tui_debugger.analysis.conditions import CONDITIONS, not_finite_words
-from tui_debugger.analysis.recommend import RECOMMENDED
-from tui_debugger.analysis.watch_text import format_selection
-from tui_debugger.model import ErrorBits, Watchpoint
+from tui_debugger.model import ErrorBits, Verdict, Watchpoint
+from tui_debugger.text.hits import param_words
 from tui_debugger.tui import theme
-from tui_debugger.tui.tally import Tally
 from tui_debugger.tui.widgets.text import Cell
-from tui_debugger.words.hits import param_words
+from tui_debugger.watch.conditions import CONDITIONS, not_finite_words
+from tui_debugger.watch.recommended import RECOMMENDED
+from tui_debugger.watch.text import format_selection
+
+if TYPE_CHECKING:
+    from tui_debugger.session import CheckResult
+    from tui_debugger.session.hits import Blocked
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What there is to count in a result.
+
+    Attributes:
+        findings: hits that are findings.
+        by_watchpoint: findings of each watchpoint, by id; those without any are left out.
+        blocked: what NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out.
+        doubts: why nobody can say that the rest is clean, one sentence each.
+    """
+
+    findings: int
+    by_watchpoint: Mapping[int, int]
+    blocked: Mapping[int, Blocked]
+    doubts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, result: CheckResult) -> Tally:
+        """Counts; as slow as the result is large."""
+        from tui_debugger.session.verdicts import judge  # with the condition table: not before there are hits
+
+        counts = result.hits.counts()
+        found = {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}
+        doubts = tuple(doubt.text for doubt in judge(result).doubts) if result.watchpoints else ()
+        return cls(result.hits.findings, found, result.hits.blocked(), doubts)
 
 
 def cells(watchpoint: Watchpoint, nodes: int | None, tally: Tally | None, *, outdated: bool) -> Sequence[Cell]:

@@ -13,7 +13,7 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint
-    from tui_debugger.tui.tally import Tally
+    from tui_debugger.tui.panes.watch_rows import Tally
 
 _COLUMNS = (
     Column("", 1, frozen=True),
@@ -105,8 +105,8 @@ class WatchpointsPane(Pane):
         self.post_message(self.WatchpointHighlighted(self.current, opened=True))
 
     def _tell(self) -> None:
-        from tui_debugger.analysis.watch_text import format_selection
-        from tui_debugger.words.hits import not_judged
+        from tui_debugger.text.hits import not_judged
+        from tui_debugger.watch.text import format_selection
 
         found = next((w for w in self._listed if w.id == self.current), None)
         blocked = self._tally.blocked.get(found.id) if found is not None and self._tally is not None else None

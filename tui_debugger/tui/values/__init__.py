@@ -1,1 +1,1 @@
-"""The tensor view: what one tensor holds, as numbers and as a picture."""
+"""The tensor view: the elements of one tensor, as numbers and as a picture."""

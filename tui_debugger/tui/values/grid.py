@@ -13,10 +13,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.analysis.slicing import Slice
-from tui_debugger.tui.values.sheet import Array, Index, Sheet, Texts, best_fold
+from tui_debugger.arrays import Array
+from tui_debugger.stats.slicing import Slice
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, best_fold
 from tui_debugger.tui.widgets.text import fit
-from tui_debugger.words.values import CellKind, NumberFormat
 
 GAP = 1
 """Cells between columns."""

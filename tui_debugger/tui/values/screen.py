@@ -2,37 +2,312 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 from textual import on
 from textual.binding import BindingType
+from textual.content import Content
 from textual.widget import Widget
 
+from tui_debugger.arrays import Array
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
-from tui_debugger.tui.screens.modal import Line, clean_lines
-from tui_debugger.tui.values import said
-from tui_debugger.tui.values.board import Board
+from tui_debugger.session.types import TensorRow
+from tui_debugger.stats.heat import Kind, strongest
+from tui_debugger.stats.slicing import Slice, apply
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import number, plural
+from tui_debugger.text.tensors import round_text, step_text
+from tui_debugger.text.values import Index, NumberFormat, Sheet, bits_text, exact_text, format_window
+from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
+from tui_debugger.tui.dialogs.modal import Line, clean_lines
+from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
-from tui_debugger.tui.values.heat import HeatMap
-from tui_debugger.tui.values.jumps import WISHES, Cells
-from tui_debugger.tui.values.keys import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS
-from tui_debugger.tui.values.search import Found, can_be_bad, find_bad, find_extreme
-from tui_debugger.tui.values.sheet import Array, Index
-from tui_debugger.tui.values.slice_bar import SliceBar
-from tui_debugger.tui.values.taking import take
-from tui_debugger.tui.values.window import WindowView
-from tui_debugger.tui.views.keys import bindings
-from tui_debugger.tui.views.values_view import Files, files_of
+from tui_debugger.tui.values.heat_map import HeatMap, counts_text
+from tui_debugger.tui.values.search import WANTED, Found, MapSearch, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.values.window import SliceBar, TableOrMap, WindowView
+from tui_debugger.tui.views.export import Cells, Extract, stem_of
+from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
-    from tui_debugger.session.types import TensorRow
-    from tui_debugger.tui.views.extract import Extract
-    from tui_debugger.tui.views.focus import Focus
+    from tui_debugger.model import TensorStats
+    from tui_debugger.tui.views.registry import Focus
     from tui_debugger.tui.views.view import Host
+
+
+def stats_text(row: TensorRow) -> str:
+    """Minimum, maximum, mean, deviation and counts of the whole tensor, never of the slice.
+
+    Truth values have counts only. A row that could not be measured says why.
+    """
+    stats = row.stats
+    if stats is None:
+        return clean(row.error) if row.error else "statistics: not computed"
+    if row.meta is not None and row.meta.dtype == "bool":
+        true = stats.count - stats.zero
+        return f"count {stats.count}  True {true}  False {stats.zero}"
+    deviation = None if stats.variance is None else math.sqrt(stats.variance)
+    places = [
+        f"min {number(stats.minimum)}",
+        f"max {number(stats.maximum)}",
+        f"mean {number(stats.mean)}",
+        f"σ {number(deviation)}",
+    ]
+    counts = [
+        f"count {stats.count}",
+        f"zero {stats.zero}",
+        f"negative {stats.negative}",
+        f"positive {stats.positive}",
+        f"NaN {stats.nan}",
+        f"+Inf {stats.pos_inf}",
+        f"-Inf {stats.neg_inf}",
+    ]
+    source = ["(from statistic.csv)"] if row.recorded else []
+    return "  ".join(places + source) + "\n" + "  ".join(counts)
+
+
+LOOKED_UP = 1 << 19
+"""Elements of a cell up to which it is looked up at every move which of them it shows: a millisecond."""
+_NAMES = {Kind.NAN: "NaN", Kind.POS_INF: "+Inf", Kind.NEG_INF: "-Inf", Kind.BOTH_INF: "+Inf and -Inf"}
+
+
+def slot_of(row: TensorRow) -> str:
+    """``out:0``, with the round where the tensor was written several times in its step."""
+    return f"{row.role}:{row.slot}{round_text(row.key.round)}"
+
+
+def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Content:
+    """Type, shape, step, rank, graph."""
+    key = row.key
+    words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {step_text(key.step)}"]
+    words += [round_text(key.round, row.rounds), f"rank {key.rank}", clean(key.graph)]
+    step = [("  ◀ PREVIOUS STEP", f"bold reverse {ORANGE}")] if previous else []
+    return Content.assemble("  ".join(filter(None, words)), *step)
+
+
+def statistics_line(row: TensorRow, *, previous: bool) -> Content:
+    """Those of the whole tensor, never of the slice."""
+    if previous:
+        return Content.styled("statistics are those of the current step: p", GREY)
+    return Content(stats_text(row))
+
+
+def count_of(stats: TensorStats, kind: str) -> int:
+    """How many NaN, Inf or both a tensor has."""
+    inf = stats.pos_inf + stats.neg_inf
+    return {"NaN": stats.nan, "Inf": inf}.get(kind, stats.nan + inf)
+
+
+def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a tensor has an element with this index."""
+    return len(index) == len(shape) and all(0 <= at < size for at, size in zip(index, shape, strict=True))
+
+
+def element_line(index: Index, value: Any, place: str) -> Content:
+    """An element with its full index and every digit."""
+    text = f"[{', '.join(map(str, index))}] = "
+    return Content.assemble(text, exact_text(value), (f"   {place}", f"not bold {GREY}"))
+
+
+def cell_line(sheet: Sheet, heat: HeatMap) -> tuple[Content, Any]:
+    """The cursor's cell of a heat map: its full index range and the element that it shows; the latter too, if known."""
+    field, picture, covered, place = heat.field, heat.picture, heat.cell, heat.cursor
+    if field is None or picture is None or covered is None:
+        return Content(""), None
+    rows, columns = covered
+    size = len(rows) * len(columns)
+    found = strongest(field.read, rows, columns) if size <= LOOKED_UP else None
+    if size == 1:
+        index = sheet.element(rows.start, columns.start)
+        return element_line(index, sheet.array[index], ""), sheet.array[index]
+    kind = Kind(int(picture.kinds[place]))
+    text, where, value = _NAMES.get(kind) or number(float(picture.values[place])), "", None
+    if found is not None:
+        index = sheet.element(*found)
+        value = sheet.array[index]
+        text, where = exact_text(value), f" at [{', '.join(map(str, index))}]"
+    shown = f"{sheet.rectangle_text(rows, columns)} shows {text}{where}"
+    return Content.assemble(shown, (f"   {counts_text(picture, place)}", f"not bold {GREY}")), value
+
+
+def bits_line(value: Any) -> str:
+    """The bytes of the value under the cursor."""
+    return "no single element is looked at: zoom in" if value is None else bits_text(value)
+
+
+class ElementsPane(TableOrMap):
+    """Shows a slice, and on demand the bytes of the element under the cursor."""
+
+    DEFAULT_CSS = """
+    ElementsPane {
+        #bits { display: none; }
+        &.-bits #bits { display: block; }
+    }
+    """
+
+    def compose(self) -> Iterable[Widget]:
+        """The bytes stand below the cursor's element."""
+        yield from super().compose()
+        yield Line(id="bits")
+
+    @property
+    def sheet(self) -> Sheet | None:
+        """What is shown; None when there are no elements."""
+        sheet = self.grid.sheet
+        return sheet if sheet is not None and not sheet.empty else None
+
+    # -- what it shows -----------------------------------------------------------------------------
+
+    def show(self, array: Array, view: Slice) -> None:
+        """Another part of a tensor."""
+        self.grid.set_view(array, view)
+        if self.sheet is None:
+            self.show_text(f"No elements in {view.text} of shape {array.shape}.")
+        elif self.mapped:
+            self.draw()
+
+    def show_text(self, text: str) -> None:
+        """Why there are no values."""
+        self.to_table()
+        self.grid.show_text(text)
+        self.line("cell").show("")
+        self.line("bits").show("")
+
+    # -- the cursor --------------------------------------------------------------------------------
+
+    def toggle_bits(self) -> None:
+        """The bytes of what is under the cursor."""
+        self.toggle_class("-bits")
+        self.show_cell()
+
+    def show_cell(self) -> None:
+        """The element with all its digits, or what the cell of the map shows."""
+        grid, sheet = self.grid, self.grid.sheet
+        index = grid.cursor_index
+        if sheet is None or index is None:
+            return
+        if self.mapped:
+            text, value = cell_line(sheet, self.heat)
+        else:
+            value = sheet.array[index]
+            place = f"row {grid.row + 1}/{sheet.rows}  column {grid.column + 1}/{sheet.columns}"
+            text = element_line(index, value, place)
+        self.line("cell").show(text)
+        self._show_bits(value)
+
+    def _show_bits(self, value: Any) -> None:
+        if self.has_class("-bits"):
+            self.line("bits").show(Content.styled(bits_line(value), GREY))
+
+    def said(self) -> list[str]:
+        """The lines below as text, after the heat map in glyphs when that shows."""
+        drawn = self.heat.drawn if self.mapped else None
+        below = [str(self.line(name).content) for name in ("legend", "cell", "bits") if self.line(name).display]
+        return [*(drawn.plain.text() if drawn is not None else ()), *below]
+
+
+MOST = 20_000
+"""Elements that are written out as text: more than a clipboard takes. Files of numbers have all of them."""
+TOGETHER = 4096
+"""Elements of a line that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SheetRows(Sequence[Cells]):
+    """The rows of a slice for a .csv, read when they are written: index and values, one line per element of a line."""
+
+    sheet: Sheet
+    rows: range
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Cells: ...
+    @overload
+    def __getitem__(self, at: slice) -> SheetRows: ...
+    def __getitem__(self, at: int | slice) -> Cells | SheetRows:
+        """One row, or some, still unread."""
+        if isinstance(at, slice):
+            return SheetRows(self.sheet, self.rows[at])
+        return next(iter(SheetRows(self.sheet, self.rows[at : at + 1 or None])))
+
+    def __iter__(self) -> Iterator[Cells]:
+        """Reads."""
+        sheet, lines = self.sheet, self.sheet.lines
+        if len(lines) == 2:
+            for row in self.rows:
+                yield (lines[0][row], *sheet.part((lines[0][row : row + 1], lines[1]))[0])
+        elif lines:
+            for start in range(0, len(self.rows), TOGETHER):
+                rows = self.rows[start : start + TOGETHER]
+                line = lines[0][rows[0] : rows[-1] + 1]
+                yield from zip(line, sheet.part((line,)), strict=True)
+        else:
+            yield from (("", sheet.part(())[()]) for _ in self.rows)
+
+
+def extract_of(
+    sheet: Sheet, form: NumberFormat, heading: Sequence[str], element: Index | None, key: TensorKey
+) -> Extract:
+    """What can be copied and exported of a slice.
+
+    Args:
+        sheet: the slice.
+        form: how numbers are written as text.
+        heading: lines that go before the numbers in the text.
+        element: full index of the element under the cursor.
+        key: the tensor.
+    """
+    lines = sheet.lines
+    header = ("index", *(str(column) for column in lines[1])) if len(lines) == 2 else ("index", "value")
+    count = (sheet.rows if len(lines) == 2 else len(lines[0]) if lines else 1) if not sheet.empty else 0
+    return Extract(
+        stem=_stem(sheet, key),
+        text="\n".join([*heading, "", *_text(sheet, form)]),
+        one="" if element is None else exact_text(sheet.array[element]),
+        header=header,
+        rows=SheetRows(sheet, range(count)),
+        array=lambda: apply(sheet.array, sheet.view),
+    )
+
+
+def _stem(sheet: Sheet, key: TensorKey) -> str:
+    """Name of a file: the tensor, and the slice unless that is all of it."""
+    name = stem_of(key)
+    if all(isinstance(entry, range) for entry in sheet.view.entries) and sheet.view.text.strip("[:, ]") == "":
+        return name
+    words = [word if word != ":" else "all" for word in sheet.view.text[1:-1].split(", ")]
+    return f"{name}.{'_'.join(re.sub(r'[^0-9A-Za-z]+', '-', word) for word in words)}"[:160]
+
+
+def _text(sheet: Sheet, form: NumberFormat) -> list[str]:
+    """The numbers in columns, with the indices of rows and columns."""
+    if sheet.empty:
+        return ["no elements"]
+    columns = min(sheet.columns, MOST)
+    rows = min(sheet.rows, max(1, MOST // columns))
+    cells = [[text for text, _ in row] for row in format_window(sheet.cells(0, 0, rows, columns), form)]
+    if sheet.folded:
+        cells[-1] = [text for at, text in enumerate(cells[-1]) if sheet.index(rows - 1, at) is not None]
+    labels = [sheet.column_label(column) for column in range(columns)]
+    width = max(len(text) for row in (labels, *cells) for text in row)
+    beside = max(len(sheet.row_label(row)) for row in (0, rows - 1))
+    lines = [
+        f"{name:>{beside}} " + " ".join(text.rjust(width) for text in row)
+        for name, row in zip(("", *(sheet.row_label(row) for row in range(rows))), (labels, *cells), strict=True)
+    ]
+    left = sheet.rows - rows, sheet.columns - columns
+    if any(left):
+        lines.append(f"… {plural(left[0], 'row')} and {plural(left[1], 'column')} more: export as .csv or .npy")
+    return lines
+
 
 QUICK = 1 << 22
 """Up to this many elements a search is done at once (some 10 ms); above, beside the event loop."""
@@ -65,14 +340,14 @@ class ValuesScreen(WindowView):
         self._array: Array | None = None
         self._arrays: dict[bool, Array] = {}
         self._showing_previous = False
-        self.heading = f"{said.slot_of(row)}  {shorten(row.key.node, 60)}"
+        self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
         """Facts, statistics, slice, numbers or heat map, the cursor's value."""
         yield Line(id="facts")
         yield Line(id="stats")
         yield SliceBar(id="slice")
-        yield Board(self.work)
+        yield ElementsPane(self.work)
 
     def on_mount(self) -> None:
         """Starts reading."""
@@ -82,12 +357,12 @@ class ValuesScreen(WindowView):
 
     def on_resize(self) -> None:
         """The node's name takes the room there is."""
-        self.set_heading(f"{said.slot_of(self.row)}  {shorten(self.row.key.node, max(20, self.size.width - 16))}")
+        self.set_heading(f"{slot_of(self.row)}  {shorten(self.row.key.node, max(20, self.size.width - 16))}")
 
     @property
-    def board(self) -> Board:
+    def board(self) -> ElementsPane:
         """The values."""
-        return self.query_one(Board)
+        return self.query_one(ElementsPane)
 
     @property
     def grid(self) -> ValueGrid:
@@ -118,7 +393,7 @@ class ValuesScreen(WindowView):
         key = self._previous if self._showing_previous and self._previous is not None else self.row.key
         heading = [self.heading, *(str(self._line(name).content) for name in ("facts", "stats"))]
         heading += [f"slice {sheet.view.text}", *self.board.said()]
-        return take(sheet, self.grid.form, heading, self.cursor_index, key)
+        return extract_of(sheet, self.grid.form, heading, self.cursor_index, key)
 
     def _line(self, name: str) -> Line:
         return self.query_one(f"#{name}", Line)
@@ -184,7 +459,7 @@ class ValuesScreen(WindowView):
         self.bar.set_shape(array.shape)
         self._show_slice(again=known is not None)
         self._show_facts()
-        if at is not None and said.is_index(at, array.shape):
+        if at is not None and is_index(at, array.shape):
             self._go_to(at)
 
     @on(SliceBar.Changed)
@@ -203,8 +478,8 @@ class ValuesScreen(WindowView):
 
     def _show_facts(self) -> None:
         shown = self._array if self._array is not None else None
-        self._line("facts").show(said.facts(self.row, shown, previous=self._showing_previous))
-        self._line("stats").show(said.statistics(self.row, previous=self._showing_previous))
+        self._line("facts").show(facts_line(self.row, shown, previous=self._showing_previous))
+        self._line("stats").show(statistics_line(self.row, previous=self._showing_previous))
 
     # -- keys --------------------------------------------------------------------------------------
 
@@ -234,7 +509,7 @@ class ValuesScreen(WindowView):
 
     # -- the heat map ------------------------------------------------------------------------------
 
-    @on(Board.Switched)
+    @on(ElementsPane.Switched)
     def _switched(self) -> None:
         self.set_hints(MAP_HINTS if self.board.mapped else TABLE_HINTS)
 
@@ -246,15 +521,15 @@ class ValuesScreen(WindowView):
 
     def action_bad(self, direction: int, kind: str = "") -> None:
         """To the next or previous NaN or Inf of the whole tensor, whatever slice shows it."""
-        array, sheet, wish = self._array, self.board.sheet, WISHES[kind]
+        array, sheet, wish = self._array, self.board.sheet, WANTED[kind]
         if array is None or not array.size:
             return
         nothing = f"no {wish.name} in this tensor"
         stats = None if self._showing_previous else self.row.stats
-        if not can_be_bad(array) or (stats is not None and not said.count_of(stats, kind)):
+        if not can_be_bad(array) or (stats is not None and not count_of(stats, kind)):
             self.say(nothing, note=True)
         elif self.board.mapped and sheet is not None and self.heat.field is not None:
-            cells = Cells(sheet, self.heat.field, self.heat.zoom)
+            cells = MapSearch(sheet, self.heat.field, self.heat.zoom)
             self._search(lambda progress: cells.next_bad(self.heat.element, direction, wish, progress), nothing)
         else:
             origin = self.grid.cursor_index or (0,) * array.ndim

@@ -1,19 +1,355 @@
-"""What the keys do in every view that shows a window of a tensor: moving, slicing, digits, table or heat map."""
+"""A window onto a tensor: the slice that shows, as numbers or as a heat map, with one cursor for both."""
 
 from __future__ import annotations
 
-from tui_debugger.tui.values.plane import Plane
-from tui_debugger.tui.values.slice_bar import SliceBar
-from tui_debugger.tui.views.values_view import ValuesView
+from collections.abc import Iterable
+
+from textual import on
+from textual.containers import Vertical
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Input
+
+from tui_debugger.errors import BadSliceError
+from tui_debugger.stats.slicing import Slice, default_slice, parse_slice
+from tui_debugger.text.clean import clean
+from tui_debugger.text.heat_map import heat_table_of, is_drawable
+from tui_debugger.text.values import Index, Sheet
+from tui_debugger.tui.dialogs.modal import Field, Line
+from tui_debugger.tui.theme import GREY
+from tui_debugger.tui.values.grid import ValueGrid
+from tui_debugger.tui.values.heat_map import HeatMap, Work, legend_of
+from tui_debugger.tui.views.view import ValuesView
+
+
+class SliceBar(Vertical):
+    """Knows the slice of the tensor that is shown beside it.
+
+    Attributes:
+        view: the slice; None before a tensor is there.
+    """
+
+    DEFAULT_CSS = """
+    SliceBar {
+        height: 1; width: 1fr;
+        #slice-line { height: 1; }
+        #slice-edit { display: none; height: 1; }
+        &.-editing #slice-line { display: none; }
+        &.-editing #slice-edit { display: block; }
+    }
+    """
+
+    class Changed(Message):
+        """Another slice."""
+
+    class Refused(Message):
+        """Text that is no slice of the tensor; with an empty text: editing began or ended."""
+
+        def __init__(self, text: str) -> None:
+            """``text`` says what is wrong."""
+            super().__init__()
+            self.text = text
+
+    class Ended(Message):
+        """Editing ended: the focus goes back to the values."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
+        """No tensor yet."""
+        super().__init__(id=id)
+        self.view: Slice | None = None
+        self._shape: tuple[int, ...] = ()
+        self._dimension = 0
+        self._note = ""
+
+    def compose(self) -> Iterable[Line | Field]:
+        """The line, or the field in its place."""
+        yield Line(id="slice-line")
+        yield Field(id="slice-edit")
+
+    @property
+    def editing(self) -> bool:
+        """Whether the text is being edited."""
+        return self.has_class("-editing")
+
+    # -- which part --------------------------------------------------------------------------------
+
+    def set_shape(self, shape: tuple[int, ...]) -> None:
+        """Another tensor: the slice stays when it has the same shape."""
+        if self.view is None or shape != self._shape:
+            self._shape, self._dimension = shape, 0
+            self.view = None
+            self.set_text(default_slice(shape))
+        else:
+            self._draw()
+
+    def set_text(self, text: str) -> bool:
+        """Another slice; says why not when the text is wrong."""
+        try:
+            view = parse_slice(text, self._shape)
+        except BadSliceError as error:
+            self.post_message(self.Refused(str(error)))
+            return False
+        self.view, self._note = view, ""
+        self._draw()
+        self.post_message(self.Changed())
+        return True
+
+    def include(self, index: Index) -> bool:
+        """Shows an element: other fixed indices where needed, and wider ranges where a range leaves it out."""
+        if self.view is None:
+            return False
+        words = self._words()
+        for i, (entry, wanted) in enumerate(zip(self.view.entries, index, strict=True)):
+            if isinstance(entry, int):
+                words[i] = str(wanted)
+            elif wanted not in entry:
+                words[i] = ":"
+        return self.set_text(f"[{', '.join(words)}]")
+
+    def choose(self, by: int) -> None:
+        """Another fixed dimension to move along."""
+        fixed = self._fixed()
+        if fixed:
+            self._dimension, self._note = (self._dimension + by) % len(fixed), ""
+            self._draw()
+        else:
+            self.note("no dimension is fixed in this slice")
+
+    def step(self, by: int) -> None:
+        """Along the chosen fixed dimension."""
+        fixed = self._fixed()
+        if not fixed or self.view is None:
+            self.note("no dimension is fixed in this slice")
+            return
+        dimension = fixed[self._dimension % len(fixed)]
+        entry = self.view.entries[dimension]
+        if isinstance(entry, int) and 0 <= entry + by < self._shape[dimension]:
+            words = self._words()
+            words[dimension] = str(entry + by)
+            self.set_text(f"[{', '.join(words)}]")
+        else:
+            self.note(f"this is the {'last' if by > 0 else 'first'} index of dimension {dimension}")
+
+    def _words(self) -> list[str]:
+        """The slice text, one word per dimension."""
+        return self.view.text[1:-1].split(", ") if self.view and self.view.entries else []
+
+    def _fixed(self) -> list[int]:
+        return [i for i, entry in enumerate(self.view.entries) if isinstance(entry, int)] if self.view else []
+
+    # -- the line ----------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Says something beside the slice, until the next one: a line that comes and goes would redraw every number."""
+        if text != self._note:
+            self._note = text
+            self._draw()
+
+    def _draw(self) -> None:
+        fixed = self._fixed()
+        chosen = fixed[self._dimension % len(fixed)] if fixed else -1
+        parts: list[str | tuple[str, str]] = ["slice [" if self.view else ""]
+        for i, word in enumerate(self._words()):
+            parts += [", " if i else "", (word, "bold underline") if i == chosen else word]
+        parts.append("]" if self.view else "")
+        aside = self._note
+        if not aside and chosen >= 0:
+            aside = f"[ ] moves dimension {chosen} (0 to {self._shape[chosen] - 1})"
+        parts.append((f"   {clean(aside)}", "bold" if self._note else GREY))
+        self.query_one("#slice-line", Line).show(Content.assemble(*parts))
+
+    # -- editing -----------------------------------------------------------------------------------
+
+    def edit(self) -> None:
+        """Shows the field."""
+        edit = self.query_one(Field)
+        edit.value = self.view.text if self.view else default_slice(self._shape)
+        self.add_class("-editing")
+        edit.focus()
+        edit.cursor_position = max(0, len(edit.value) - 1)
+
+    def end_editing(self) -> None:
+        """Back to the line."""
+        self.remove_class("-editing")
+        self.post_message(self.Ended())
+
+    @on(Input.Submitted)
+    def _given(self, event: Input.Submitted) -> None:
+        event.stop()
+        if self.set_text(event.value.strip() or "[...]"):
+            self.end_editing()
+
+
+class TableOrMap(Vertical):
+    """Table and heat map share their cursor: it stays on its element when one takes the other's place.
+
+    What they show, and what is said below, is for subclasses.
+    """
+
+    DEFAULT_CSS = """
+    TableOrMap {
+        height: 1fr;
+        #map, #legend { display: none; }
+        #legend, #cell { height: 1; }
+        #cell { text-style: bold; }
+        &.-mapped ValueGrid { display: none; }
+        &.-mapped #map, &.-mapped #legend { display: block; }
+    }
+    """
+
+    class Switched(Message):
+        """The table took the place of the heat map, or the other way round."""
+
+    def __init__(self, work: Work, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
+        """``work`` is ``View.work``."""
+        super().__init__(id=id)
+        self._work = work
+
+    def compose(self) -> Iterable[Widget]:
+        """Table or map, legend of the map, the cursor's element."""
+        yield ValueGrid(id="grid")
+        yield HeatMap(self._work, id="map")
+        yield Line(id="legend")
+        yield Line(id="cell")
+
+    @property
+    def grid(self) -> ValueGrid:
+        """The table."""
+        return self.query_one(ValueGrid)
+
+    @property
+    def heat(self) -> HeatMap:
+        """The heat map."""
+        return self.query_one(HeatMap)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether the heat map shows."""
+        return self.has_class("-mapped")
+
+    @property
+    def front(self) -> ValueGrid | HeatMap:
+        """What shows."""
+        return self.heat if self.mapped else self.grid
+
+    @property
+    def cursor_index(self) -> Index | None:
+        """Full index of the element under the cursor; in the heat map one in the cursor's cell."""
+        sheet = self.sheet
+        return sheet.element(*self.heat.element) if self.mapped and sheet is not None else self.grid.cursor_index
+
+    # -- for subclasses ----------------------------------------------------------------------------
+
+    @property
+    def sheet(self) -> Sheet | None:
+        """What the heat map draws; None when there are no elements."""
+        raise NotImplementedError
+
+    def fill_grid(self) -> None:
+        """Gives the table what it shows, when it takes the heat map's place."""
+
+    def show_cell(self) -> None:
+        """Says what is under the cursor."""
+        raise NotImplementedError
+
+    # -- table or heat map -------------------------------------------------------------------------
+
+    def switch(self) -> str:
+        """Table or heat map; returns why not."""
+        sheet, index = self.sheet, self.cursor_index
+        if self.mapped:
+            self.to_table(index)
+            return ""
+        if sheet is None:
+            return "there is nothing to draw"
+        if not is_drawable(sheet.array):
+            return f"{sheet.array.dtype.name} elements are no numbers: there is no heat map of them"
+        width, height = self.grid.size
+        self.add_class("-mapped")
+        self.line("legend").show("")
+        self.draw(index, Size(width, height - 1))  # the legend takes a line
+        self.heat.focus()
+        self.post_message(self.Switched())
+        return ""
+
+    def to_table(self, index: Index | None = None) -> None:
+        """The table, with the cursor on an element."""
+        if self.mapped:
+            self.remove_class("-mapped")
+            self.fill_grid()
+            self.grid.focus()
+            self.post_message(self.Switched())
+            if index is not None:
+                self.grid.go_to(index)
+
+    def draw(self, index: Index | None = None, extent: Size | None = None) -> None:
+        """The sheet as a heat map, when that shows.
+
+        Args:
+            index: the element that the cursor goes to; None: it stays in its row and column.
+            extent: see ``HeatMap.set_field``.
+        """
+        sheet = self.sheet
+        if sheet is not None and self.mapped:
+            field = heat_table_of(sheet)
+            row, column = (sheet.spot(index) if index is not None else None) or self.heat.element
+            rows, columns = field.shape
+            self.heat.set_field(field, (min(row, rows - 1), min(column, columns - 1)), extent)
+
+    @on(HeatMap.Chosen)
+    def to_element(self) -> None:
+        """From the cursor's cell to its element in the table."""
+
+        def go(element: tuple[int, int]) -> None:
+            sheet = self.sheet
+            if sheet is not None:
+                self.to_table(sheet.element(*element))
+
+        if self.mapped:
+            self.heat.shown_element(go)
+
+    # -- the cursor --------------------------------------------------------------------------------
+
+    def put_cursor(self, index: Index) -> bool:
+        """Puts the cursor on an element; False when the slice does not show it."""
+        if not self.mapped:
+            return self.grid.go_to(index)
+        spot = self.sheet.spot(index) if self.sheet is not None else None
+        if spot is not None:
+            self.heat.go_to(*spot)
+        return spot is not None
+
+    @on(ValueGrid.CursorMoved)
+    @on(HeatMap.CursorMoved)
+    def _moved(self, event: Message) -> None:
+        event.stop()
+        if isinstance(event, HeatMap.CursorMoved) is self.mapped:
+            if self.mapped:
+                self.line("legend").show(legend_of(self.heat))
+            self.show_cell()
+
+    def finer(self, by: int) -> str:
+        """More or fewer digits, or larger and smaller cells; returns what is to be said about that."""
+        if self.mapped:
+            self.heat.zoom_by(by)
+            return ""
+        self.grid.set_format(self.grid.form.finer(by))
+        return f"{self.grid.form.precision} digits"
+
+    def line(self, name: str) -> Line:
+        """One of the lines below."""
+        return self.query_one(f"#{name}", Line)
 
 
 class WindowView(ValuesView):
     """A view with a slice of a tensor that its keys move through; see ``keys.moves`` and what follows there."""
 
     @property
-    def plane(self) -> Plane:
+    def plane(self) -> TableOrMap:
         """The elements."""
-        return self.query_one(Plane)
+        return self.query_one(TableOrMap)
 
     @property
     def bar(self) -> SliceBar:

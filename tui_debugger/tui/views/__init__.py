@@ -1,1 +1,1 @@
-"""What one opens from a tensor or a hit: views that fill the screen, one folder each, and what they share."""
+"""What opens from a tensor or a hit: views that fill the screen, a file each, and what they share."""

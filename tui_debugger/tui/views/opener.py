@@ -8,15 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.tui.views.focus import Focus
-from tui_debugger.tui.views.kinds import VIEW_BY_ID, VIEWS, About
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, Focus
 from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
     from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.views.news import News
+    from tui_debugger.tui.views.view import News
 
 NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 """The tensor of a view that is about the run, when nothing is selected."""

@@ -1,30 +1,106 @@
-"""The base of the views: work beside the event loop, one key each for the other views, copy and export."""
+"""The base of the views: work beside the event loop, keys of the other views, copy and export, changes of the run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.binding import BindingType
 
-from tui_debugger.errors import CancelledError
-from tui_debugger.tui.screens.modal import Modal
-from tui_debugger.tui.views.keys import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
-from tui_debugger.tui.views.news import News
-from tui_debugger.words.clean import clean
-from tui_debugger.words.numbers import percent
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import percent
+from tui_debugger.tui.actions import LOOK_AGAIN, VIEW_ACTIONS, bindings, opening_bindings
+from tui_debugger.tui.dialogs.modal import Modal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from textual.content import Content
 
     from tui_debugger.model import Progress, ProgressFn, TensorKey
     from tui_debugger.session import Session
+    from tui_debugger.session.seen import FileState
+    from tui_debugger.session.types import Pair
+    from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
-    from tui_debugger.tui.views.extract import Extract
-    from tui_debugger.tui.views.focus import Focus
+    from tui_debugger.tui.views.export import Extract
+    from tui_debugger.tui.views.registry import Focus
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What open views have to take in. Nothing of it is read yet.
+
+    Attributes:
+        pairs: (rank, step) of which there are tensors that were not there before, or others.
+        rewritten: those of them in which tensors that were there may have other values now.
+        ranks: ranks that appeared, or whose nodes were read anew.
+        results: checks found something out, or what they found does not hold any more.
+    """
+
+    pairs: frozenset[Pair] = frozenset()
+    rewritten: frozenset[Pair] = frozenset()
+    ranks: frozenset[int] = frozenset()
+    results: bool = False
+
+    @classmethod
+    def of_dump(cls, changes: Changes) -> News:
+        """Files appeared: nobody knows which of them take the place of others."""
+        pairs = frozenset((*changes.new_steps, *changes.grown_steps))
+        return cls(pairs, pairs, frozenset((*changes.new_ranks, *changes.rebuilt)))
+
+    @classmethod
+    def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> News:
+        """A training went on: what it had at its earlier stops stays, but for the step that it is still in."""
+        pairs = frozenset((*changes.new_steps, *changes.grown_steps))
+        return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
+
+    def __or__(self, other: News) -> News:
+        """Both together."""
+        return News(
+            self.pairs | other.pairs,
+            self.rewritten | other.rewritten,
+            self.ranks | other.ranks,
+            self.results or other.results,
+        )
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self.pairs or self.rewritten or self.ranks or self.results)
+
+    def up_to(self, step: int) -> bool:
+        """Whether something before or at a step may be different, of whatever rank."""
+        return bool(self.ranks) or any(at <= step for _, at in self.rewritten)
+
+    def steps_of(self, rank: int) -> list[int]:
+        """The steps of a rank, ascending."""
+        return sorted(step for of, step in self.pairs if of == rank)
+
+
+class SeenResults:
+    """What checks had found when a view looked, so that it can tell when they found something else."""
+
+    def __init__(self, session: Session) -> None:
+        """Nothing was looked at."""
+        self._session = session
+        self._seen: dict[Pair, object] = {}
+
+    def note(self, pairs: Iterable[Pair]) -> None:
+        """These are shown, with what is known of them now."""
+        self._seen = {pair: self._now(pair) for pair in pairs}
+
+    @property
+    def newer(self) -> bool:
+        """Whether there is a result now that was not there then."""
+        return any(
+            now is not None and now is not seen for pair, seen in self._seen.items() for now in [self._now(pair)]
+        )
+
+    def _now(self, pair: Pair) -> object:
+        return self._session.checks().book.fresh(pair, self._session.watchpoints.version)
+
 
 T = TypeVar("T")
 RUN_CHANGED = "the run has changed"
@@ -259,8 +335,8 @@ class View(Modal[None]):
 
     def action_keys(self) -> None:
         """All keys of this view."""
-        from tui_debugger.tui.screens.help import HelpScreen
-        from tui_debugger.tui.views.keys import opening_actions
+        from tui_debugger.tui.actions import opening_actions
+        from tui_debugger.tui.dialogs.help import HelpScreen
 
         common = (replace(action, group="Every view") for action in (*opening_actions(), *VIEW_ACTIONS))
         shown = (*self.OWN_ACTIONS, *common)
@@ -268,25 +344,25 @@ class View(Modal[None]):
 
     def action_copy(self) -> None:
         """What is under the cursor, to the clipboard."""
-        from tui_debugger.tui.views.handing_out import copy
+        from tui_debugger.tui.views.export import copy
 
         copy(self, everything=False)
 
     def action_copy_all(self) -> None:
         """Everything, to the clipboard."""
-        from tui_debugger.tui.views.handing_out import copy
+        from tui_debugger.tui.views.export import copy
 
         copy(self, everything=True)
 
     def action_export(self) -> None:
         """To a file."""
-        from tui_debugger.tui.views.handing_out import export
+        from tui_debugger.tui.views.export import export
 
         export(self)
 
     def action_screenshot(self) -> None:
         """A picture of the screen."""
-        from tui_debugger.tui.views.handing_out import screenshot
+        from tui_debugger.tui.views.export import screenshot
 
         if not self.working:
             self.say("")  # what was said before is no part of the picture
@@ -297,3 +373,69 @@ def _how_far(progress: Progress) -> str:
     if progress.total:
         return f"{percent(100 * min(progress.done / progress.total, 1.0))} %"
     return progress.text
+
+
+Files = Mapping["TensorKey", "FileState | None"]
+
+
+class ValuesView(View):
+    """Asks for the files of its tensors, and for no others, when their step changed."""
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """No values are shown yet."""
+        super().__init__(host, about)
+        self.files: Files = {}
+
+    def follow(self, news: News) -> None:
+        """Files whether it is about these tensors that there is news: a step that grows leaves most as they are."""
+        files = {key: file for key, file in self.files.items() if _may_concern(news, key)}
+        if files and not self.outdated:
+            session = self.host.session
+            self.work_quietly(lambda _: rewritten(session, files), self._answered)
+
+    def _answered(self, others: frozenset[TensorKey]) -> None:
+        if others.intersection(self.shown_keys):
+            self.mark_outdated(RUN_CHANGED)
+        self.forget_tensors(others.difference(self.shown_keys))
+
+    @property
+    def shown_keys(self) -> Collection[TensorKey]:
+        """The tensors that are shown; others of ``files`` are only kept."""
+        return self.files.keys()
+
+    def forget_tensors(self, keys: Collection[TensorKey]) -> None:
+        """What is kept of these tensors is not what they are now."""
+
+
+def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None = None, *, anew: bool = False) -> Files:
+    """How the files of tensors look, in a worker: before they are read, and after for those that had to be fetched.
+
+    Args:
+        session: the run.
+        keys: the tensors.
+        before: how they looked before they were read.
+        anew: they are to be measured again, whatever is known of them.
+    """
+    for key in keys if anew else ():
+        session.forget(key)
+    known = before or {}
+    return {key: known.get(key) or session.file_state(key) for key in keys}
+
+
+def rewritten(session: Session, files: Files) -> frozenset[TensorKey]:
+    """Those of some tensors that have other values now, in a worker."""
+    return frozenset(key for key, file in files.items() if _is_other(session, key, file))
+
+
+def _is_other(session: Session, key: TensorKey, file: FileState | None) -> bool:
+    now = session.file_state(key)
+    if now is not None or file is None or file.spec.format != "raw":
+        return now != file
+    try:  # a training went on: whether it holds the tensor anew, or has let it go
+        return session.row_of(key).remote
+    except TdbgError:
+        return False
+
+
+def _may_concern(news: News, key: TensorKey) -> bool:
+    return (key.rank, key.step) in news.pairs or key.rank in news.ranks

@@ -14,10 +14,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.kept import Kept
+from tui_debugger.tui.widgets.line_window import Kept
 from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
-from tui_debugger.words.clean import clean
 
 _GAP = 2
 

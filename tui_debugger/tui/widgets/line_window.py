@@ -2,21 +2,86 @@
 
 Textual's own scroll view lays the whole screen out anew when the number of lines changes, and draws everything in it
 again when it scrolls, gets the focus or loses it. Over a slow line every line counts.
+
+Whenever a cell changes, Textual asks every widget below and beside it for all of its lines, and works out colours,
+sizes and filters of each anew: on a screen of five panes most of the time of a key. ``Kept`` is asked the same, and
+hands out the lines it drew last, until something about it changes.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
+from textual.containers import Horizontal, Vertical
 from textual.geometry import Offset, Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.kept import Kept
 from tui_debugger.tui.widgets.text import changed_until
-from tui_debugger.tui.widgets.thumb import row_at, thumb
+
+if TYPE_CHECKING:
+    from textual.widget import Widget as _Base
+else:
+    # Styles are inherited from the first base that is a widget: this must not stand before the class that it is put to.
+    _Base = object
+
+
+class Kept(_Base):
+    """To be put before the class of a widget that is drawn by its ``render_line``, or of a container."""
+
+    _kept_lines: tuple[Region, list[Strip]] | None = None
+
+    def _set_dirty(self, *regions: Region) -> None:
+        """Where Textual's own lines become invalid, so do these: contents, styles and sizes all come through here."""
+        self._kept_lines = None
+        super()._set_dirty(*regions)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What was drawn, or what is drawn now."""
+        if self._kept_lines is None or self._kept_lines[0] != crop:
+            self._kept_lines = crop, self.drawn_lines(crop)
+        return self._kept_lines[1]
+
+    def drawn_lines(self, crop: Region) -> list[Strip]:
+        """Draws what is in sight; Textual draws again what is dirty."""
+        return super().render_lines(crop)
+
+
+class KeptRow(Kept, Horizontal):
+    """A container from left to right."""
+
+
+class KeptColumn(Kept, Vertical):
+    """A container from top to bottom."""
+
+
+def thumb(rows: int, page: int, top: int) -> range:
+    """Lines of the bar that the thumb covers; empty when everything fits.
+
+    Args:
+        rows: number of rows.
+        page: rows that fit on the screen, and lines of the bar.
+        top: first row on the screen.
+    """
+    if rows <= page:
+        return range(0)
+    size = max(page * page // rows, 1)
+    room, last = page - size, rows - page
+    # Only at the very ends it touches the ends: it says truly whether there is more.
+    first = 0 if top <= 0 else room if top >= last else max(min(round(room * top / last), room - 1), min(1, room))
+    return range(first, first + size)
+
+
+def row_at(line: int, rows: int, page: int) -> int:
+    """The first row on the screen when the thumb is brought to a line of the bar."""
+    size = max(page * page // rows, 1) if rows else 1
+    room, last = max(page - size, 1), max(rows - page, 0)
+    return min(max(round((line - size // 2) * last / room), 0), last)
+
 
 HEADER, EMPTY, BLANK = -1, -2, -3
 """Lines without a row of their own: above the rows, instead of rows, below them."""

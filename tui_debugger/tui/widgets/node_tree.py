@@ -14,7 +14,8 @@ from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 if TYPE_CHECKING:
-    from tui_debugger.tui.marks import Bools, Marks
+    from tui_debugger.arrays import Mask
+    from tui_debugger.tui.watcher import Marks
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
 
 _INDENT = 2
@@ -57,7 +58,7 @@ class NodeTree(VirtualTable):
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
-    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, dull: Bools | None = None) -> None:
+    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, dull: Mask | None = None) -> None:
         """Shows a tree. What was open stays open and the cursor stays on its entry (both by path).
 
         Args:
@@ -65,7 +66,7 @@ class NodeTree(VirtualTable):
             notes: dim text after the label, over node rows.
             dull: entries that stay closed at first, over tree indices.
         """
-        from tui_debugger.tui.marks import Marks  # NumPy: not before there is a tree
+        from tui_debugger.tui.watcher import Marks  # NumPy: not before there is a tree
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
         old, old_current = self._view, self.current
@@ -79,7 +80,7 @@ class NodeTree(VirtualTable):
             self._keyed = False
         self._show()
 
-    def set_keep(self, keep: Bools | None, *, expand: bool = False) -> None:
+    def set_keep(self, keep: Mask | None, *, expand: bool = False) -> None:
         """Shows only some entries, or all again.
 
         Args:

@@ -8,7 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
+from tui_debugger.arrays import Mask
+
 OPEN_LIMIT = 60
 """A fresh tree opens scopes from the top until this many lines show."""
 
@@ -42,7 +43,7 @@ class TreeLike(Protocol):
     def index_of_row(self, row: int) -> int:
         """Tree index of a node row."""
 
-    def visible(self, open: Bools, keep: Bools | None = None) -> npt.NDArray[np.int32]:  # noqa: A002
+    def visible(self, open: Mask, keep: Mask | None = None) -> npt.NDArray[np.int32]:  # noqa: A002
         """Tree indices on screen."""
 
 
@@ -73,15 +74,15 @@ class Visible:
 class OpenTree:
     """A tree with its open scopes and its filter."""
 
-    def __init__(self, tree: TreeLike, opened: Bools) -> None:
+    def __init__(self, tree: TreeLike, opened: Mask) -> None:
         """``opened`` belongs to this object from now on."""
         self.tree = tree
         self._open = opened
-        self._open_kept: Bools | None = None
-        self._keep: Bools | None = None
+        self._open_kept: Mask | None = None
+        self._keep: Mask | None = None
 
     @classmethod
-    def fresh(cls, tree: TreeLike, dull: Bools | None = None) -> OpenTree:
+    def fresh(cls, tree: TreeLike, dull: Mask | None = None) -> OpenTree:
         """Opens scopes from the top, in execution order, as long as the lines fit on a screen or so.
 
         A scope with too many entries of its own stays closed, and does not keep the ones beside it closed.
@@ -107,7 +108,7 @@ class OpenTree:
                 shown += int(children[index]) if fits else 0
         return cls(tree, opened)
 
-    def carried_to(self, tree: TreeLike, dull: Bools | None = None) -> OpenTree:
+    def carried_to(self, tree: TreeLike, dull: Mask | None = None) -> OpenTree:
         """The same scopes open in a tree that has grown, by path."""
         if not self._open.any():
             return self.fresh(tree, dull)
@@ -116,13 +117,13 @@ class OpenTree:
         opened[[int(i) for i in np.flatnonzero(np.asarray(tree.row) < 0) if tree.path(int(i)) in paths]] = True
         return OpenTree(tree, opened)
 
-    def keep(self, mask: Bools | None, *, expand: bool) -> None:
+    def keep(self, mask: Mask | None, *, expand: bool) -> None:
         """Shows only some entries (None: all); with ``expand`` every scope is open while this lasts."""
         self._keep = mask
         self._open_kept = np.ones(len(self.tree.row), np.bool_) if expand else None
 
     @property
-    def opened(self) -> Bools:
+    def opened(self) -> Mask:
         """Which scopes are open now."""
         return self._open if self._open_kept is None else self._open_kept
 

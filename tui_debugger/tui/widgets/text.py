@@ -15,7 +15,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
-from tui_debugger.words.clean import clean
+from tui_debugger.text.clean import clean
 
 _LEAST = 5
 """Cells below which the end of a scope says nothing."""

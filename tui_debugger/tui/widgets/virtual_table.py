@@ -1,4 +1,6 @@
-"""A table over any number of rows: it asks for the cells of visible lines only.
+"""A table of any number of rows: columns, rows that are asked for one at a time, and the widget that shows them.
+
+A table over any number of rows: it asks for the cells of visible lines only.
 
 A cursor key redraws two lines, a page redraws one screenful, whatever the number of rows. Nothing here
 is animated, and rows that appear above the cursor do not move what is under it.
@@ -6,9 +8,10 @@ is animated, and rows that appear above the cursor do not move what is under it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -21,10 +24,107 @@ from textual.strip import Strip
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
-from tui_debugger.tui.widgets.rows import Column, ListRows, Rows
 from tui_debugger.tui.widgets.text import Cell, Place, fit, joined, segments_of, shift, width_of
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        title: shown in the header line.
+        width: cells; the least width when ``elastic`` is set.
+        elastic: share of the spare width this column takes (0: fixed).
+        right: right-aligned, for numbers.
+        frozen: stays in sight when the line is moved sideways; frozen columns come first.
+    """
+
+    title: str
+    width: int
+    elastic: int = 0
+    right: bool = False
+    frozen: bool = False
+
+
+class Rows(Protocol):
+    """What a table shows. ``cells`` is called for visible lines only."""
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+
+    def cells(self, index: int) -> Sequence[Cell]:
+        """One cell per column; when there are fewer, the last one takes the rest of the line."""
+
+    def key(self, index: int) -> Hashable:
+        """What identifies a row when rows are inserted or filtered."""
+
+    def find(self, key: Hashable) -> int:
+        """Row of a key, or -1 when it is gone."""
+
+
+class ListRows:
+    """Rows over ready-made cells, for short lists."""
+
+    def __init__(self, rows: Sequence[Sequence[Cell]], keys: Sequence[Hashable] | None = None) -> None:
+        """``keys`` defaults to the row numbers."""
+        self._rows = rows
+        self._keys: Sequence[Hashable] = range(len(rows)) if keys is None else keys
+        self._index = {key: i for i, key in enumerate(self._keys)}
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return len(self._rows)
+
+    def cells(self, index: int) -> Sequence[Cell]:
+        """Cells of a row."""
+        return self._rows[index]
+
+    def key(self, index: int) -> Hashable:
+        """Key of a row."""
+        return self._keys[index]
+
+    def find(self, key: Hashable) -> int:
+        """Row of a key, or -1."""
+        return self._index.get(key, -1)
+
+
+T = TypeVar("T")
+
+
+class LazyRows(Generic[T]):
+    """See ``widgets.rows.Rows``."""
+
+    def __init__(self, items: Sequence[T], cells: Callable[[T], Sequence[Cell]], key: Callable[[T], Hashable]) -> None:
+        """``cells`` and ``key`` make the cells of an item, and what identifies it."""
+        self._items = items
+        self._cells = cells
+        self._key = key
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return len(self._items)
+
+    def cells(self, index: int) -> Sequence[Cell]:
+        """Cells of a row."""
+        return self._cells(self._items[index])
+
+    def key(self, index: int) -> Hashable:
+        """Key of a row."""
+        return self._key(self._items[index])
+
+    def find(self, key: Hashable) -> int:
+        """Row of a key, or -1."""
+        return self._places.get(key, -1)
+
+    @cached_property
+    def _places(self) -> dict[Hashable, int]:
+        return {self._key(item): at for at, item in enumerate(self._items)}
+
 
 PAN_STEP = 8
 """Cells that one press of left or right moves long text."""

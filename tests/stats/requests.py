@@ -1,0 +1,97 @@
+"""Short ways to batches of looks, and to a record of arrays for tests that are about judging."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import ReadSpec, Watchpoint, WatchResult
+from tui_debugger.stats.measure import read_all
+from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, Record, RequiredStats, Specs
+from tui_debugger.watch.conditions import by_abbr, evaluate, needs, validate
+
+Array = npt.NDArray[Any]
+
+
+def f32(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+def watch(condition: str, params: Mapping[str, float | bool] | None = None, number: int = 1) -> Watchpoint:
+    return Watchpoint(number, by_abbr(condition).id, validate(condition, params or {}))
+
+
+def looks_of(
+    files: Sequence[Path | ReadSpec],
+    previous: Iterable[int],
+    need: RequiredStats | Sequence[RequiredStats | None],
+    default: str = "",
+) -> ReadRequests:
+    """A batch of files.
+
+    Args:
+        files: what to read.
+        previous: for each the number of what it is compared with, -1 without one.
+        need: of all of them, or of each; None: only compared with.
+        default: the element type that the names of files declare.
+    """
+    specs = [file if isinstance(file, ReadSpec) else ReadSpec(str(file), dtype=default) for file in files]
+    wanted = [need] * len(specs) if isinstance(need, RequiredStats) else list(need)
+    needs = tuple(dict.fromkeys(each for each in wanted if each is not None))
+    return ReadRequests(
+        Specs.of(specs),
+        np.fromiter(previous, np.int32),
+        needs,
+        np.array([ONLY_COMPARED if each is None else needs.index(each) for each in wanted], np.int16),
+    )
+
+
+def look(file: Path | ReadSpec, previous: Path | ReadSpec | None = None, need: RequiredStats | None = None) -> Record:
+    """A record of one file."""
+    files = [file] if previous is None else [previous, file]
+    looks = looks_of(files, [-1, 0][: len(files)], [None, need or RequiredStats()][-len(files) :])
+    record = read_all(looks).get(len(files) - 1)
+    assert record is not None
+    return record
+
+
+def look_at(current: Array, previous: Array | None = None, need: RequiredStats | None = None) -> Record:
+    """A record made the way the program makes it: from files."""
+    with tempfile.TemporaryDirectory() as folder:
+        now, before = Path(folder) / "now.npy", Path(folder) / "before.npy"
+        np.save(now, current)
+        if previous is not None:
+            np.save(before, previous)
+        return look(now, None if previous is None else before, need)
+
+
+def judge(
+    condition: str,
+    params: Mapping[str, float | bool],
+    current: Array,
+    previous: Array | None = None,
+    *,
+    first_step: bool = False,
+    initial: bool = False,
+) -> WatchResult | None:
+    watchpoint = watch(condition, params)
+    record = look_at(current, previous, needs(watchpoint))
+    return evaluate(watchpoint, record, first_step=first_step, initial=initial)
+
+
+def stopping(at: int = 5) -> Callable[..., None]:
+    """A receiver of progress that cancels when it is called for the fifth time."""
+    calls = count(1)
+
+    def tell(*_: object) -> None:
+        if next(calls) == at:
+            raise CancelledError("stopped")
+
+    return tell

@@ -1,0 +1,399 @@
+"""Scans: the same bits whoever works, nothing lost with a worker, stopped when asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.sources.writer import huge_file
+from tests.stats.requests import looks_of, stopping
+from tests.stats.test_measure import EVERYTHING, assert_equal_bits, chains
+from tests.stats.test_pool import pids, until
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.stats import measure, side_by_side
+from tui_debugger.stats import scan as huge
+from tui_debugger.stats import scan as module
+from tui_debugger.stats import workers as workers_module
+from tui_debugger.stats.measure import read_all
+from tui_debugger.stats.records import ReadRequests, Records, RequiredStats, State
+from tui_debugger.stats.scan import scan
+from tui_debugger.stats.workers import OwnExecutor, Pool, Workers
+
+
+@pytest.fixture(autouse=True)
+def _many_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real dump is 40 batches, and always worth handing over."""
+    monkeypatch.setattr(measure, "LEAST", measure.LIKE_BYTES * 30)
+    monkeypatch.setattr(measure, "SHARES", 100)
+    for name in ("WORTH_STARTING", "WORTH_HANDING_OVER"):
+        monkeypatch.setattr(workers_module, name, 0)
+
+
+@pytest.fixture
+def looks(dumps: Callable[[str], Path]) -> ReadRequests:
+    """Every tensor of a real dump."""
+    return looks_of(*chains(dumps("mindspore-2.0-mlp")), EVERYTHING)
+
+
+@pytest.fixture
+def alone(looks: ReadRequests) -> Records:
+    """What they are."""
+    return read_all(looks)
+
+
+def sizes_of(looks: ReadRequests) -> npt.NDArray[np.int64]:
+    return np.array([os.stat(path).st_size for path in looks.specs.paths])  # noqa: PTH116 - bytes
+
+
+def taken(looks: ReadRequests, workers: Workers, progress: ProgressFn = no_progress) -> Records:
+    result = Records(len(looks))
+    scan(looks, sizes_of(looks), workers, result, progress)
+    return result
+
+
+def every(looks: ReadRequests) -> npt.NDArray[np.int64]:
+    return np.arange(len(looks))
+
+
+@pytest.fixture
+def pool() -> Iterator[Pool]:
+    made = Pool(2)
+    made.start()
+    until(lambda: made._crew.ready == 2)
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture(params=["here", "processes", "one process", "threads"])
+def workers(request: pytest.FixtureRequest) -> Iterator[Workers]:
+    if request.param == "threads":
+        with ThreadPoolExecutor(3) as threads:
+            yield Workers(executor=threads)
+        return
+    made = {
+        "here": lambda: Workers(1),
+        "processes": lambda: Workers(executor=request.getfixturevalue("pool")),
+        "one process": lambda: Workers(executor=Pool(1)),
+    }[request.param]()
+    yield made
+    made.close()
+
+
+def test_records_have_the_same_bits_whoever_makes_them(looks: ReadRequests, alone: Records, workers: Workers) -> None:
+    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert workers.notices == ()
+
+
+def test_bad_files_are_told_the_same_way_everywhere(tmp_path: Path, workers: Workers) -> None:
+    files = [tmp_path / f"{row}.npy" for row in range(120)]
+    for row, path in enumerate(files):
+        np.save(path, np.full(row % 5, row, np.float32))
+        os.utime(path, ns=(10**18, 10**18))
+    files[7].write_bytes(b"")
+    files[50].write_bytes(files[51].read_bytes()[:-1])
+    for row in (8, 60):
+        np.save(files[row], np.array(["text"]))
+    looks = looks_of(files, range(-1, 119), EVERYTHING)
+    alone = read_all(looks)
+    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert set(alone.errors) == {7, 50}
+
+
+def test_files_that_are_only_compared_with_stay_unknown(looks: ReadRequests, workers: Workers) -> None:
+    needs = [None if before < 0 else EVERYTHING for before in looks.previous.tolist()]
+    some = looks_of([Path(os.fsdecode(path)) for path in looks.specs.paths], looks.previous.tolist(), needs)
+    found = taken(some, workers)
+    assert ((found.rows["state"] == State.UNKNOWN) == (some.previous < 0)).all()
+    assert_equal_bits(found, read_all(some), every(some))
+
+
+def test_progress_counts_files_and_ends_with_all_of_them(looks: ReadRequests, workers: Workers) -> None:
+    seen: list[Progress] = []
+    taken(looks, workers, seen.append)
+    assert (seen[0].done, seen[-1].done) == (0, len(looks))
+    assert {snapshot.total for snapshot in seen} == {len(looks)}
+    counts = [snapshot.done for snapshot in seen]
+    assert counts == sorted(counts)
+    assert len(set(counts)) > 2
+
+
+def test_nothing_to_look_at_is_no_work(workers: Workers) -> None:
+    seen: list[Progress] = []
+    result = Records(0)
+    scan(looks_of([], [], []), np.zeros(0, np.int64), workers, result, seen.append)
+    assert {(snapshot.done, snapshot.total) for snapshot in seen} == {(0, 0)}
+
+
+# -- huge tensors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_spans(monkeypatch: pytest.MonkeyPatch) -> None:
+    for target in (side_by_side, huge, module):
+        monkeypatch.setattr(target, "SPAN", 10_000)
+
+
+@pytest.mark.usefixtures("small_spans")
+def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
+    files = [tmp_path / f"{step}.npy" for step in range(4)]
+    for step, path in enumerate(files):
+        np.save(path, np.random.default_rng(step).standard_normal(95_000).astype(np.float32))
+        os.utime(path, ns=(10**18, 10**18))
+    np.save(files[2], np.asfortranarray(np.ones((500, 190), np.float32)))  # cannot be compared span by span
+    looks = looks_of(files, range(-1, 3), EVERYTHING)
+    given_away: list[Any] = []
+
+    class Noting(ThreadPoolExecutor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            given_away.append(fn)
+            return super().submit(fn, *args, **kwargs)
+
+    with Noting(2) as threads:
+        found = taken(looks, Workers(executor=threads))
+    assert given_away.count(huge.look_span) >= 20
+    assert_equal_bits(found, read_all(looks), every(looks))
+    assert found.rows["before"].tolist() == [0, 1, 2, 2]
+
+
+@pytest.mark.usefixtures("small_spans")
+def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.ones(95_000))
+    looks = looks_of([path], [-1], RequiredStats())
+    real = huge.look_span
+
+    def late(*arguments: Any) -> Any:
+        if arguments[3][0] == 50_000:
+            os.truncate(path, 300_000)
+        return real(*arguments)
+
+    monkeypatch.setattr(module, "look_span", late)
+    with ThreadPoolExecutor(2) as threads:
+        found = taken(looks, Workers(executor=threads))
+    assert "is truncated" in found.errors[0]
+
+
+# -- other work meanwhile ----------------------------------------------------------------------------------------------
+
+
+def test_other_work_is_done_while_others_read(looks: ReadRequests, alone: Records) -> None:
+    done: list[threading.Thread] = []
+
+    def meanwhile() -> bool:
+        done.append(threading.current_thread())
+        return len(done) < 5
+
+    result = Records(len(looks))
+    with ThreadPoolExecutor(2) as threads:
+        scan(looks, sizes_of(looks), Workers(executor=threads), result, meanwhile=meanwhile)
+    assert len(done) >= 5
+    assert set(done) == {threading.current_thread()}
+    assert_equal_bits(result, alone, every(looks))
+
+
+def test_who_reads_alone_does_no_other_work(looks: ReadRequests, alone: Records) -> None:
+    def meanwhile() -> bool:
+        pytest.fail("called")
+
+    result = Records(len(looks))
+    scan(looks, sizes_of(looks), Workers(jobs=1), result, meanwhile=meanwhile)
+    assert_equal_bits(result, alone, every(looks))
+
+
+def test_an_error_of_the_other_work_stops_the_work(looks: ReadRequests) -> None:
+    def broken() -> bool:
+        raise RuntimeError("other work")
+
+    with ThreadPoolExecutor(2) as threads, pytest.raises(RuntimeError, match="other work"):
+        scan(looks, sizes_of(looks), Workers(executor=threads), Records(len(looks)), meanwhile=broken)
+
+
+# -- cancelling --------------------------------------------------------------------------------------------------------
+
+
+def stopper(after: int) -> ProgressFn:
+    def progress(snapshot: Progress) -> None:
+        if snapshot.done >= after:
+            raise CancelledError("stopped")
+
+    return progress
+
+
+def test_what_was_done_before_cancelling_stands(looks: ReadRequests, alone: Records, workers: Workers) -> None:
+    result = Records(len(looks))
+    with pytest.raises(CancelledError):
+        scan(looks, sizes_of(looks), workers, result, stopper(100))
+    done = np.flatnonzero(result.rows["state"] != State.UNKNOWN)
+    assert 100 <= len(done) < len(looks)
+    part = Records(len(done))
+    part.place(result, done, np.arange(len(done)))
+    assert_equal_bits(part, alone, done)
+    assert_equal_bits(taken(looks, workers), alone, every(looks))
+
+
+def test_a_tensor_that_takes_minutes_is_cancelled_at_once(tmp_path: Path, workers: Workers) -> None:
+    looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
+    with pytest.raises(CancelledError):
+        taken(looks, workers, stopping())
+    small = tmp_path / "small.npy"
+    np.save(small, np.ones(3))
+    assert taken(looks_of([small], [-1], RequiredStats()), workers).rows["count"].tolist() == [3]
+
+
+def test_closing_the_workers_stops_a_scan(tmp_path: Path, pool: Pool) -> None:
+    workers = Workers(executor=pool)
+    looks = looks_of([huge_file(tmp_path / "huge.npy")], [-1], RequiredStats())
+    closer = threading.Thread(target=workers.close)
+
+    def progress(_: Progress) -> None:
+        if not closer.ident and pool._crew._tasks.empty():
+            closer.start()
+
+    with pytest.raises(CancelledError):
+        taken(looks, workers, progress)
+    closer.join()
+
+
+def test_an_error_of_the_receiver_stops_the_work(looks: ReadRequests, workers: Workers) -> None:
+    def broken(_: Progress) -> None:
+        raise RuntimeError("receiver")
+
+    with pytest.raises(RuntimeError, match="receiver"):
+        taken(looks, workers, broken)
+
+
+# -- lost workers ------------------------------------------------------------------------------------------------------
+
+
+def scan_with_workers_stopped(
+    looks: ReadRequests, pool: Pool, then: Callable[[list[int]], None]
+) -> tuple[Records, Workers]:
+    """A scan whose first batches are with workers that stand still when ``then`` is called with their numbers."""
+    workers = Workers(executor=pool)
+    stopped = pids(pool)
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    called = False
+
+    def progress(_: Progress) -> None:
+        nonlocal called
+        if not called and pool._crew._tasks.qsize() == 2:  # four were given away: two are in the middle
+            called = True
+            then(stopped)
+
+    result = taken(looks, workers, progress)
+    assert called
+    return result, workers
+
+
+def test_a_worker_killed_in_the_middle_loses_nothing(looks: ReadRequests, alone: Records, pool: Pool) -> None:
+    def kill_one(stopped: list[int]) -> None:
+        os.kill(stopped[0], signal.SIGKILL)
+        os.kill(stopped[1], signal.SIGCONT)
+
+    found, workers = scan_with_workers_stopped(looks, pool, kill_one)
+    assert_equal_bits(found, alone, every(looks))
+    assert workers.notices == ()
+
+
+def test_all_workers_killed_in_the_middle_lose_nothing(looks: ReadRequests, alone: Records, pool: Pool) -> None:
+    def kill_all(stopped: list[int]) -> None:
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+
+    found, workers = scan_with_workers_stopped(looks, pool, kill_all)
+    assert_equal_bits(found, alone, every(looks))
+    assert workers.notices == ()
+    assert len(pids(pool)) == 2
+
+
+def test_workers_that_cannot_be_had_again_leave_the_work_here(
+    looks: ReadRequests, alone: Records, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill_all(stopped: list[int]) -> None:
+        def refused(*_: Any, **__: Any) -> None:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(subprocess, "Popen", refused)
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+
+    found, workers = scan_with_workers_stopped(looks, pool, kill_all)
+    assert_equal_bits(found, alone, every(looks))
+    assert workers.notices == ("the workers were lost: the work was finished by this process alone",)
+    assert_equal_bits(taken(looks, workers), alone, every(looks))
+
+
+def test_a_batch_that_kills_its_workers_is_done_here(looks: ReadRequests, alone: Records) -> None:
+    class Deadly(ThreadPoolExecutor):
+        victims = 0
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            if looks.specs.paths[100] in args[0].specs.paths:
+                self.victims += 1
+                lost: Future[Any] = Future()
+                lost.set_exception(BrokenExecutor("gone"))
+                return lost
+            return super().submit(fn, *args, **kwargs)
+
+    with Deadly(2) as deadly:
+        assert_equal_bits(taken(looks, Workers(executor=deadly)), alone, every(looks))
+    assert deadly.victims == module.TRIES
+
+
+def test_an_executor_that_was_shut_down_leaves_the_work_here(looks: ReadRequests, alone: Records) -> None:
+    threads = ThreadPoolExecutor(1)
+    threads.shutdown()
+    workers = Workers(executor=threads)
+    assert_equal_bits(taken(looks, workers), alone, every(looks))
+    assert workers.notices
+
+
+def test_what_workers_elsewhere_cannot_read_is_read_here(looks: ReadRequests, alone: Records) -> None:
+    class Elsewhere(OwnExecutor):
+        """A machine that does not see every other file."""
+
+        remote = True
+        _max_workers = 2
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            batch: ReadRequests = args[0]
+            assert all(os.path.isabs(path) for path in batch.specs.paths)  # noqa: PTH117 - bytes
+            paths = [path + b"x" if at % 2 else path for at, path in enumerate(batch.specs.paths)]
+            specs = type(batch.specs)(paths, batch.specs.kinds, batch.specs.kind)
+            future: Future[Any] = Future()
+            future.set_result(fn(ReadRequests(specs, batch.previous, batch.needs, batch.need), **kwargs))
+            return future
+
+    assert_equal_bits(taken(looks, Workers(executor=Elsewhere())), alone, every(looks))
+
+
+def test_relative_names_reach_workers_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "x.npy", np.ones(3))
+    monkeypatch.chdir(tmp_path)
+    seen: list[bytes] = []
+
+    class Elsewhere(OwnExecutor):
+        remote = True
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            seen.extend(args[0].specs.paths)
+            future: Future[Any] = Future()
+            future.set_result(fn(*args, **kwargs))
+            return future
+
+    found = taken(looks_of([Path("x.npy")], [-1], RequiredStats()), Workers(executor=Elsewhere()))
+    assert seen == [os.fsencode(tmp_path / "x.npy")]
+    assert found.rows["count"].tolist() == [3]

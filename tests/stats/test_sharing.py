@@ -1,0 +1,306 @@
+"""Passes over tensors that processes share: the same to the last bit whoever works, and stopped when that is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.stats.test_differences import arrays
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import Progress, ReadSpec
+from tui_debugger.stats import sharing, workers
+from tui_debugger.stats.compare import compare
+from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance
+from tui_debugger.stats.distribution import count_bins, count_classes, linear_bins
+from tui_debugger.stats.npy import open_array
+from tui_debugger.stats.quantiles import headroom, quantiles
+from tui_debugger.stats.sharing import Stock, in_order
+from tui_debugger.stats.workers import Workers
+
+Array = npt.NDArray[Any]
+NAN, INF = float("nan"), float("inf")
+KINDS = ("f2", "f4", "f8", ">f4", "c8", "c16", "i4", "i8", "u8", "?", "i1", *(ml_dtypes.bfloat16,))
+FP8 = (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Callable[[int], Workers]]:
+    """So many threads as workers: what they are given is what processes are given."""
+    pools = {n: ThreadPoolExecutor(n) for n in (1, 2, 5)}
+    yield lambda n: Workers(executor=pools[n])
+    for pool in pools.values():
+        pool.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_worth_sharing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "WORTH_STARTING", 0)
+    monkeypatch.setattr(workers, "WORTH_HANDING_OVER", 0)
+
+
+def saved(folder: Path, name: str, array: Array) -> ReadSpec:
+    """A file of it, which says what is in it."""
+    raw = array.dtype.kind == "V" or array.dtype.type.__module__ == "ml_dtypes"
+    (folder / name).write_bytes(b"")
+    if raw:
+        array.tofile(folder / name)
+        return ReadSpec(str(folder / name), "raw", array.dtype.name, array.shape)
+    np.save(folder / name, array)
+    return ReadSpec(str(folder / name) + ("" if name.endswith(".npy") else ".npy"))
+
+
+def noise(kind: Any, size: int, seed: int) -> Array:
+    """Values of either sign over some decades, some of them equal, zeros of both signs, NaN and Inf at the edges."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(size) * np.exp2(rng.integers(-4, 4, size))
+    values[::5], values[3::10] = 0.0, -0.0
+    values[1::7] = 1.5
+    dtype = np.dtype(kind)
+    with np.errstate(all="ignore"):
+        if dtype.kind in "iu?":
+            return (np.abs(values) * (2**60 if dtype.itemsize == 8 else 20)).astype(dtype)
+        array = (values + 1j * np.roll(values, seed)).astype(dtype) if dtype.kind == "c" else values.astype(dtype)
+        for at, odd in ((0, NAN), (size - 1, INF), (size // 2, -INF), (size // 3, NAN)):
+            array[at] = np.array(odd).astype(dtype)
+    return array
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kinds=st.tuples(st.sampled_from((*KINDS, *FP8)), st.sampled_from((*KINDS, *FP8))),
+    same=st.booleans(),
+    size=st.integers(2, 700),
+    span=st.sampled_from((7, 64, 100, 333)),
+    top=st.integers(0, 12),
+    tolerance=st.sampled_from((EXACT, Tolerance(0.1, 0.01), Tolerance(percent=20))),
+    seed=st.integers(0, 99),
+)
+def test_differences_are_the_same_whoever_works(
+    *,
+    kinds: tuple[Any, Any],
+    same: bool,
+    size: int,
+    span: int,
+    top: int,
+    tolerance: Tolerance,
+    seed: int,
+    threads: Callable[[int], Workers],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "SPAN", span)
+    here = noise(kinds[0], size, seed)
+    there = noise(kinds[0], size, seed) if same else noise(kinds[1], size, seed + 1)
+    specs = (saved(tmp_path, "here.npy", here), saved(tmp_path, "there.npy", there))
+    files = [open_array(spec) for spec in specs]
+    alone = compare(Pairs(here, there), tolerance=tolerance, top=top)
+    for n in (1, 2, 5):
+        shared = compare(Pairs(files[0], files[1], specs, threads(n)), tolerance=tolerance, top=top)
+        assert repr(shared) == repr(alone)
+
+
+def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_opened(
+    threads: Callable[[int], Workers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 64)
+    old, new = noise("f4", 500, 1), noise("f4", 500, 2)
+    spec, other = saved(tmp_path, "tensor.npy", old), saved(tmp_path, "other.npy", new)
+    opened = open_array(spec)
+    pairs = Pairs(opened, opened, (spec, spec), threads(2))
+    stock = Stock((opened,), opened.size, (spec,), threads(2))
+    Path(other.path).replace(spec.path)
+    assert repr(compare(pairs)) == repr(compare(Pairs(old, old)))
+    assert count_classes(stock).counts.tolist() == count_classes(old).counts.tolist()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    kind=st.sampled_from((*KINDS, *FP8)),
+    size=st.integers(2, 700),
+    span=st.sampled_from((7, 64, 333)),
+    kept=st.sampled_from((0, 50, 1 << 21)),
+    seed=st.integers(0, 99),
+)
+def test_distributions_are_the_same_whoever_works(
+    *,
+    kind: Any,
+    size: int,
+    span: int,
+    kept: int,
+    seed: int,
+    threads: Callable[[int], Workers],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sharing, "SPAN", span)
+    monkeypatch.setattr("tui_debugger.stats.distribution.KEPT", kept)
+    array = noise(kind, size, seed)
+    spec = saved(tmp_path, "array.npy", array)
+
+    def everything(values: Array | Stock) -> str:
+        classes = count_classes(values)
+        found = quantiles(values, classes)
+        bins = linear_bins(-3.3, 7.7, 9)
+        room = headroom(values, classes, array.dtype.name)
+        return repr((classes.counts.tolist(), classes.finite, found, room, count_bins(values, classes, bins)))
+
+    alone = everything(array)
+    for n in (1, 2, 5):
+        assert everything(Stock((open_array(spec),), size, (spec,), threads(n))) == alone
+
+
+@given(arrays(), st.integers(1, 9))
+def test_spans_of_any_size_merge_into_what_one_pass_finds(pair: tuple[Array, Array], span: int) -> None:
+    """All but the last bits of sums: those depend on where a tensor is cut, which is always the same."""
+    whole = compare(Pairs(*pair), top=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "SPAN", span)
+        cut = compare(Pairs(*pair), top=5)
+    for name in ("odd", "finite", "equal", "sign_flips", "from_zero", "max_abs", "max_rel", "ulps", "outside"):
+        assert repr(getattr(cut, name)) == repr(getattr(whole, name))
+    for name in ("by_abs", "by_rel", "by_ulp"):
+        assert repr(getattr(cut, name)) == repr(getattr(whole, name))
+
+
+def test_worker_processes_find_what_this_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 50_000)
+    with closing(Workers(2)) as crew:
+        executor = crew.executor(1)
+        assert executor is not None
+        executor.submit(int).result()  # they are there
+        for kind in ("f4", ml_dtypes.bfloat16, "f8", "c8", "i8"):
+            here, there = noise(kind, 400_000, 1), noise(kind, 400_000, 2)
+            specs = (saved(tmp_path, f"{kind}-1.npy", here), saved(tmp_path, f"{kind}-2.npy", there))
+            files = [open_array(spec) for spec in specs]
+            tolerance = Tolerance(percent=10)
+            shared = compare(Pairs(files[0], files[1], specs, crew), tolerance=tolerance)
+            assert repr(shared) == repr(compare(Pairs(here, there), tolerance=tolerance))
+            stock = Stock((files[0],), here.size, specs[:1], crew)
+            classes, own = count_classes(stock), count_classes(here)
+            assert np.array_equal(classes.counts, own.counts)
+            assert quantiles(stock, classes) == quantiles(here, own)
+            assert headroom(stock, classes, here.dtype.name) == headroom(here, own, here.dtype.name)
+        assert crew.notices == ()
+
+
+class Sum:
+    """The task of adding up."""
+
+    cost = 1
+
+    def prepare(self, given: tuple[Array, ...]) -> Array:
+        return given[0]
+
+    def do(self, prepared: Array, span: tuple[int, int], checkpoint: Callable[[int], None]) -> int:
+        checkpoint(0)
+        return int(prepared[slice(*span)].sum())
+
+
+class Waiting(ThreadPoolExecutor):
+    """Does nothing before it may."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.may = threading.Event()
+        self.given: list[Future[Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        def later() -> Any:
+            self.may.wait()
+            return fn(*args, **kwargs)
+
+        self.given.append(super().submit(later))
+        return self.given[-1]
+
+
+def stock(tmp_path: Path, crew: Workers) -> Stock:
+    spec = saved(tmp_path, "values.npy", np.arange(100))
+    return Stock((open_array(spec),), 100, (spec,), crew)
+
+
+def test_progress_can_stop_while_others_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 10)
+    executor = Waiting()
+    told: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        told.append(progress)
+        if len(told) > 2:
+            raise CancelledError("stopped")
+
+    with pytest.raises(CancelledError):
+        list(in_order(stock(tmp_path, Workers(executor=executor)), Sum, "adding", stop))
+    assert told[0] == Progress(0, 100, "adding")
+    assert len(executor.given) == sharing.AHEAD  # no more are on their way than that
+    assert all(future.cancelled() for future in executor.given[1:])
+    executor.may.set()
+    executor.shutdown()
+
+
+def test_closing_the_workers_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 10)
+    executor = Waiting()
+    crew = Workers(executor=executor)
+    with pytest.raises(CancelledError):
+        list(in_order(stock(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
+    executor.may.set()
+    executor.shutdown()
+
+
+class Broken(ThreadPoolExecutor):
+    """Loses its workers after a while."""
+
+    def __init__(self, takes: int, *, says_so: bool) -> None:
+        super().__init__(2)
+        self.takes, self.says_so = takes, says_so
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.takes -= 1
+        if self.takes >= 0:
+            return super().submit(fn, *args, **kwargs)
+        if self.says_so:
+            raise BrokenExecutor
+        future: Future[Any] = Future()
+        future.set_exception(BrokenExecutor())
+        return future
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+@pytest.mark.parametrize("takes", [0, 1, 3])
+def test_what_lost_workers_leave_is_done_right_here(
+    takes: int, says_so: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 10)
+    crew = Workers(executor=Broken(takes, says_so=says_so))
+    found = list(in_order(stock(tmp_path, crew), Sum, "adding"))
+    assert found == [sum(range(start, start + 10)) for start in range(0, 100, 10)]
+    assert bool(crew.notices) is says_so
+
+
+def test_a_file_that_was_written_over_is_read_from_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], Workers]
+) -> None:
+    monkeypatch.setattr(sharing, "SPAN", 10)
+    values = stock(tmp_path, threads(2))
+    (tmp_path / "values.npy").unlink()
+    assert sum(in_order(values, Sum, "adding")) == sum(range(100))
+
+
+def test_what_no_file_holds_is_done_right_here() -> None:
+    executor = Waiting()
+    values = Stock((np.arange(100),), 100, (), Workers(executor=executor))
+    assert sum(in_order(values, Sum, "adding")) == sum(range(100))
+    assert not executor.given
+    executor.may.set()
+    executor.shutdown()

@@ -1,1 +1,0 @@
-"""Statistics, conditions, scanning, recommendation, origin: numpy only, no files of any particular tool."""

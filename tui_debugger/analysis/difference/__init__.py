@@ -1,1 +1,0 @@
-"""Two tensors element by element: differences, ULP, tolerance, what stands out."""

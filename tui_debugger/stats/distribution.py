@@ -1,0 +1,657 @@
+"""How the values of a tensor are distributed: counts by classes of keys, elements below a bound, bins of histograms."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array, Float32, Float64, Int64, Mask
+from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats.blocks import BLOCK, SINGLE, double_blocks, doubles, exact
+from tui_debugger.stats.dtypes import DType, is_numeric
+from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+
+CLASSES: Final = 1 << 16
+SIGN: Final = 1 << 15
+ZERO_CLASS: Final = SIGN
+"""The class of 0, and of positive numbers so small that their upper bits say nothing of them."""
+CLASS_OF_BITS: Final = np.arange(CLASSES) ^ np.where(np.arange(CLASSES) & SIGN, CLASSES - 1, SIGN)
+"""The class of each value of the upper 16 bits; but that of -0 is that of 0."""
+Keys = npt.NDArray[np.unsignedinteger[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyKind:
+    """Keys of 32 or 64 bits.
+
+    Attributes:
+        bits: of a key.
+        value: type of the values.
+        key: type of the keys.
+    """
+
+    bits: int
+    value: DType
+    key: DType
+
+    @property
+    def shift(self) -> int:
+        """Bits of a key below its class."""
+        return self.bits - 16
+
+    def of(self, values: Float32 | Float64) -> Keys:
+        """The keys of values of this kind; −0 counts as 0."""
+        bits = (values + self.value.type(0)).view(self.key)
+        signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits of negative ones, none of the others
+        keys: Keys = signs.view(self.key)
+        keys |= self.key.type(1 << (self.bits - 1))
+        keys ^= bits
+        return keys
+
+    @property
+    def zero(self) -> int:
+        """The key of 0."""
+        return 1 << (self.bits - 1)
+
+    def upper_bits(self, values: Float32 | Float64 | Keys) -> npt.NDArray[np.uint16]:
+        """The upper 16 bits of every value, or key, as they are: a view."""
+        parts = self.bits // 16
+        return values.view(np.uint16)[parts - 1 if sys.byteorder == "little" else 0 :: parts]
+
+    def key_of(self, value: float, *, above: bool = False) -> int:
+        """The least key of a value not below ``value``, with ``above`` of a greater one; at most the key of Inf."""
+        with np.errstate(all="ignore"):
+            near = self.value.type(value) + self.value.type(0)
+            if float(near) < value or (above and float(near) == value):
+                near = np.nextafter(near, self.value.type(math.inf))
+        return int(self.of(np.array([near], self.value))[0])
+
+    def value_of(self, keys: Keys) -> Float32 | Float64:
+        """The values of keys."""
+        top = self.key.type(1 << (self.bits - 1))
+        bits = keys ^ np.where(keys & top, top, ~self.key.type(0))
+        values: Float32 | Float64 = bits.astype(self.key).view(self.value)
+        return values
+
+    @property
+    def finite(self) -> tuple[int, int]:
+        """The first key of a finite value, and the one after the last."""
+        infinite = self.of(np.array([-math.inf, math.inf], self.value))
+        return int(infinite[0]) + 1, int(infinite[1])
+
+
+SINGLES: Final = KeyKind(32, np.dtype(np.float32), np.dtype(np.uint32))
+DOUBLES: Final = KeyKind(64, np.dtype(np.float64), np.dtype(np.uint64))
+
+
+def kind_of(dtype: DType) -> KeyKind:
+    """32 bits where float32 holds every value of a type, else 64: see ``blocks.exact``.
+
+    Raises:
+        TypeError: the element type is not numeric.
+    """
+    if not is_numeric(dtype):
+        msg = f"element type {dtype} has no order"
+        raise TypeError(msg)
+    return SINGLES if exact(np.zeros(1, dtype)).dtype == SINGLE else DOUBLES
+
+
+def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Float32 | Float64]:
+    """The elements of a span as float32 or float64, as the kind of their keys is, in pieces; complex: magnitudes."""
+    for start in range(*span, BLOCK):
+        checkpoint(start - span[0])
+        block = np.asarray(line[start : min(start + BLOCK, span[1])])
+        with np.errstate(all="ignore"):
+            yield exact(block) if kind == SINGLES else doubles(block)
+
+
+def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: Checkpoint) -> Iterator[Keys]:
+    """The keys of the elements of a span that are in some classes, in pieces; those of 0 are left out.
+
+    Args:
+        line: see ``sharing.in_line``.
+        kind: of the keys.
+        wanted: the classes, as one of 65536 truths for each.
+        span: first element and end.
+        checkpoint: see ``sharing``.
+    """
+    by_bits = wanted[CLASS_OF_BITS]
+    with_zero = wanted[ZERO_CLASS] or by_bits[SIGN]  # -0 has the upper bits of tiny negative numbers
+    zero = kind.key.type(kind.zero)
+    for values in value_blocks(line, kind, span, checkpoint):
+        found = kind.of(values[np.take(by_bits, kind.upper_bits(values), out=_mask.room[: len(values)], mode="clip")])
+        if with_zero:
+            found = found[found != zero]
+        if len(found):
+            yield found
+
+
+class _Room(threading.local):
+    """A buffer of one thread."""
+
+    def __init__(self) -> None:
+        self.room = np.empty(BLOCK, np.bool_)
+
+
+_mask: Final = _Room()
+
+_MANY: Final = 4 * BLOCK
+"""Elements that are counted at once: adding up 65536 counts should not take longer than counting."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassCounts:
+    """How many elements each class holds.
+
+    Attributes:
+        kind: the keys.
+        counts: elements by class, NaN and Inf included.
+        below: elements below each class, 65537 of them.
+        finite: finite elements; those below the first finite one are −Inf and NaN.
+        first: elements with keys before the first finite one.
+        zeros: elements that are 0.
+        keys: all keys there are, ascending, and ``held`` elements of each; None where there may be many.
+    """
+
+    kind: KeyKind
+    counts: Int64
+    below: Int64
+    finite: int
+    first: int
+    zeros: int
+    keys: Keys | None = None
+    held: Int64 | None = None
+
+    def inside(self, classes: Mask) -> int:
+        """Elements other than 0 in some classes."""
+        return int(self.counts[classes].sum()) - (self.zeros if classes[ZERO_CLASS] else 0)
+
+
+def count_classes(array: Array | Stock, progress: ProgressFn = no_progress) -> ClassCounts:
+    """Counts every element by its class, in one pass.
+
+    Raises:
+        TypeError: the element type is not numeric.
+        CancelledError: from ``progress``.
+    """
+    stock = stock_of(array)
+    dtype = stock.arrays[0].dtype
+    kind = kind_of(dtype)
+    if dtype.itemsize <= 2:
+        patterns = np.zeros(1 << 8 * dtype.itemsize, np.int64)
+        for part in in_order(stock, lambda: _CountPatterns(dtype), "counting", progress):
+            patterns += part
+        return _of_patterns(patterns, dtype, kind)
+    counts, zeros = np.zeros(CLASSES, np.int64), 0
+    for part, more in in_order(stock, lambda: _CountClasses(kind), "counting", progress):
+        counts += part
+        zeros += more
+    return _summed(kind, counts, zeros)
+
+
+def _summed(
+    kind: KeyKind, counts: Int64, zeros: int, keys: Keys | None = None, held: Int64 | None = None
+) -> ClassCounts:
+    below = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    low, high = (bound >> kind.shift for bound in kind.finite)  # each is where a class begins
+    first = int(below[low])
+    return ClassCounts(kind, counts, below, int(below[high]) - first, first, zeros, keys, held)
+
+
+def _of_patterns(patterns: Int64, dtype: DType, kind: KeyKind) -> ClassCounts:
+    """Of types of at most 16 bits: how often there is each of their values is all that can be asked."""
+    there = np.flatnonzero(patterns)
+    with np.errstate(all="ignore"):
+        values = exact(there.astype(_unsigned(dtype)).view(dtype))  # no more than a block
+        keys, at = np.unique(kind.of(values), return_inverse=True)
+    held = np.bincount(at, patterns[there], minlength=len(keys)).astype(np.int64)
+    counts = np.bincount((keys >> kind.key.type(kind.shift)).astype(np.int64), held, CLASSES).astype(np.int64)
+    zeros = int(held[keys == kind.key.type(kind.zero)].sum())
+    return _summed(kind, counts, zeros, keys, held)
+
+
+def _unsigned(dtype: DType) -> DType:
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+@dataclass(frozen=True, slots=True)
+class _CountPatterns:
+    """The task of a span: how often it has each pattern of bits."""
+
+    dtype: DType
+    cost: int = 3
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
+        size = 1 << 8 * self.dtype.itemsize
+        found = np.zeros(size, np.int64)
+        for start in range(*span, _MANY):
+            checkpoint(start - span[0])
+            block = np.asarray(prepared[start : min(start + _MANY, span[1])])
+            found += np.bincount(block.view(_unsigned(self.dtype)), minlength=size)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _CountClasses:
+    """The task of a span: how many of its elements are in each class, and how many are 0."""
+
+    kind: KeyKind
+    cost: int = 4
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, int]:
+        by_bits, zeros, minus = np.zeros(CLASSES, np.int64), 0, 0
+        for start in range(*span, _MANY):
+            checkpoint(start - span[0])
+            values = self._values(np.asarray(prepared[start : min(start + _MANY, span[1])]))
+            found = np.bincount(self.kind.upper_bits(values), minlength=CLASSES)
+            if found[0] or found[SIGN]:
+                zeros += int(np.count_nonzero(values == self.kind.value.type(0)))
+            if found[SIGN]:
+                minus += int(np.count_nonzero(values.view(self.kind.key) == self.kind.key.type(self.kind.zero)))
+            by_bits += found
+        counts = np.empty(CLASSES, np.int64)
+        counts[CLASS_OF_BITS] = by_bits
+        counts[ZERO_CLASS] += minus
+        counts[CLASS_OF_BITS[SIGN]] -= minus
+        return counts, zeros
+
+    def _values(self, block: Array) -> Float32 | Float64:
+        if block.dtype == self.kind.value and block.flags.c_contiguous:
+            return block
+        with np.errstate(all="ignore"):
+            parts = [block[start : start + BLOCK] for start in range(0, len(block), BLOCK)]
+            if self.kind == SINGLES:
+                return np.concatenate([exact(part).astype(SINGLE) for part in parts])
+            return np.concatenate([doubles(part).copy() for part in parts])
+
+
+KEPT: Final = 1 << 21
+"""Elements that are kept and sorted: at most 16 MB."""
+_FEW: Final = 32
+"""Bounds up to which comparing all elements with each is faster than finding the place of each among them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """All elements of some classes but 0.
+
+    Attributes:
+        classes: of all elements.
+        keys: of these, ascending.
+        inside: which classes.
+    """
+
+    classes: ClassCounts
+    keys: Keys
+    inside: Mask
+
+    def below(self, bound: int) -> int:
+        """How many elements of all have keys below a bound; its class is among these."""
+        kind, which = self.classes.kind, bound >> self.classes.kind.shift
+        found = int(self.classes.below[which]) + self._before(bound) - self._before(which << kind.shift)
+        return found + (self.classes.zeros if which == ZERO_CLASS and bound > kind.zero else 0)
+
+    def at(self, rank: int) -> int:
+        """The key at a place of all finite elements in order; its class is among these."""
+        kind, place = self.classes.kind, rank + self.classes.first
+        which = class_at(self.classes, place)
+        offset = place - int(self.classes.below[which])
+        if which == ZERO_CLASS:
+            if offset < self.classes.zeros:
+                return kind.zero
+            offset -= self.classes.zeros
+        return int(self.keys[self._before(which << kind.shift) + offset])
+
+    def _before(self, key: int) -> int:
+        return int(np.searchsorted(self.keys, self.classes.kind.key.type(key)))
+
+
+def class_at(classes: ClassCounts, place: int) -> int:
+    """The class of the element at a place of all elements in order."""
+    return int(np.searchsorted(classes.below, place, "right")) - 1
+
+
+def classes_of_bounds(classes: ClassCounts, bounds: Iterable[int]) -> Mask:
+    """The classes that bounds divide, unless they hold nothing or it is 0 that they are divided at."""
+    shift, zero = classes.kind.shift, classes.kind.zero
+    inner = (1 << shift) - 1
+    found: Mask = np.zeros(CLASSES, np.bool_)
+    for bound in bounds:
+        if bound & inner and bound != zero + 1 and classes.counts[bound >> shift]:
+            found[bound >> shift] = True
+    return found
+
+
+def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
+    """The classes with the finite elements at some places of their order, unless those are 0."""
+    found: Mask = np.zeros(CLASSES, np.bool_)
+    for rank in ranks:
+        place = rank + classes.first
+        which = class_at(classes, place)
+        if which != ZERO_CLASS or place - int(classes.below[which]) >= classes.zeros:
+            found[which] = True
+    return found
+
+
+def gather(
+    array: Array | Stock, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
+) -> Gathered | None:
+    """The elements of some classes, in one pass; None where they are too many to be kept.
+
+    Args:
+        array: what ``classes`` were counted of.
+        classes: from ``count_classes``.
+        inside: which classes.
+        progress: may raise CancelledError.
+    """
+    many = classes.inside(inside)
+    if many > KEPT:
+        return None
+    parts: list[Keys] = [np.zeros(0, classes.kind.key)]
+    if many:
+        task = _Gather(classes.kind, inside)
+        parts += in_order(stock_of(array), lambda: task, "sorting", progress)
+    return Gathered(classes, np.sort(np.concatenate(parts)), inside)
+
+
+def count_below(
+    array: Array | Stock,
+    classes: ClassCounts,
+    bounds: Sequence[int],
+    progress: ProgressFn = no_progress,
+    *,
+    gathered: Gathered | None = None,
+) -> list[int]:
+    """How many elements have keys below each of ``bounds``; reads the array only when a bound lies inside a class.
+
+    Args:
+        array: what ``classes`` were counted of.
+        classes: from ``count_classes``.
+        bounds: keys, in any order.
+        progress: may raise CancelledError.
+        gathered: the elements of all classes that bounds divide, and of others; None where these are not known.
+    """
+    if classes.keys is not None and classes.held is not None:
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(classes.held)])
+        return [int(n) for n in sums[np.searchsorted(classes.keys, np.array(bounds, classes.kind.key))]]
+    split = classes_of_bounds(classes, bounds)
+    known = gather(array, classes, split, progress) if gathered is None else gathered
+    found = {} if known is not None else _counted(array, classes, bounds, split, progress)
+    shift, zero = classes.kind.shift, classes.kind.zero
+    counts = []
+    for bound in bounds:
+        if bound == zero + 1:
+            counts.append(int(classes.below[ZERO_CLASS]) + classes.zeros)
+        elif not split[bound >> shift] or not bound & ((1 << shift) - 1):
+            counts.append(int(classes.below[bound >> shift]))
+        else:
+            counts.append(known.below(bound) if known is not None else found[bound])
+    return counts
+
+
+def _counted(
+    array: Array | Stock, classes: ClassCounts, bounds: Sequence[int], split: Mask, progress: ProgressFn
+) -> dict[int, int]:
+    """The same for bounds that divide classes of many elements: those are counted between the bounds."""
+    shift, zero = classes.kind.shift, classes.kind.zero
+    cut = np.array(sorted({bound for bound in bounds if split[bound >> shift]}), classes.kind.key)
+    task = _Below(classes.kind, split, cut)
+    sums = np.zeros(len(cut), np.int64)
+    for part in in_order(stock_of(array), lambda: task, "counting", progress):
+        sums += part
+    held = np.where(split, classes.counts, 0)
+    held[ZERO_CLASS] -= classes.zeros if split[ZERO_CLASS] else 0
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(held)])
+    found = {}
+    for bound, up_to in zip(cut.tolist(), sums.tolist(), strict=True):
+        which = bound >> shift
+        zeros = classes.zeros if which == ZERO_CLASS and bound > zero else 0
+        found[bound] = int(classes.below[which] - before[which]) + up_to + zeros
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Gather:
+    """The task of a span: the keys that it has of some classes."""
+
+    kind: KeyKind
+    inside: Mask
+    cost: int = 3
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
+        found = list(chosen_keys(prepared, self.kind, self.inside, span, checkpoint))
+        return np.concatenate(found) if found else np.zeros(0, self.kind.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """The task of a span: how many elements of some classes are below each bound."""
+
+    kind: KeyKind
+    inside: Mask
+    bounds: Keys
+    cost: int = 3
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
+        below = np.zeros(len(self.bounds), np.int64)
+        for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
+            if len(below) <= _FEW:
+                below += [int(np.count_nonzero(keys < bound)) for bound in self.bounds]
+            else:
+                among = np.bincount(np.searchsorted(self.bounds, keys, "right"), minlength=len(below) + 1)
+                below += np.cumsum(among)[:-1]
+        return below
+
+
+FINEST: Final = 20
+"""An octave is divided into 2 to the power of this, at most: a millionth of the value."""
+_COARSEST: Final = -12
+"""2 to the power of 12 octaves in a bin: one for all magnitudes from 1 on, and one for those below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """A range of values.
+
+    Attributes:
+        low, high: its edges.
+        with_low, with_high: whether the edge itself belongs to it.
+    """
+
+    low: float
+    high: float
+    with_low: bool = True
+    with_high: bool = False
+
+
+def equal_edges(low: float, high: float, bins: int) -> list[float]:
+    """Equally spaced, the first and the last exactly the bounds; the range may be wider than the greatest double."""
+    scale = 1.0 if math.isfinite(high - low) else 0.5
+    with np.errstate(all="ignore"):  # on the way to the last edge, which is then set to the bound itself
+        found: list[float] = (np.linspace(low * scale, high * scale, bins + 1) / scale).tolist()
+    return found
+
+
+def linear_bins(low: float, high: float, room: int, *, whole: bool = False) -> tuple[Bin, ...]:
+    """At most ``room`` bins of the same width from ``low`` to ``high``, both included; one when they are equal.
+
+    Args:
+        low: finite, not above ``high``.
+        high: finite.
+        room: greatest number of bins, at least 1.
+        whole: the values are whole numbers: every bin holds as many of them, and its lower edge is one.
+    """
+    if whole and max(-low, high) < 2**53:  # above it not every whole number is a double: edges would fall together
+        width = max(1, math.ceil((high - low + 1) / room))
+        starts = range(int(low), int(high) + 1, width)
+        return tuple(Bin(float(start), float(start + width)) for start in starts)
+    if low == high:
+        return (Bin(low, high, with_high=True),)
+    edges = list(dict.fromkeys(equal_edges(low, high, room)))  # a narrow range holds fewer doubles than bins
+    last = len(edges) - 2
+    return tuple(Bin(edges[i], edges[i + 1], with_high=i == last) for i in range(last + 1))
+
+
+def log_bins(low: float, high: float, least: float | None, room: int) -> tuple[Bin, ...]:
+    """At most ``room`` bins by magnitude: octaves, several of them, or equal parts of one, whatever fits.
+
+    Magnitudes from 2ᵃ up to, but without, 2ᵇ are a bin, with the sign; exactly 0 is a bin of its own in the middle.
+
+    Args:
+        low: finite, not above ``high``.
+        high: finite.
+        least: least magnitude above 0 there is; None when all values are 0.
+        room: greatest number of bins; never less than 5 are allowed: zero, and small and great ones of either sign.
+    """
+    sides = _magnitudes(low, high, least)
+    zero = low <= 0 <= high
+    fits = [level for level in range(_COARSEST, FINEST + 1) if sum(_many(side, level) for side in sides) + zero <= room]
+    level = fits[-1] if fits else _COARSEST
+    if all(side is None or side[0] == side[1] for side in sides):
+        level = min(level, 0)  # one value: its octave says more than a sliver of it
+    negative, positive = sides
+    found = [_mirrored(each) for each in _octaves(negative, level)][::-1]
+    if zero:
+        found.append(Bin(0.0, 0.0, with_high=True))
+    return (*found, *_octaves(positive, level))
+
+
+_Side = tuple[float, float] | None
+"""Least and greatest magnitude to be shown on a side of 0; None for none."""
+
+
+def _magnitudes(low: float, high: float, least: float | None) -> tuple[_Side, _Side]:
+    if least is None:
+        return None, None
+    negative = (max(least, -high), -low) if low < 0 else None
+    positive = (max(least, low), high) if high > 0 else None
+    return (
+        negative if negative is not None and negative[0] <= negative[1] else None,
+        positive if positive is not None and positive[0] <= positive[1] else None,
+    )
+
+
+def _many(side: _Side, level: int) -> int:
+    return 0 if side is None else _index(side[1], level) - _index(side[0], level) + 1
+
+
+def _index(magnitude: float, level: int) -> int:
+    """Number of the bin of a magnitude: 2**level bins an octave, or for a negative level 2**−level octaves a bin."""
+    fraction, exponent = math.frexp(magnitude)
+    if level < 0:
+        return (exponent - 1) >> -level
+    return ((exponent - 1) << level) + int((2 * fraction - 1) * (1 << level))
+
+
+def _edge(index: int, level: int) -> float:
+    """The least magnitude of a bin; 0 and Inf where there is no such double."""
+    octave, part = (index << -level, 0) if level < 0 else divmod(index, 1 << level)
+    try:
+        return math.ldexp(1 + part / (1 << max(level, 0)), octave)
+    except OverflowError:
+        return math.inf
+
+
+def _octaves(side: _Side, level: int) -> Iterator[Bin]:
+    if side is None:
+        return
+    for index in range(_index(side[0], level), _index(side[1], level) + 1):
+        low, high = _edge(index, level), _edge(index + 1, level)
+        yield Bin(low, high, with_low=low > 0)
+
+
+def _mirrored(each: Bin) -> Bin:
+    return Bin(-each.high, -each.low, with_low=each.with_high, with_high=each.with_low)
+
+
+BINS: Final = 10
+"""Bins unless asked otherwise: what fits into a line and still shows two peaks apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Number of elements between neighbouring edges.
+
+    Attributes:
+        edges: ascending, one more than counts. Bin i is edges[i] ≤ x < edges[i + 1]; the last one holds its upper
+            edge too. A single bin when all elements are equal.
+        counts: elements per bin.
+    """
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS) -> Histogram:
+    """Counts the elements from ``low`` to ``high``, block by block: a memory map is never loaded as a whole.
+
+    Elements are cast to float64, complex ones to their magnitude, as for statistics. NaN, and what lies outside the
+    bounds, counts nowhere.
+
+    Args:
+        array: numeric, of any shape, order and byte order.
+        low: finite lower bound, usually the minimum.
+        high: finite upper bound, not below ``low``; the range may be wider than the greatest double.
+        bins: number of bins, all of the same width.
+
+    Raises:
+        TypeError: the element type is not numeric.
+        ValueError: bounds that are not finite or not ascending, or no bins.
+    """
+    if not is_numeric(array.dtype):
+        msg = f"no histogram for element type {array.dtype}"
+        raise TypeError(msg)
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high) or bins < 1:
+        msg = f"no histogram of {bins} bins from {low} to {high}"
+        raise ValueError(msg)
+    edges = [low, high] if low == high else equal_edges(low, high, bins)
+    # Comparing with every edge needs no arithmetic, so nothing overflows or is rounded into the bin beside, NaN drops
+    # out by itself, and for a dozen edges it is faster than computing bin numbers.
+    reached = [0] * len(edges)
+    mask = np.empty(BLOCK, np.bool_)
+    with np.errstate(all="ignore"):
+        for block in double_blocks(array):
+            out = mask[: len(block)]
+            for i, edge in enumerate(edges[:-1]):
+                reached[i] += int(np.count_nonzero(np.greater_equal(block, edge, out=out)))
+            reached[-1] += int(np.count_nonzero(np.greater(block, high, out=out)))
+    return Histogram(tuple(edges), tuple(here - above for here, above in pairwise(reached)))
+
+
+def count_bins(
+    array: npt.NDArray[Any] | Stock, classes: ClassCounts, bins: Sequence[Bin], progress: ProgressFn = no_progress
+) -> tuple[int, ...]:
+    """Counts the elements in each of any bins, in one pass at most; none where the bins end where classes do.
+
+    Args:
+        array: what ``classes`` were counted of.
+        classes: from ``keys.count_classes``.
+        bins: of any widths.
+        progress: may raise CancelledError.
+    """
+    key_of = classes.kind.key_of
+    bounds = []
+    for each in bins:
+        bounds += [key_of(each.low, above=not each.with_low), key_of(each.high, above=each.with_high)]
+    below = count_below(array, classes, bounds, progress)
+    return tuple(max(below[i + 1] - below[i], 0) for i in range(0, len(below), 2))

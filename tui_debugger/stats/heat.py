@@ -1,0 +1,313 @@
+"""Tables of any size as pictures of few cells: no NaN and no Inf is hidden, the greatest magnitude wins.
+
+A table is known by a function that reads a rectangle of it, so that a memory map of any size, or the difference of two
+of them, is read a block at a time, in the element type that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.stats.blocks import BLOCK, exact
+
+Counts = npt.NDArray[np.int64]
+Read = Callable[[slice, slice], Array]
+"""Elements of a table: rows and columns (start and stop inside it, step 1) as an array of that shape, numbers only."""
+
+TOGETHER: Final = 1 << 20
+"""Elements that are looked through between two questions whether a bad cell is among them."""
+
+
+class Kind(IntEnum):
+    """What a cell shows: a NaN among its elements before anything else, then Inf, then numbers."""
+
+    NUMBER = 0
+    NAN = 1
+    POS_INF = 2
+    NEG_INF = 3
+    BOTH_INF = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The part of a table that a picture shows, and how many of its elements make a cell.
+
+    Attributes:
+        rows: the first row of each row of cells; the step is the number of rows in it, and ``stop`` where the part ends
+            (the last cell may be smaller).
+        columns: the same for columns.
+    """
+
+    rows: range
+    columns: range
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of cells."""
+        return len(self.rows), len(self.columns)
+
+    @property
+    def size(self) -> int:
+        """Elements of the table in it."""
+        return (self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start)
+
+    def cell(self, row: int, column: int) -> tuple[range, range]:
+        """The rows and columns of the table that make a cell."""
+        return _of_cell(self.rows, row), _of_cell(self.columns, column)
+
+    def place(self, row: int, column: int) -> tuple[int, int] | None:
+        """The cell with an element of the table; None when the element is outside."""
+        inside = self.rows.start <= row < self.rows.stop and self.columns.start <= column < self.columns.stop
+        if not inside:
+            return None
+        return (row - self.rows.start) // self.rows.step, (column - self.columns.start) // self.columns.step
+
+
+def _of_cell(cells: range, number: int) -> range:
+    first = cells[number]
+    return range(first, min(first + cells.step, cells.stop))
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What the cells of a window hold; all arrays have the shape of the window.
+
+    Attributes:
+        window: the part of the table.
+        low: the smallest finite element of a cell (of complex numbers: magnitude); +Inf where there is none.
+        high: the greatest one; -Inf where there is none.
+        nan, pos_inf, neg_inf: how many there are in a cell.
+    """
+
+    window: Window
+    low: Float64
+    high: Float64
+    nan: Counts
+    pos_inf: Counts
+    neg_inf: Counts
+
+    @cached_property
+    def values(self) -> Float64:
+        """The finite element of greatest magnitude in each cell (the positive one of two), NaN where there is none."""
+        value = np.where(np.abs(self.high) >= np.abs(self.low), self.high, self.low)
+        return np.where(np.isfinite(value), value, np.nan)
+
+    @cached_property
+    def kinds(self) -> npt.NDArray[np.int8]:
+        """What each cell shows, as ``Kind``."""
+        kinds = np.where(self.pos_inf > 0, np.where(self.neg_inf > 0, Kind.BOTH_INF, Kind.POS_INF), Kind.NUMBER)
+        kinds = np.where((self.neg_inf > 0) & (self.pos_inf == 0), Kind.NEG_INF, kinds)
+        return np.where(self.nan > 0, Kind.NAN, kinds).astype(np.int8)
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The smallest and the greatest finite element; None when no element is finite."""
+        low, high = float(self.low.min(initial=np.inf)), float(self.high.max(initial=-np.inf))
+        return (low, high) if low <= high else None
+
+    def coarser(self, rows: int, columns: int) -> Picture:
+        """The same part in cells of so many cells: what ``shrink`` gives for the larger step."""
+        window = self.window
+        wider = Window(_stepped(window.rows, rows), _stepped(window.columns, columns))
+
+        def merge(how: np.ufunc, cells: Array) -> Array:
+            starts = np.arange(0, cells.shape[0], rows), np.arange(0, cells.shape[1], columns)
+            merged: Array = how.reduceat(how.reduceat(cells, starts[0], axis=0), starts[1], axis=1)
+            return merged
+
+        if not (rows > 1 or columns > 1) or not all(window.shape):
+            return self
+        counts = (merge(np.add, each) for each in (self.nan, self.pos_inf, self.neg_inf))
+        return Picture(wider, merge(np.minimum, self.low), merge(np.maximum, self.high), *counts)
+
+    def turned(self) -> Picture:
+        """Rows as columns."""
+        parts = (self.low, self.high, self.nan, self.pos_inf, self.neg_inf)
+        return Picture(Window(self.window.columns, self.window.rows), *(part.T for part in parts))
+
+
+def _stepped(cells: range, times: int) -> range:
+    return range(cells.start, cells.stop, cells.step * times)
+
+
+def whole(shape: tuple[int, int], most: tuple[int, int]) -> Window:
+    """All of a table in at most so many rows and columns of cells.
+
+    Args:
+        shape: rows and columns of the table.
+        most: rows and columns of cells, at least 1.
+    """
+    rows, columns = (range(0, count, max(1, -(-count // limit))) for count, limit in zip(shape, most, strict=True))
+    return Window(rows, columns)
+
+
+def shrink(read: Read, window: Window, progress: ProgressFn = no_progress) -> Picture:
+    """The picture of a window.
+
+    Memory stays within a block of elements and the picture, whatever the size of the table.
+
+    Args:
+        read: the table. Bool, integers, floats of every width, complex numbers (shown by magnitude).
+        window: which part of it, in how large cells.
+        progress: called with the number of elements between blocks; may raise to stop.
+    """
+    draft = _Draft(window)
+    done = 0
+    for rows, columns in _tiles(window):
+        progress(Progress(done, window.size, "heat map"))
+        draft.add(_tile(read, rows, columns), rows, columns)
+        done += len(rows) * len(columns)
+    return draft.picture()
+
+
+def strongest(read: Read, rows: range, columns: range, progress: ProgressFn = no_progress) -> tuple[int, int] | None:
+    """Row and column of the element that a cell shows: its first NaN, else Inf, else the greatest magnitude.
+
+    Args:
+        read: the table.
+        rows: those of the cell.
+        columns: those of the cell.
+        progress: called between blocks; may raise to stop.
+
+    Returns:
+        None for a cell without elements.
+    """
+    best, at = -1.0, None
+    for down, across in _tiles(Window(range(rows.start, rows.stop), range(columns.start, columns.stop))):
+        progress(Progress(0, 0, "looking for the element"))
+        tile = np.abs(_tile(read, down, across)).reshape(-1)
+        place = int(tile.argmax())  # the first NaN, if there is one
+        row, column = divmod(place, len(across))
+        if np.isnan(tile[place]):
+            return down.start + row, across.start + column
+        if tile[place] > best:
+            best, at = float(tile[place]), (down.start + row, across.start + column)
+    return at
+
+
+def next_bad(
+    read: Read,
+    window: Window,
+    after: tuple[int, int],
+    direction: int,
+    *,
+    kinds: frozenset[Kind] = frozenset(Kind) - {Kind.NUMBER},
+    progress: ProgressFn = no_progress,
+) -> tuple[int, int] | None:
+    """The next cell in reading order that holds a NaN or Inf.
+
+    Args:
+        read: the table.
+        window: its cells.
+        after: the cell to go on from, which is not looked at.
+        direction: +1 or -1.
+        kinds: what is looked for.
+        progress: called between blocks with the rows of cells that were looked through; may raise to stop.
+
+    Returns:
+        Row and column of the cell; None when there is none up to the end (or the beginning).
+    """
+    height, width = window.shape
+    each = max(1, TOGETHER // max(1, window.rows.step * (window.columns.stop - window.columns.start)))
+    rows = range(after[0], height) if direction > 0 else range(after[0] + 1)
+    starts = range(rows.start, rows.stop, each) if direction > 0 else range(rows.stop - 1, -1, -each)
+    for start in starts:
+        progress(Progress(abs(start - after[0]), len(rows), "searching"))
+        low, high = (start, min(start + each, height)) if direction > 0 else (max(0, start - each + 1), start + 1)
+        last = window.rows[high - 1] + window.rows.step
+        part = Window(range(window.rows[low], min(last, window.rows.stop), window.rows.step), window.columns)
+        cells = np.flatnonzero(_holding(shrink(read, part, lambda _: progress(Progress(0, 0))), kinds)) + low * width
+        here = after[0] * width + after[1]
+        cells = cells[cells > here] if direction > 0 else cells[cells < here]
+        if cells.size:
+            row, column = divmod(int(cells[0 if direction > 0 else -1]), width)
+            return row, column
+    return None
+
+
+def _holding(picture: Picture, kinds: frozenset[Kind]) -> Mask:
+    held = np.zeros(picture.window.shape, np.bool_)
+    for kind, counts in ((Kind.NAN, picture.nan), (Kind.POS_INF, picture.pos_inf), (Kind.NEG_INF, picture.neg_inf)):
+        if kind in kinds:
+            held |= counts > 0
+    return held
+
+
+def _tiles(window: Window) -> Iterator[tuple[range, range]]:
+    """The window in rectangles of at most a block: along each side whole cells, or a part of one."""
+    width = window.columns.stop - window.columns.start
+    for rows in _spans(window.rows, max(1, BLOCK // max(1, width))):
+        for columns in _spans(window.columns, BLOCK):
+            yield rows, columns
+
+
+def _spans(cells: range, most: int) -> Iterator[range]:
+    if cells.step > most:
+        for first in cells:
+            stop = min(first + cells.step, cells.stop)
+            yield from (range(start, min(start + most, stop)) for start in range(first, stop, most))
+    else:
+        together = most // cells.step * cells.step
+        starts = range(cells.start, cells.stop, together)
+        yield from (range(start, min(start + together, cells.stop)) for start in starts)
+
+
+def _tile(read: Read, rows: range, columns: range) -> Array:
+    """A rectangle as float32 or float64, without any rounding but that of wide integers; valid until the next one."""
+    found = np.asarray(read(slice(rows.start, rows.stop), slice(columns.start, columns.stop)))
+    with np.errstate(all="ignore"):
+        return exact(found.reshape(-1)).reshape(len(rows), len(columns))
+
+
+class _Draft:
+    """A picture that is being made."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.low, self.high = np.full(window.shape, np.inf), np.full(window.shape, -np.inf)
+        self.counts = np.zeros((3, *window.shape), np.int64)
+
+    def picture(self) -> Picture:
+        return Picture(self.window, self.low, self.high, *self.counts)
+
+    def add(self, tile: Array, rows: range, columns: range) -> None:
+        """Takes in a rectangle that ``_tiles`` made."""
+        low, high = self._cells(np.minimum, tile, columns), self._cells(np.maximum, tile, columns)
+        at = self._place(rows, columns, low.shape)
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            finite = np.isfinite(tile)
+            low = self._cells(np.minimum, np.where(finite, tile, np.inf), columns)
+            high = self._cells(np.maximum, np.where(finite, tile, -np.inf), columns)
+            for counts, bad in zip(self.counts, (np.isnan(tile), tile == np.inf, tile == -np.inf), strict=True):
+                counts[at] += self._cells(np.add, bad.astype(np.int64), columns)
+        np.minimum(self.low[at], low, out=self.low[at])
+        np.maximum(self.high[at], high, out=self.high[at])
+
+    def _place(self, rows: range, columns: range, shape: tuple[int, ...]) -> tuple[slice, slice]:
+        first = self.window.place(rows.start, columns.start) or (0, 0)
+        return slice(first[0], first[0] + shape[0]), slice(first[1], first[1] + shape[1])
+
+    def _cells(self, how: np.ufunc, tile: Array, columns: range) -> Array:
+        """One number for each cell in a rectangle: rows first, because numpy does that for many columns at once."""
+        step, across = self.window.rows.step, self.window.columns
+        if step > 1:
+            even = len(tile) // step * step
+            parts = [how.reduce(tile[:even].reshape(-1, step, tile.shape[1]), axis=1)]
+            if even < len(tile):
+                parts.append(how.reduce(tile[even:], axis=0, keepdims=True))
+            tile = np.concatenate(parts)
+        if across.step == 1:
+            return tile
+        done = (columns.start - across.start) // across.step * across.step + across.start  # start of the first cell
+        starts = np.maximum(np.arange(done, columns.stop, across.step) - columns.start, 0)
+        cells: Array = how.reduceat(tile, starts, axis=1)
+        return cells

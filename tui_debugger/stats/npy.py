@@ -1,0 +1,333 @@
+"""Reads tensor files: .npy and raw bytes, without numpy's loader.
+
+numpy's loader unpickles on request, costs 60 µs a file and knows neither declared element types nor MindSpore's
+``<E2``. The header is parsed strictly instead, once per distinct header: a dump has thousands of files and a handful of
+headers.
+"""
+
+from __future__ import annotations
+
+import ast
+import errno
+import io
+import math
+import mmap
+import os
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import ReadSpec, TensorMeta
+from tui_debugger.opener import NotRegularError, open_regular
+from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
+
+MAGIC: Final = b"\x93NUMPY"
+_VERSION_1: Final = MAGIC + b"\x01\x00"
+MAX_HEADER: Final = 1 << 16
+"""Longest header accepted. Real ones have 118 bytes; a parser should not be fed megabytes."""
+FIRST_READ: Final = 1 << 15
+"""One read of this size brings the header and, for most tensors of a run, all values."""
+WHOLE_FILE: Final = 1 << 24
+"""Files up to this size are read by ``open_array``; longer ones are mapped."""
+_HEADER_KEYS: Final = {"descr", "fortran_order", "shape"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where and how the values lie in a file.
+
+    Attributes:
+        dtype: type that reads the elements.
+        name: element type to show (bfloat16 stored as float32 shows as bfloat16).
+        shape: dimensions.
+        fortran: first index fastest; never set when the order makes no difference.
+        offset: bytes before the first element.
+        count: number of elements.
+    """
+
+    dtype: DType
+    name: str
+    shape: tuple[int, ...]
+    fortran: bool
+    offset: int
+    count: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return self.count * self.dtype.itemsize
+
+    @property
+    def meta(self) -> TensorMeta:
+        """What the tensor table shows."""
+        return TensorMeta(self.name, self.shape, self.nbytes)
+
+
+class TensorFile:
+    """An open tensor file. Use as a context manager."""
+
+    __slots__ = ("_fd", "_head", "_spec", "_stream", "layout")
+
+    def __init__(self, spec: ReadSpec) -> None:
+        """Opens the file and reads its header.
+
+        Raises:
+            UnreadableTensorError: missing, not a file, not an array, pickled, truncated ...
+        """
+        self._spec = spec
+        self._stream: io.FileIO | None = None
+        self._fd = -1
+        try:
+            self._fd, status = open_regular(spec.path)
+            self._head = os.read(self._fd, FIRST_READ)
+            self.layout = _raw_layout(spec) if spec.format == "raw" else self._npy_layout()
+            _check_size(spec, self.layout, status.st_size)
+        except NotRegularError as error:
+            self.close()
+            kind = "a directory" if error.errno == errno.EISDIR else "not a regular file"
+            raise _unreadable(spec, f"expected a tensor file, found {kind}") from None
+        except (OSError, ValueError) as error:
+            self.close()
+            raise _unreadable(spec, f"cannot be read: {_reason(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> TensorFile:  # noqa: PYI034  # typing.Self needs Python 3.11
+        """The file itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file; arrays that were handed out stay valid."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self, start: int, count: int, buffer: npt.NDArray[np.uint8] | None = None) -> Array:
+        """Elements ``start`` to ``start + count`` in the order of the file, as a 1-D array.
+
+        Args:
+            start: first element.
+            count: number of elements; start + count must not exceed the tensor's.
+            buffer: bytes to read into, at least as many as needed; the result is then a view of it. Without one, a
+                new array is returned.
+
+        Raises:
+            UnreadableTensorError: the file became shorter meanwhile, or the device fails.
+        """
+        layout = self.layout
+        size = layout.dtype.itemsize
+        first, nbytes = layout.offset + start * size, count * size
+        there = first + nbytes <= len(self._head)
+        if there and buffer is None:
+            return np.frombuffer(self._head, layout.dtype, count, first)
+        target = np.empty(nbytes, np.uint8) if buffer is None else buffer[:nbytes]
+        if there:
+            target[:] = np.frombuffer(self._head, np.uint8, nbytes, first)
+        else:
+            self._read_into(first, target)
+        return target.view(layout.dtype)
+
+    def array(self) -> Array:
+        """All values in their shape, read-only: read when the file is small, else memory-mapped."""
+        layout = self.layout
+        if layout.nbytes <= WHOLE_FILE:
+            flat = self.read(0, layout.count)
+        else:
+            mapped = mmap.mmap(self._fd, layout.offset + layout.nbytes, access=mmap.ACCESS_READ)
+            flat = np.frombuffer(mapped, layout.dtype, layout.count, layout.offset)
+        flat.flags.writeable = False
+        return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
+
+    def _npy_layout(self) -> Layout:
+        spec, head = self._spec, self._head
+        start, length = _preamble(head, spec)
+        while len(head) < start + length:
+            more = os.read(self._fd, start + length - len(head))
+            if not more:
+                raise _unreadable(spec, "ends inside its header", "the file was probably still being written")
+            head += more
+        self._head = head
+        return _npy_layout(head[start : start + length], start, head[6] >= 3, spec)
+
+    def _read_into(self, first: int, target: npt.NDArray[np.uint8]) -> None:
+        try:
+            if self._stream is None:
+                self._stream = io.FileIO(self._fd, closefd=False)
+            self._stream.seek(first)
+            done = 0
+            while done < len(target):
+                got = self._stream.readinto(target[done:].data)
+                if not got:
+                    raise _unreadable(self._spec, "became shorter while it was read", "look again when it is written")
+                done += got
+        except OSError as error:
+            raise _unreadable(self._spec, f"cannot be read: {_reason(error)}") from error
+
+
+def open_array(spec: ReadSpec) -> Array:
+    """The values of a tensor: read-only, in shape, memory-mapped unless the file is small.
+
+    bfloat16 that is stored as float32 stays float32; raw bfloat16 and fp8 come as their ``ml_dtypes`` types; big-endian
+    and Fortran-ordered files come as they are.
+
+    Raises:
+        UnreadableTensorError: anything wrong with the file; pickled objects are refused.
+    """
+    with TensorFile(spec) as file:
+        try:
+            return file.array()
+        except (OSError, ValueError, OverflowError, MemoryError) as error:
+            raise _unreadable(spec, f"cannot be mapped: {_reason(error)}") from error
+
+
+def read_meta(spec: ReadSpec) -> TensorMeta:
+    """Element type, shape and size from the header; the length of the file is checked as well.
+
+    Raises:
+        UnreadableTensorError: anything wrong with the file.
+    """
+    with TensorFile(spec) as file:
+        return file.layout.meta
+
+
+def header_layout(header: bytes, declared: str) -> Layout | None:
+    """The layout by all bytes before the first element of a .npy file of version 1; None when anything is odd."""
+    if header[:8] != _VERSION_1:
+        return None
+    parsed = _parse_header(header[10:], 10, False, declared)
+    return None if isinstance(parsed, str) else parsed
+
+
+def raw_layout(spec: ReadSpec) -> Layout | None:
+    """The layout of raw bytes; None when the spec does not say enough."""
+    try:
+        return _raw_layout(spec)
+    except UnreadableTensorError:
+        return None
+
+
+def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorError:
+    return UnreadableTensorError(what, where=spec.path, hint=hint)
+
+
+def _reason(error: BaseException) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return text[:1].lower() + text[1:] if text else type(error).__name__
+
+
+def _preamble(head: bytes, spec: ReadSpec) -> tuple[int, int]:
+    """Offset and length of the header text."""
+    if not head:
+        raise _unreadable(spec, "is empty", "the file was probably never written to the end")
+    if not head.startswith(MAGIC):
+        raise _unreadable(spec, "is not a .npy file", "it does not start with the bytes \\x93NUMPY")
+    width = 2 if len(head) > 6 and head[6] == 1 else 4
+    if len(head) < 8 + width:
+        raise _unreadable(spec, "ends inside its header", "the file was probably still being written")
+    if head[6] not in (1, 2, 3) or head[7] != 0:
+        raise _unreadable(spec, f"has .npy version {head[6]}.{head[7]}", "versions 1.0, 2.0 and 3.0 are known")
+    length = int.from_bytes(head[8 : 8 + width], "little")
+    if length > MAX_HEADER:
+        raise _unreadable(spec, f"has a header of {length} bytes", "that is not plausible: the file is damaged")
+    return 8 + width, length
+
+
+def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> Layout:
+    parsed = _parse_header(header, start, utf8, spec.dtype)
+    if isinstance(parsed, str):
+        raise _unreadable(spec, parsed)
+    return parsed
+
+
+@lru_cache(maxsize=1024)
+def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> Layout | str:
+    """The layout, or what is wrong: failures are cached like the rest."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's parser warns on stderr, in the middle of the screen
+            fields = ast.literal_eval(header.decode("utf-8" if utf8 else "latin-1").strip())
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return "has a damaged header"
+    if not isinstance(fields, dict) or set(fields) != _HEADER_KEYS:
+        return "has a header without descr, fortran_order and shape"
+    descr, fortran, shape = fields["descr"], fields["fortran_order"], fields["shape"]
+    if not isinstance(fortran, bool) or not isinstance(shape, tuple) or not all(type(n) is int for n in shape):
+        return "has a header with a damaged shape"
+    stored = _stored_type(descr)
+    if isinstance(stored, str):
+        return stored
+    dtype, name = (stored, "bfloat16") if descr in _RAW_BFLOAT16 else declared_view(stored, declared)
+    if dtype.kind == "V" and dtype != _BFLOAT16 and name == name_of(stored):
+        return f"has raw elements of {dtype.itemsize} bytes whose type nothing declares"
+    return _layout(dtype, name, shape, fortran, start + len(header))
+
+
+_BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
+_RAW_BFLOAT16: Final = ("<E2", "|E2", "E2")
+"""How MindSpore 2.3 and later writes raw bfloat16."""
+_FP8: Final = np.dtype(ml_dtypes.float8_e5m2)
+"""The one fp8 type that numpy takes for a float, and writes as ``<f1``."""
+_SPECIAL: Final[dict[str, DType]] = dict.fromkeys(_RAW_BFLOAT16, _BFLOAT16) | {"<f1": _FP8, "|f1": _FP8}
+
+
+def _stored_type(descr: object) -> DType | str:
+    if not isinstance(descr, str):
+        return "has a structured element type, which is no tensor"
+    if descr in _SPECIAL:
+        return _SPECIAL[descr]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about old spellings such as a5
+            dtype: DType = np.dtype(descr)
+    except (TypeError, ValueError, SyntaxError, OverflowError):
+        return f"has the unknown element type {descr[:40]!r}"
+    if dtype.hasobject:
+        return "holds pickled Python objects, which are never loaded"
+    if dtype.fields is not None or dtype.subdtype is not None or not dtype.itemsize:
+        return f"has the element type {descr[:40]!r}, which is no tensor"
+    return dtype
+
+
+def _raw_layout(spec: ReadSpec) -> Layout:
+    stored = dtype_of(spec.dtype)
+    if stored is None:
+        raise _unreadable(spec, f"has the unknown element type {spec.dtype!r}")
+    if spec.shape is None:
+        raise _unreadable(spec, "has an unknown shape")
+    dtype, name = declared_view(stored, spec.dtype)
+    layout = _layout(dtype, name, spec.shape, False, spec.offset)
+    if isinstance(layout, str):
+        raise _unreadable(spec, layout)
+    return layout
+
+
+def _layout(dtype: DType, name: str, shape: tuple[int, ...], fortran: bool, offset: int) -> Layout | str:
+    # Even a tensor without elements must have a shape that numpy can represent.
+    if len(shape) > 32 or math.prod(n for n in shape if n) * dtype.itemsize >= 1 << 62:
+        return "has an impossible shape"
+    if any(n < 0 for n in shape):
+        return f"has a negative dimension: {shape}"
+    matters = fortran and sum(n != 1 for n in shape) > 1
+    return Layout(dtype, name, shape, matters, offset, math.prod(shape))
+
+
+def _check_size(spec: ReadSpec, layout: Layout, size: int) -> None:
+    missing = layout.offset + layout.nbytes - size
+    if missing > 0:
+        what = f"is truncated: {missing} of {layout.nbytes} bytes of values are missing"
+        raise _unreadable(spec, what, "the dump was interrupted, or is still being written")

@@ -1,0 +1,419 @@
+"""Percentiles of tensors of any size, exactly, and how far values are from what an element type can hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tui_debugger.arrays import Array, Int64, Mask
+from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats import distribution
+from tui_debugger.stats.distribution import (
+    CLASSES,
+    ZERO_CLASS,
+    ClassCounts,
+    Gathered,
+    KeyKind,
+    Keys,
+    chosen_keys,
+    class_at,
+    classes_of_bounds,
+    classes_of_ranks,
+    count_below,
+    gather,
+)
+from tui_debugger.stats.dtypes import canonical_name, dtype_of
+from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+
+PERCENTS: Final = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
+_STEP: Final = 16
+"""Bits by which a pass narrows a class down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Percentiles of the finite elements.
+
+    Attributes:
+        percents: which, from 0 to 100.
+        values: interpolated between neighbours as numpy does it; empty when no element is finite.
+        count: finite elements they were taken of, all there are: the values are exact.
+    """
+
+    percents: tuple[float, ...]
+    values: tuple[float, ...]
+    count: int
+
+
+def quantiles(
+    array: Array | Stock, classes: ClassCounts, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+) -> Quantiles:
+    """The percentiles of the finite elements, as float64 (complex: of the magnitudes).
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    count = classes.finite
+    if not count:
+        return Quantiles(tuple(percents), (), 0)
+    places = [(count - 1) * (percent / 100) for percent in percents]
+    wanted = {rank for place in places for rank in (math.floor(place), min(math.floor(place) + 1, count - 1))}
+    found = order_statistics(array, classes, wanted, progress)
+    values = []
+    for place in places:
+        low = math.floor(place)
+        values.append(_between(found[low], found[min(low + 1, count - 1)], place - low))
+    return Quantiles(tuple(percents), tuple(values), count)
+
+
+def _between(low: float, high: float, part: float) -> float:
+    """As numpy interpolates, so that the results are the same to the last bit."""
+    difference = high - low
+    if not math.isfinite(difference):
+        return low * (1 - part) + high * part
+    return high - difference * (1 - part) if part >= 0.5 else low + difference * part
+
+
+def order_statistics(
+    array: Array | Stock,
+    classes: ClassCounts,
+    ranks: Iterable[int],
+    progress: ProgressFn = no_progress,
+    *,
+    gathered: Gathered | None = None,
+) -> dict[int, float]:
+    """The finite elements at places of the sorted tensor, 0 for the smallest.
+
+    Args:
+        array: what ``classes`` were counted of.
+        classes: from ``count_classes``.
+        ranks: places from 0 to ``classes.finite`` − 1.
+        progress: may raise CancelledError.
+        gathered: the elements of all classes with such places, and of others; None where these are not known.
+    """
+    wanted = sorted(set(ranks))
+    if not wanted:
+        return {}
+    if classes.keys is not None and classes.held is not None:
+        at = np.searchsorted(np.cumsum(classes.held), np.array(wanted) + classes.first, "right")
+        keys = classes.keys[at]
+    else:
+        if gathered is None:
+            gathered = gather(array, classes, classes_of_ranks(classes, wanted), progress)
+        found = _narrowed(array, classes, wanted, progress) if gathered is None else map(gathered.at, wanted)
+        keys = np.fromiter(found, classes.kind.key, len(wanted))
+    values = classes.kind.value_of(keys).astype(np.float64) + 0.0
+    return dict(zip(wanted, values.tolist(), strict=True))
+
+
+def _narrowed(array: Array | Stock, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn) -> list[int]:
+    """The keys at places, where the elements of their classes are too many to be kept."""
+    kind, found = classes.kind, {}
+    places, offsets = [], []
+    for rank in wanted:
+        which = class_at(classes, rank + classes.first)
+        offset = rank + classes.first - int(classes.below[which])
+        if which == ZERO_CLASS:
+            if offset < classes.zeros:
+                found[rank] = kind.zero
+                continue
+            offset -= classes.zeros
+        places.append((rank, which))
+        offsets.append(offset)
+    if not places:
+        return [found[rank] for rank in wanted]
+    search = _Search(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
+    stock = stock_of(array)
+    search.narrow(stock, progress)
+    while search.left and search.elements > distribution.KEPT:
+        search.narrow(stock, progress)
+    keys = search.collect(stock, progress).tolist()
+    return [found[rank] if rank in found else keys[[at for at, _ in places].index(rank)] for rank in wanted]
+
+
+class _Search:
+    """Classes that hold the wanted elements, by more and more of their upper bits."""
+
+    def __init__(self, kind: KeyKind, classes: Keys, offsets: Int64) -> None:
+        self.kind, self.left, self.elements = kind, kind.shift, 0
+        self._take(classes, offsets)
+
+    def _take(self, classes: Keys, offsets: Int64) -> None:
+        """``classes`` of the wanted elements by their upper bits, and their places inside them."""
+        self.prefixes, self.which = np.unique(classes, return_inverse=True)
+        self.offsets = offsets
+        self.inside = np.zeros(CLASSES, np.bool_)
+        self.inside[(self.prefixes >> np.uint64(self.kind.shift - self.left)).astype(np.int64)] = True
+
+    def narrow(self, stock: Stock, progress: ProgressFn) -> None:
+        """One more pass: 16 more bits of every class."""
+        counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
+        task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
+        for at, many in in_order(stock, lambda: task, "narrowing down", progress):
+            counts[at] += many
+        classes, offsets, held = [], [], {}
+        for which, offset in zip(self.which.tolist(), self.offsets.tolist(), strict=True):
+            own = counts[which * CLASSES : (which + 1) * CLASSES]
+            sums = np.cumsum(own)
+            inner = int(np.searchsorted(sums, offset, "right"))
+            classes.append((int(self.prefixes[which]) << _STEP) | inner)
+            offsets.append(offset - int(sums[inner] - own[inner]))
+            held[classes[-1]] = int(own[inner])
+        self.left -= _STEP
+        self.elements = sum(held.values())
+        self._take(np.array(classes, np.uint64), np.array(offsets, np.int64))
+
+    def collect(self, stock: Stock, progress: ProgressFn) -> Keys:
+        """The keys of the wanted elements, in their order."""
+        if not self.left:  # a class is a single value
+            return self.prefixes[self.which].astype(self.kind.key)
+        task = _Collect(self.kind, self.inside, self.prefixes, self.left)
+        keys = np.sort(np.concatenate(list(in_order(stock, lambda: task, "sorting", progress))))
+        starts = np.searchsorted(keys, self.prefixes << np.uint64(self.left))
+        picked: Keys = keys[starts[self.which] + self.offsets]
+        return picked
+
+
+@dataclass(frozen=True, slots=True)
+class _OfClasses:
+    """A task about the keys of some classes: those that begin with one of the prefixes; ``left`` bits come after it."""
+
+    kind: KeyKind
+    inside: Mask
+    prefixes: Keys
+    left: int
+    cost: int = 4
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        return in_line(arrays[0])
+
+    def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
+        """The keys that are in one of the classes, and in which."""
+        high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
+        at = np.searchsorted(self.prefixes, high)
+        inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
+        return keys[inside], at[inside]
+
+
+class _Narrow(_OfClasses):
+    """How many elements a span has by the next 16 bits of each class.
+
+    The answer says where in the counts of all classes there are any, and how many.
+    """
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, Int64]:
+        size = len(self.prefixes) * CLASSES
+        counts: Int64 | None = None
+        places, many = [np.zeros(0, np.int64)], 0
+        for keys in chosen_keys(prepared, self.kind, self.inside, span, checkpoint):
+            places.append(self._places(keys))
+            many += len(places[-1])
+            if many > size // 2:  # going through all counts is quicker now than sorting
+                found = np.bincount(np.concatenate(places), minlength=size)
+                counts = found if counts is None else counts + found
+                places, many = [np.zeros(0, np.int64)], 0
+        if counts is None:
+            return np.unique(np.concatenate(places), return_counts=True)
+        counts += np.bincount(np.concatenate(places), minlength=size)
+        there = np.flatnonzero(counts)
+        return there, counts[there]
+
+    def _places(self, keys: Keys) -> Int64:
+        """Where each key that is in one of the classes stands in the counts of all of them."""
+        shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
+        if self.left < self.kind.shift:
+            chosen, at = self.chosen(keys)
+            found: Int64 = at * CLASSES + ((chosen >> shift) & mask).astype(np.int64)
+            return found
+        first = np.zeros(CLASSES, np.int64)  # all keys are of one of the classes, which their upper bits tell
+        first[self.prefixes.astype(np.int64)] = np.arange(len(self.prefixes)) * CLASSES
+        places: Int64 = np.take(first, self.kind.upper_bits(keys))
+        places += ((keys >> shift) & mask).astype(np.int64)
+        return places
+
+
+class _Collect(_OfClasses):
+    """The keys that a span has of each class."""
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
+        chosen = chosen_keys(prepared, self.kind, self.inside, span, checkpoint)
+        return np.concatenate([np.zeros(0, self.kind.key), *(self.chosen(keys)[0] for keys in chosen)])
+
+
+TARGETS: Final = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+"""Types that training is moved to; what would become of the values there is worth knowing."""
+_PARTS: Final = {"complex64": "float32", "complex128": "float64"}
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """What a floating-point type can hold.
+
+    Attributes:
+        name: of the type.
+        largest: greatest finite value.
+        normal: least normal value above 0: below it digits get lost, and some devices make it 0.
+        smallest: least value above 0.
+        eps: distance of 1 to the next value.
+        overflow: magnitudes above it are rounded to Inf (or NaN); Inf itself for float64.
+        tie: whether ``overflow`` itself is, too.
+        vanish: magnitudes up to it are rounded to 0.
+    """
+
+    name: str
+    largest: float
+    normal: float
+    smallest: float
+    eps: float
+    overflow: float
+    tie: bool
+    vanish: float
+
+
+@lru_cache(maxsize=64)
+def limits_of(dtype: str) -> FloatLimits | None:
+    """The limits of an element type by name; complex: of its parts. None for integers and unknown names."""
+    name = _PARTS.get(dtype, canonical_name(dtype))
+    found = dtype_of(name)
+    if found is None or not name.startswith(("float", "bfloat")):
+        return None
+    info: Any = ml_dtypes.finfo(found)  # type: ignore[no-untyped-call]  # ml_dtypes says no types for it
+    largest, normal, smallest = float(info.max), float(info.smallest_normal), float(info.smallest_subnormal)
+    exponent = math.frexp(largest)[1] - 1
+    with np.errstate(all="ignore"):
+        overflow = largest + math.ldexp(float(info.eps), exponent - 1) if exponent < 1023 else math.inf
+        tie = not bool(np.isfinite(np.float64(overflow).astype(found)))
+    return FloatLimits(name, largest, normal, smallest, float(info.eps), overflow, tie, smallest / 2)
+
+
+@lru_cache(maxsize=64)
+def capacity(dtype: str) -> float | None:
+    """The greatest finite magnitude of an element type; None for bool and unknown names."""
+    limits = limits_of(dtype)
+    if limits is not None:
+        return limits.largest
+    name = canonical_name(dtype)
+    if name.startswith(("int", "uint")):
+        bits = int(name.lstrip("uint"))
+        return float(2**bits - 1) if name.startswith("u") else float(2 ** (bits - 1))
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What would become of the finite elements in another type, rounded to nearest.
+
+    Attributes:
+        limits: of that type.
+        overflowing: elements that would be Inf (or NaN, where there is no Inf).
+        vanishing: elements other than 0 that would be 0.
+        subnormal: other elements below the least normal value: they would lose digits.
+    """
+
+    limits: FloatLimits
+    overflowing: int
+    vanishing: int
+    subnormal: int
+
+
+@dataclass(frozen=True, slots=True)
+class Headroom:
+    """Where the finite elements lie between the limits of types.
+
+    Attributes:
+        finite: finite elements; the shares are of these.
+        greatest: greatest magnitude; None when no element is finite.
+        least: least magnitude above 0; None when there is none.
+        own: their own type; None for integers.
+        fates: own type first (nothing overflows there any more), then ``TARGETS`` for floating-point elements.
+    """
+
+    finite: int
+    greatest: float | None
+    least: float | None
+    own: FloatLimits | None
+    fates: tuple[Fate, ...]
+
+
+def headroom(
+    array: Array | Stock,
+    classes: ClassCounts,
+    dtype: str,
+    progress: ProgressFn = no_progress,
+    *,
+    extremes: tuple[float, float] | None = None,
+) -> Headroom:
+    """Looks at every element, in one pass, or a few where many elements are next to a limit.
+
+    Args:
+        array: of any size.
+        classes: from ``count_classes``.
+        dtype: name of the element type to be shown, which may be narrower than the stored one.
+        progress: may raise CancelledError.
+        extremes: the smallest and the greatest finite element, where they are known.
+    """
+    own = limits_of(dtype)
+    names = [] if own is None else dict.fromkeys([own.name, *TARGETS])
+    types = [limits for limits in map(limits_of, names) if limits is not None]
+    key_of = classes.kind.key_of
+    bounds = [key_of(0.0), key_of(0.0, above=True)]
+    for limits in types:
+        bounds += _bounds_of(limits, classes)
+    negative, up_to_zero = (count - classes.first for count in count_below(array, classes, bounds[:2], progress))
+    greatest, least = _known(extremes)
+    ends = _inside(classes.finite, 0, classes.finite - 1) if greatest is None else set()
+    beside = _inside(classes.finite, negative - 1, up_to_zero) if least is None else set()
+    gathered: Gathered | None = None
+    if classes.keys is None:
+        inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
+        gathered = gather(array, classes, inside, progress)
+    below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
+    fates = [
+        _fate(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)
+        for i, limits in enumerate(types)
+    ]
+    found = order_statistics(array, classes, ends | beside, progress, gathered=gathered)
+    greatest = max((abs(found[rank]) for rank in ends), default=greatest)
+    least = min((abs(found[rank]) for rank in beside), default=least)
+    return Headroom(classes.finite, greatest, least, own, tuple(fates))
+
+
+def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
+    """Keys between which elements overflow, are subnormal, vanish: of negative ones, then of positive ones."""
+    key_of = classes.kind.key_of
+    over = min(limits.overflow, float(classes.kind.value.type(math.inf)))
+    return [
+        key_of(-over, above=limits.tie),
+        key_of(-limits.normal, above=True),
+        key_of(-limits.vanish),
+        key_of(limits.vanish, above=True),
+        key_of(limits.normal),
+        key_of(over, above=not limits.tie),
+    ]
+
+
+def _fate(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Fate:
+    """From the number of finite elements below each bound."""
+    over = max(below[0], 0) + max(finite - below[5], 0)
+    vanishing = (negative - below[2]) + (below[3] - up_to_zero)
+    subnormal = (below[2] - below[1]) + (below[4] - below[3])
+    return Fate(limits, over, vanishing, subnormal)
+
+
+def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | None]:
+    """The greatest magnitude, and the least one where all elements are on one side of 0."""
+    if extremes is None:
+        return None, None
+    low, high = extremes
+    return max(abs(low), abs(high)), low if low > 0 else -high if high < 0 else None
+
+
+def _inside(finite: int, *ranks: int) -> set[int]:
+    """Places among the finite elements in order, as far as there are such."""
+    return {rank for rank in ranks if 0 <= rank < finite}

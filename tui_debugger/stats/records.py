@@ -1,0 +1,379 @@
+"""What is asked of tensors (``RequiredStats``, ``ReadRequests``) and what was measured (``Record``, ``Records``).
+
+A condition is judged from a Record alone, so numpy (offline), torch (live, on the device) and a
+statistic.csv only have to produce records.
+
+Many looks at once, as columns: what to read, what to compare it with, what to measure.
+
+A batch is what one task of an executor gets; it is small, picklable and names only files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int8, Int32, Int64, Integers, Mask
+from tui_debugger.model import ReadSpec, TensorMeta, TensorStats
+
+Bounds = tuple[float, float]
+"""Inclusive (start, end) of a range; ±inf when a bound is not set."""
+Closeness = tuple[float, float, bool]
+"""(rtol, atol, equal_nan) of |cur − prev| ≤ atol + rtol·|prev|."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredStats:
+    """The quantities that the watchpoints on a tensor need beyond plain statistics."""
+
+    ranges: frozenset[Bounds] = frozenset()
+    change: bool = False
+    closeness: frozenset[Closeness] = frozenset()
+
+    @property
+    def previous(self) -> bool:
+        """Whether the previous step's tensor must be read as well."""
+        return self.change or bool(self.closeness)
+
+    def __or__(self, other: RequiredStats) -> RequiredStats:
+        """Everything that either needs."""
+        return RequiredStats(self.ranges | other.ranges, self.change or other.change, self.closeness | other.closeness)
+
+    def covers(self, other: RequiredStats) -> bool:
+        """Whether a record made for this need answers the other one too."""
+        return self.ranges >= other.ranges and (self.change or not other.change) and self.closeness >= other.closeness
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Comparison with the previous step's tensor of the same shape, all in float64.
+
+    Attributes:
+        mean_abs_difference: mean |cur − prev| (NaN when either side has NaN, or Inf meets the same Inf).
+        mean_abs_previous: mean |prev|.
+    """
+
+    mean_abs_difference: float
+    mean_abs_previous: float
+
+    def ratio(self, epsilon: float) -> float:
+        """abs_mean_update_ratio: mean |cur − prev| / (mean |prev| + epsilon)."""
+        return self.mean_abs_difference / (self.mean_abs_previous + epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The result of one look.
+
+    Attributes:
+        meta: dtype and shape; None when unreadable.
+        stats: None when unreadable, or when the elements are no numbers (text, dates).
+        ranges: number of elements inside each asked range (NaN is outside).
+        change: None when not asked, or no previous tensor, or another shape.
+        close: for each asked closeness whether *all* elements are close.
+        previous: ``none`` (not asked or not dumped), ``ok``, ``shape`` (other shape), ``unreadable``, ``no value``
+            (of this tensor or the previous one only statistics were dumped).
+        error: why the tensor could not be read, one sentence; empty when it could.
+        need: what this record answers.
+    """
+
+    meta: TensorMeta | None
+    stats: TensorStats | None
+    ranges: dict[Bounds, int] = field(default_factory=dict)
+    change: Change | None = None
+    close: dict[Closeness, bool] = field(default_factory=dict)
+    previous: str = "none"
+    error: str = ""
+    need: RequiredStats = field(default_factory=RequiredStats)
+
+
+ONLY_COMPARED = -1
+"""Need of a file that is read only because another one is compared with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Specs:
+    """How several tensors are read: the columns of as many ``ReadSpec``.
+
+    Attributes:
+        paths: files as ``os.fsencode`` bytes, so that names of any encoding survive.
+        kinds: the distinct specs, without their paths.
+        kind: which of ``kinds`` describes each file.
+    """
+
+    paths: Sequence[bytes]
+    kinds: tuple[ReadSpec, ...]
+    kind: Int32
+
+    @classmethod
+    def of(cls, specs: Iterable[ReadSpec]) -> Specs:
+        """Of specs one by one: not for many."""
+        paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
+        for spec in specs:
+            paths.append(os.fsencode(spec.path))
+            kind.append(kinds.setdefault(dataclasses.replace(spec, path=""), len(kinds)))
+        return cls(paths, tuple(kinds), np.array(kind, np.int32))
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return len(self.paths)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequests:
+    """A batch of looks. Neighbours that are steps of one tensor, ascending, are read once each.
+
+    Attributes:
+        specs: the files, those that are only compared with included.
+        previous: for each file the number (in ``specs``) of the one that holds the same tensor at the previous
+            step, -1 without one. A smaller number is the rule, the number before its own the best.
+        needs: the distinct needs.
+        need: for each file which of ``needs`` it has, or ``ONLY_COMPARED``.
+    """
+
+    specs: Specs
+    previous: Int32
+    needs: tuple[RequiredStats, ...]
+    need: npt.NDArray[np.int16]
+
+    def __len__(self) -> int:
+        """Number of files."""
+        return len(self.specs)
+
+
+class State(IntEnum):
+    """What a row says."""
+
+    UNKNOWN = 0
+    """Not looked at."""
+    MEASURED = 1
+    NO_NUMBERS = 2
+    """Elements are text, dates ...: type and shape are known, there are no statistics."""
+    UNREADABLE = 3
+
+
+class Before(IntEnum):
+    """What became of the previous step; the words of ``Record.previous``."""
+
+    NONE = 0
+    OK = 1
+    SHAPE = 2
+    UNREADABLE = 3
+    NO_VALUE = 4
+
+
+BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
+"""``Record.previous`` by ``Before``."""
+
+COUNTS: Final = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive")
+REALS: Final = ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares")
+ROW: Final = np.dtype(
+    [(name, "<i8") for name in COUNTS]
+    + [(name, "<f8") for name in REALS]
+    + [
+        ("difference", "<f8"),
+        ("reference", "<f8"),
+        ("size", "<i8"),
+        ("mtime", "<i8"),
+        ("before_size", "<i8"),
+        ("before_mtime", "<i8"),
+        ("meta", "<i4"),
+        ("state", "u1"),
+        ("before", "u1"),
+        ("asked", "u1"),
+        ("spare", "u1"),
+    ]
+)
+"""One tensor: the fields of ``TensorStats`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the file and
+that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be relied
+on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED``/``CHANGE_KNOWN`` bits."""
+_NAMES: Final = ROW.names or ()
+_WHOLE: Final = np.dtype((np.void, ROW.itemsize))
+"""A row as bytes. numpy copies chosen rows field by field, fifteen times as slowly, unless they are seen like this, or
+with ``np.take``."""
+CHANGE_ASKED: Final = 1
+CHANGE_KNOWN: Final = 2
+
+NOT_ASKED: Final = -1
+"""In a column of ranges or closeness: nobody asked."""
+NOT_KNOWN: Final = -2
+"""Asked, but there was nothing to count or compare."""
+
+
+class Records:
+    """What looks at ``n`` tensors yielded. Rows are numbered as whoever made it numbers the tensors.
+
+    Attributes:
+        rows: structured array of ``ROW``.
+        metas: distinct element types and shapes; ``rows["meta"]`` indexes into it, -1 = unknown.
+        errors: why a row is unreadable.
+        ranges: for each asked range the number of elements inside, ``NOT_ASKED`` or ``NOT_KNOWN``.
+        close: for each asked closeness 1 (all elements are close), 0, ``NOT_ASKED`` or ``NOT_KNOWN``.
+    """
+
+    __slots__ = ("_meta_numbers", "close", "errors", "metas", "ranges", "rows")
+
+    def __init__(self, n: int) -> None:
+        """Knows nothing about ``n`` tensors."""
+        self.rows: npt.NDArray[Any] = np.zeros(n, ROW)
+        self.rows["meta"] = -1
+        self.metas: list[TensorMeta] = []
+        self.errors: dict[int, str] = {}
+        self.ranges: dict[Bounds, Int64] = {}
+        self.close: dict[Closeness, Int8] = {}
+        self._meta_numbers: dict[TensorMeta, int] = {}
+
+    def __len__(self) -> int:
+        """Number of tensors."""
+        return len(self.rows)
+
+    def meta_number(self, meta: TensorMeta) -> int:
+        """The number of an element type and shape."""
+        number = self._meta_numbers.setdefault(meta, len(self.metas))
+        if number == len(self.metas):
+            self.metas.append(meta)
+        return number
+
+    def covers(self, need: RequiredStats, indices: Integers) -> Mask:
+        """Which of some rows answer a need; what is wrong with a file answers every need."""
+        state = self.rows["state"][indices]
+        full = np.ones(len(state), np.bool_)
+        if need.change:
+            full &= (self.rows["asked"][indices] & CHANGE_ASKED) != 0
+        columns: list[Int64 | Int8 | None] = [self.ranges.get(bounds) for bounds in need.ranges]
+        columns += [self.close.get(closeness) for closeness in need.closeness]
+        for column in columns:
+            full &= column[indices] != NOT_ASKED if column is not None else np.False_
+        answered: Mask = (state != State.UNKNOWN) & (full | (state != State.MEASURED))
+        return answered
+
+    def get(self, index: int) -> Record | None:
+        """One row as a record; None when it was not looked at."""
+        row = self._row(index)
+        if row["state"] == State.UNKNOWN:
+            return None
+        need = RequiredStats(
+            frozenset(bounds for bounds, column in self.ranges.items() if column[index] != NOT_ASKED),
+            bool(row["asked"] & CHANGE_ASKED),
+            frozenset(closeness for closeness, column in self.close.items() if column[index] != NOT_ASKED),
+        )
+        return Record(
+            meta=self.metas[row["meta"]] if row["meta"] >= 0 else None,
+            stats=_stats(row) if row["state"] == State.MEASURED else None,
+            ranges={bounds: int(column[index]) for bounds, column in self.ranges.items() if column[index] >= 0},
+            change=Change(row["difference"], row["reference"]) if row["asked"] & CHANGE_KNOWN else None,
+            close={closeness: bool(column[index]) for closeness, column in self.close.items() if column[index] >= 0},
+            previous=BEFORE_WORDS[row["before"]],
+            error=self.errors.get(index, "unreadable") if row["state"] == State.UNREADABLE else "",
+            need=need,
+        )
+
+    def _row(self, index: int) -> dict[str, Any]:
+        """A row as Python's own numbers, all at once: asking numpy for one after the other takes ten times as long."""
+        return dict(zip(_NAMES, self.rows[index].item(), strict=True))
+
+    def put(self, index: int, record: Record) -> None:
+        """Sets one row from a record."""
+        self.forget(np.array([index]))
+        row = self.rows[index]
+        row["meta"] = -1 if record.meta is None else self.meta_number(record.meta)
+        row["before"] = BEFORE_WORDS.index(record.previous)
+        if record.error:
+            row["state"] = State.UNREADABLE
+            self.errors[index] = record.error
+        elif record.stats is None:
+            row["state"] = State.NO_NUMBERS
+        else:
+            row["state"] = State.MEASURED
+            for name in (*COUNTS, *REALS):
+                value = getattr(record.stats, name)
+                row[name] = math.nan if value is None else value
+        if record.need.change:
+            row["asked"] = CHANGE_ASKED
+        if record.change is not None:
+            row["asked"] |= CHANGE_KNOWN
+            row["difference"], row["reference"] = record.change.mean_abs_difference, record.change.mean_abs_previous
+        for bounds in record.need.ranges:
+            self.range_column(bounds)[index] = record.ranges.get(bounds, NOT_KNOWN)
+        for closeness in record.need.closeness:
+            self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
+
+    def range_column(self, bounds: Bounds) -> Int64:
+        """The column of a range, made when it is new."""
+        if bounds not in self.ranges:
+            self.ranges[bounds] = np.full(len(self), NOT_ASKED, np.int64)
+        return self.ranges[bounds]
+
+    def close_column(self, closeness: Closeness) -> Int8:
+        """The column of a closeness, made when it is new."""
+        if closeness not in self.close:
+            self.close[closeness] = np.full(len(self), NOT_ASKED, np.int8)
+        return self.close[closeness]
+
+    def forget(self, indices: Integers) -> None:
+        """Makes rows unknown."""
+        self.rows.view(_WHOLE)[indices] = np.zeros(1, ROW).view(_WHOLE)
+        self.rows["meta"][indices] = -1
+        self._clear_beside(indices)
+
+    def _clear_beside(self, indices: Integers) -> None:
+        """Makes unknown what lies beside the table."""
+        for index in self.errors.keys() & set(indices.tolist() if self.errors else ()):
+            del self.errors[index]
+        columns: Iterable[Int64 | Int8] = (*self.ranges.values(), *self.close.values())
+        for column in columns:
+            column[indices] = NOT_ASKED
+
+    def compared(self) -> Mask:
+        """Which rows were asked how they changed since the previous step."""
+        asked: Mask = (self.rows["asked"] & CHANGE_ASKED) != 0
+        for column in self.close.values():
+            asked |= column != NOT_ASKED
+        return asked
+
+    def forget_changes(self, indices: Integers) -> None:
+        """Drops what rows say about the previous step, and nothing else."""
+        for name in ("asked", "before", "difference", "reference", "before_size", "before_mtime"):
+            self.rows[name][indices] = 0
+        for column in self.close.values():
+            column[indices] = NOT_ASKED
+
+    def part(self, start: int, stop: int) -> Records:
+        """Some rows by themselves; values are shared, not copied."""
+        other = Records(0)
+        other.rows = self.rows[start:stop]
+        other.metas, other._meta_numbers = self.metas, self._meta_numbers
+        other.errors = {index - start: text for index, text in self.errors.items() if start <= index < stop}
+        other.ranges = {bounds: column[start:stop] for bounds, column in self.ranges.items()}
+        other.close = {closeness: column[start:stop] for closeness, column in self.close.items()}
+        return other
+
+    def place(self, other: Records, source: Integers, target: Integers) -> None:
+        """Copies rows ``source`` of another table to rows ``target`` of this one; ``target`` has no row twice."""
+        self._clear_beside(target)
+        taken = np.take(other.rows, source)
+        numbers = np.array([self.meta_number(meta) for meta in other.metas] + [-1], np.int32)
+        taken["meta"] = numbers[taken["meta"]]
+        self.rows.view(_WHOLE)[target] = taken.view(_WHOLE)
+        if other.errors:
+            for at, index in zip(source.tolist(), target.tolist(), strict=True):
+                if at in other.errors:
+                    self.errors[index] = other.errors[at]
+        for bounds, counts in other.ranges.items():
+            self.range_column(bounds)[target] = counts[source]
+        for closeness, answers in other.close.items():
+            self.close_column(closeness)[target] = answers[source]
+
+
+def _stats(row: Mapping[str, Any]) -> TensorStats:
+    fields = {name: row[name] for name in COUNTS}
+    fields |= {name: None if math.isnan(row[name]) else row[name] for name in REALS[:-1]}
+    return TensorStats(**fields, sum_squares=row["sum_squares"])

@@ -1,0 +1,322 @@
+"""Measures many tensors: cuts read requests into batches, has them done by whoever works, and gathers the records."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from tui_debugger.arrays import Int64
+from tui_debugger.errors import CancelledError, UnreadableTensorError
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
+from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.measure import compared_with, costs, cuts, part, read_all
+from tui_debugger.stats.npy import Layout, TensorFile
+from tui_debugger.stats.records import ONLY_COMPARED, Before, ReadRequests, Records, RequiredStats, State
+from tui_debugger.stats.side_by_side import (
+    SPAN,
+    Checkpoint,
+    Compared,
+    FileState,
+    Other,
+    SideBySide,
+    Sums,
+    compared,
+    file_state,
+    put_asked,
+    put_compared,
+    put_file,
+    put_stats,
+    spans,
+)
+from tui_debugger.stats.workers import OwnExecutor, Workers
+
+
+@dataclass(slots=True)
+class SpanSums:
+    """What one span of a tensor adds up to, and what was found of the files when it was read."""
+
+    layout: Layout
+    state: FileState
+    sums: Sums
+    answer: Compared
+
+
+def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], ...]:
+    """The spans of a tensor that is worth sharing; none for any other, and for one that is odd in any way.
+
+    Args:
+        spec: the tensor.
+        before: what it is compared with.
+    """
+    try:
+        with TensorFile(spec) as file:
+            layout = file.layout
+        if before is not None:
+            with TensorFile(before) as other:
+                if other.layout.fortran != layout.fortran:
+                    return ()
+    except UnreadableTensorError:
+        return ()
+    return tuple(spans(layout.count)) if layout.count > SPAN and is_numeric(layout.dtype) else ()
+
+
+def look_span(
+    spec: ReadSpec,
+    before: ReadSpec | None,
+    need: RequiredStats,
+    span: tuple[int, int],
+    checkpoint: Checkpoint | None = None,
+) -> SpanSums | None:
+    """Measures one span; None when that is not possible, for whatever reason: the whole tensor then says why."""
+    state = file_state(spec.path)
+    sides = SideBySide(spec, Other(before) if before is not None else None, need, checkpoint, span)
+    try:
+        with TensorFile(spec) as file, np.errstate(all="ignore"):
+            if span[1] > file.layout.count or not is_numeric(file.layout.dtype):
+                return None
+            return SpanSums(file.layout, state, *sides.measure(file))
+    except (UnreadableTensorError, MemoryError):
+        return None
+
+
+def joined(parts: Sequence[SpanSums | None], need: RequiredStats) -> Records | None:
+    """One row from all spans of a tensor, in order; None when they are not of one and the same state of its files."""
+    first = parts[0]
+    if first is None:
+        return None
+    total = first.sums
+    for span in parts[1:]:
+        if span is None or (span.layout, span.state) != (first.layout, first.state):
+            return None
+        if (span.answer.before, span.answer.state) != (first.answer.before, first.answer.state):
+            return None
+        total.merge(span.sums)
+    if total.stats.count != first.layout.count:
+        return None
+    records = Records(1)
+    put_asked(records, np.ones(1, np.bool_), need)
+    put_file(records, 0, State.MEASURED, first.layout, first.state)
+    put_stats(records, 0, total)
+    answer = compared(total, first.answer.state) if first.answer.before == Before.OK else first.answer
+    put_compared(records, 0, answer)
+    return records
+
+
+Meanwhile = Callable[[], bool]
+"""Does a bit of other work, some milliseconds; False when there is none at the moment."""
+
+POLL: Final = 0.1
+"""Seconds after which ``progress`` is asked at the latest whether to go on, while the work is done elsewhere."""
+AHEAD: Final = 2
+"""Batches that are on their way for each worker: one is worked on, one waits."""
+TRIES: Final = 2
+"""How often a batch is given away before it is done right here."""
+
+
+def nothing() -> bool:
+    """There is nothing else to do."""
+    return False
+
+
+def scan(
+    looks: ReadRequests,
+    sizes: Int64,
+    workers: Workers,
+    result: Records,
+    progress: ProgressFn = no_progress,
+    *,
+    meanwhile: Meanwhile = nothing,
+) -> None:
+    """Takes all looks. What they yield does not depend on who works, nor on how many.
+
+    Args:
+        looks: steps of one tensor stand one after the other, ascending.
+        sizes: bytes of each file, -1 where there is none.
+        workers: who works.
+        result: has a row for each of ``looks``, which is filled in the caller's thread as soon as it is known.
+        progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
+            that has not begun is dropped and the exception goes on; what is in ``result`` stands.
+        meanwhile: called in the caller's thread whenever all others have enough to do.
+
+    Raises:
+        CancelledError: from ``progress``, or the workers were closed meanwhile.
+    """
+    executor = workers.executor(int(costs(sizes).sum()))
+    remote = isinstance(executor, OwnExecutor) and executor.remote
+    parallel = workers.parallel if executor is not None else 1
+    work = _Work(looks, sizes, result, progress, parallel=parallel, remote=remote)
+    work.tell()
+    if executor is not None and not _elsewhere(work, executor, workers, meanwhile):
+        workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
+    while (task := work.next()) is not None:
+        if workers.closed:
+            raise CancelledError("closed")
+        work.here(task)
+
+
+def _elsewhere(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
+    """Has the work done; returns whether all is done: when the executor breaks, something is left."""
+    pending: dict[Future[Any], _Task] = {}
+    try:
+        while _fill(pending, work, executor) and not (isinstance(executor, OwnExecutor) and executor.broken):
+            if not pending:
+                return True
+            patience = 0 if meanwhile() else POLL
+            for future in wait(pending, timeout=patience, return_when=FIRST_COMPLETED)[0]:
+                work.take(pending.pop(future), future)
+            if workers.closed:
+                raise CancelledError("closed")
+            work.tell()
+        for future, task in pending.items():
+            work.take(task, future) if future.done() else work.again(task)
+        return False
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _fill(pending: dict[Future[Any], _Task], work: _Work, executor: Executor) -> bool:
+    """Keeps the workers busy; False when the executor takes no more."""
+    while len(pending) < work.room and (task := work.next()) is not None:
+        if isinstance(executor, OwnExecutor) and not executor.ready and not executor.broken:
+            work.here(task)  # the workers are still starting
+            continue
+        if task.tries >= TRIES:
+            work.here(task)
+            continue
+        try:
+            pending[executor.submit(task.function, *task.arguments)] = task
+        except (BrokenExecutor, RuntimeError):  # RuntimeError: it was shut down
+            work.again(task)
+            return False
+    return True
+
+
+@dataclass(eq=False, slots=True)
+class _Task:
+    """Something that a worker can do.
+
+    Attributes:
+        function: may be called with a checkpoint after its other arguments.
+        arguments: of the function.
+        deliver: takes what it returned, and whether that may be wrong about files that it could not read.
+        tries: how often it was given away in vain.
+    """
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    deliver: Callable[[Any, bool], None]
+    tries: int = 0
+
+
+class _Work:
+    """What is to be done, and what has been."""
+
+    def __init__(
+        self, looks: ReadRequests, sizes: Int64, result: Records, progress: ProgressFn, *, parallel: int, remote: bool
+    ) -> None:
+        self.room = parallel * AHEAD
+        self._remote = remote
+        self._looks = _absolute(looks) if self._remote else looks
+        self._sizes = sizes
+        self._result = result
+        self._progress = progress
+        self._parallel = parallel
+        self._done, self._total = 0, int(np.count_nonzero(looks.need != ONLY_COMPARED))
+        self._tasks = self._cut()
+        self._again: deque[_Task] = deque()
+
+    def tell(self) -> None:
+        """Says how far it is."""
+        self._progress(Progress(self._done, self._total))
+
+    def next(self) -> _Task | None:
+        """Something to do; None when all of it has been given out."""
+        return self._again.popleft() if self._again else next(self._tasks, None)
+
+    def again(self, task: _Task) -> None:
+        """Takes back a task that was not done."""
+        self._again.append(task)
+
+    def here(self, task: _Task) -> None:
+        """Does a task in this thread."""
+        task.deliver(task.function(*task.arguments, self.tell), False)
+        self.tell()
+
+    def take(self, task: _Task, future: Future[Any]) -> None:
+        """Takes what a worker made of a task.
+
+        Raises:
+            Exception: what it raised; a task that was lost is only taken back.
+        """
+        if future.cancelled() or isinstance(future.exception(), BrokenExecutor):
+            task.tries += 1
+            self.again(task)
+        else:
+            task.deliver(future.result(), self._remote)
+
+    def _cut(self) -> Iterator[_Task]:
+        for start, end in cuts(self._looks, self._sizes, self._parallel):
+            huge = self._huge(start) if end == start + 1 and self._parallel > 1 else None
+            if huge is not None:
+                yield from huge
+            else:
+                yield self._batch(np.arange(start, end))
+
+    def _batch(self, rows: Int64) -> _Task:
+        batch, every = part(self._looks, rows)
+        return _Task(read_all, (batch,), partial(self._place, batch, every))
+
+    def _place(self, batch: ReadRequests, every: Int64, records: Records, doubtful: bool) -> None:
+        good = batch.need != ONLY_COMPARED
+        if doubtful:
+            bad = (records.rows["state"] == State.UNREADABLE) | (records.rows["before"] == Before.UNREADABLE)
+            if bad.any():
+                self._again.append(dataclasses.replace(self._batch(every[bad]), tries=TRIES))
+                good &= ~bad
+        at = np.flatnonzero(good)
+        self._result.place(records, at, every[at])
+        self._done += len(at)
+
+    def _huge(self, row: int) -> Iterator[_Task] | None:
+        """The spans of a file that is worth sharing."""
+        if self._sizes[row] < SPAN or self._looks.need[row] == ONLY_COMPARED:
+            return None
+        need, before = self._looks.needs[int(self._looks.need[row])], int(compared_with(self._looks)[row])
+        specs = self._spec(row), self._spec(before) if before >= 0 else None
+        spans = spans_of(*specs)
+        if not spans:
+            return None
+        found: dict[int, SpanSums | None] = {}
+
+        def deliver(number: int, sums: SpanSums | None, _: bool) -> None:
+            found[number] = sums
+            if len(found) < len(spans):
+                return
+            records = joined([found[at] for at in range(len(spans))], need)
+            if records is None:  # its files changed meanwhile, or cannot be read to the end
+                self.again(self._batch(np.array([row])))
+            else:
+                self._result.place(records, np.zeros(1, np.int64), np.array([row]))
+                self._done += 1
+
+        return (_Task(look_span, (*specs, need, span), partial(deliver, number)) for number, span in enumerate(spans))
+
+    def _spec(self, row: int) -> ReadSpec:
+        specs = self._looks.specs
+        return dataclasses.replace(specs.kinds[int(specs.kind[row])], path=os.fsdecode(specs.paths[row]))
+
+
+def _absolute(looks: ReadRequests) -> ReadRequests:
+    """The same files for workers that stand in another directory."""
+    here = os.path.join(os.fsencode(os.getcwd()), b"")  # noqa: PTH109,PTH118 - bytes
+    paths = [path if path.startswith(b"/") else here + path for path in looks.specs.paths]
+    return dataclasses.replace(looks, specs=dataclasses.replace(looks.specs, paths=paths))

@@ -1,0 +1,227 @@
+"""Passes over whole tensors, shared by processes: span by span, and what spans add up to put together in their order.
+
+Spans are always the same, whoever works and however many do, so that the answer is the same to the last bit. Threads
+would be simpler, but between two calls of numpy, which take some ten microseconds each on what fits into a cache, they
+wait for the interpreter's lock (see ``workers``). A worker process maps the file itself: no values travel. What no file
+holds, and what is too little to share, is done right here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
+from concurrent.futures import CancelledError as DroppedError
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+from tui_debugger.arrays import Array
+from tui_debugger.errors import CancelledError, UnreadableTensorError
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
+from tui_debugger.stats.dtypes import DType
+from tui_debugger.stats.npy import open_array
+from tui_debugger.stats.side_by_side import Identity, identity
+from tui_debugger.stats.workers import OwnExecutor, Workers
+
+SPAN: Final = 1 << 22
+"""Elements of a span: some 10 to 50 ms of work, beside which half a millisecond for handing it over is little."""
+AHEAD: Final = 2
+"""Spans that are on their way for each worker: one is worked on, one waits."""
+POLL: Final = 0.05
+"""Seconds after which ``progress`` is asked at the latest whether to go on."""
+
+Span = tuple[int, int]
+Checkpoint = Callable[[int], None]
+"""Told how many elements of a span are done; may raise to stop."""
+T_co = TypeVar("T_co", covariant=True)
+T = TypeVar("T")
+
+
+class Task(Protocol[T_co]):
+    """What is done with a span. Can be pickled, and holds nothing of its own: it is used for many spans."""
+
+    @property
+    def cost(self) -> int:
+        """What an element costs, in bytes as ``Workers.executor`` counts them."""
+
+    def prepare(self, arrays: tuple[Array, ...]) -> Any:
+        """What ``do`` needs of the arrays; cheap."""
+
+    def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> T_co:
+        """What a span, first element and end, adds up to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """Tensors that are gone through side by side, and who can do it.
+
+    Attributes:
+        arrays: their values.
+        count: elements to go through.
+        specs: how others can read the same arrays; empty where nobody can.
+        workers: who else works; None: nobody.
+        files: what the others have to find. As it is when this is made, right after the tensors were opened: a view
+            keeps them open, and another file may take the place of one meanwhile.
+    """
+
+    arrays: tuple[Array, ...]
+    count: int
+    specs: tuple[ReadSpec, ...] = ()
+    workers: Workers | None = None
+    files: tuple[_File, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Looks at the files."""
+        files = zip(self.specs, self.arrays, strict=True) if self.specs else ()
+        object.__setattr__(self, "files", tuple(_File.of(spec, array) for spec, array in files))
+
+
+def stock_of(array: Array | Stock) -> Stock:
+    """An array that only this process has; a stock is returned as it is."""
+    return array if isinstance(array, Stock) else Stock((array,), array.size)
+
+
+def in_line(array: Array) -> Any:
+    """All elements one after the other, as they lie in memory where that is possible, to be sliced."""
+    return in_c_order(array.T if array.flags.f_contiguous else array)
+
+
+def in_c_order(array: Array) -> Any:
+    """All elements in C order, to be sliced: a view, or what copies only the slice."""
+    return array.reshape(-1) if array.flags.c_contiguous else array.flat
+
+
+def in_order(stock: Stock, ask: Callable[[], Task[T]], what: str, progress: ProgressFn = no_progress) -> Iterator[T]:
+    """What the spans of tensors add up to, one after the other.
+
+    Args:
+        stock: the tensors.
+        ask: the task for the next span: it may know more than for the one before, as long as that changes no result.
+        what: is said beside the progress.
+        progress: called in this thread with elements done. When it raises, nothing more is begun, and what others are
+            at is left to end by itself: a span is short.
+
+    Raises:
+        CancelledError: from ``progress``, or the workers were closed meanwhile.
+    """
+    spans = deque((first, min(first + SPAN, stock.count)) for first in range(0, stock.count, SPAN))
+    prepared = ask().prepare(stock.arrays)
+
+    def here(span: Span) -> T:
+        return ask().do(prepared, span, lambda done: progress(Progress(span[0] + done, stock.count, what)))
+
+    executor = _executor(stock, ask().cost * stock.count, len(spans))
+    if executor is not None and stock.workers is not None:
+        crew = _Crew(executor, stock.workers, stock)
+        yield from _shared(spans, crew, ask, here, lambda first: progress(Progress(first, stock.count, what)))
+    while spans:
+        yield here(spans.popleft())
+
+
+def _shared(
+    spans: deque[Span], crew: _Crew, ask: Callable[[], Task[T]], here: Callable[[Span], T], tell: Callable[[int], None]
+) -> Iterator[T]:
+    """Until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
+    pending: deque[tuple[Span, Future[T]]] = deque()
+    try:
+        while pending or (spans and not crew.lost):
+            while spans and len(pending) < crew.room and crew.ready and crew.give(pending, spans[0], ask()):
+                spans.popleft()
+            if not pending:  # the workers are still starting
+                if not crew.lost:
+                    yield here(spans.popleft())
+                continue
+            span, future = pending[0]
+            tell(span[0])
+            while wait([future], POLL).not_done:
+                tell(span[0])
+                crew.check()
+            pending.popleft()
+            found = crew.take(future)
+            yield here(span) if found is None else found
+    finally:
+        for _, future in pending:
+            future.cancel()
+
+
+class _Crew:
+    """Who works besides this process."""
+
+    def __init__(self, executor: Executor, workers: Workers, stock: Stock) -> None:
+        self.room = workers.parallel * AHEAD
+        self._executor = executor
+        self._workers = workers
+        self._files = stock.files
+        self.lost = False
+
+    @property
+    def ready(self) -> bool:
+        return not isinstance(self._executor, OwnExecutor) or self._executor.ready
+
+    def give(self, pending: deque[tuple[Span, Future[T]]], span: Span, task: Task[T]) -> bool:
+        """Hands a span over; False when nobody is left to take it."""
+        try:
+            pending.append((span, self._executor.submit(_elsewhere, task, self._files, span)))
+        except (BrokenExecutor, RuntimeError):  # RuntimeError: it was shut down
+            self._lose()
+            return False
+        return True
+
+    def check(self) -> None:
+        """Raises CancelledError when the workers were closed."""
+        if self._workers.closed:
+            raise CancelledError("closed")
+
+    def take(self, future: Future[T]) -> T | None:
+        """What a worker found; None when it could not: a file that others cannot read may still be mapped here."""
+        try:
+            return future.result()
+        except (BrokenExecutor, DroppedError):
+            self.check()
+            if isinstance(self._executor, OwnExecutor) and self._executor.broken:
+                self._lose()
+            return None
+        except (UnreadableTensorError, MemoryError):
+            return None
+
+    def _lose(self) -> None:
+        self.check()
+        self.lost = True
+        self._workers.give_up(self._executor, "the workers were lost: the work was finished by this process alone")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A tensor as another process finds it, if it is still the same."""
+
+    spec: ReadSpec
+    dtype: DType
+    shape: tuple[int, ...]
+    state: Identity | None
+
+    @classmethod
+    def of(cls, spec: ReadSpec, array: Array) -> _File:
+        return cls(spec, array.dtype, array.shape, identity(spec.path))
+
+    def read(self) -> Array:
+        array = open_array(self.spec)
+        if self.state is None or self != _File.of(self.spec, array):
+            raise UnreadableTensorError("was written over meanwhile", where=self.spec.path)
+        return array
+
+
+def _elsewhere(task: Task[T], files: tuple[_File, ...], span: Span) -> T:
+    """What a worker does."""
+    return task.do(task.prepare(tuple(file.read() for file in files)), span, _never)
+
+
+def _never(_: int) -> None:
+    """Nobody stops a worker in the middle of a span."""
+
+
+def _executor(stock: Stock, cost: int, spans: int) -> Executor | None:
+    """Who else could do it: nobody where it is too little, and no other machine, which may see other files."""
+    if not stock.specs or stock.workers is None or spans < 2:
+        return None
+    executor = stock.workers.executor(cost)
+    return None if isinstance(executor, OwnExecutor) and executor.remote else executor

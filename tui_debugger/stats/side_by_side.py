@@ -1,0 +1,447 @@
+"""A tensor side by side with what it is compared with, measured span by span.
+
+One tensor compared with another one, element by element, in one pass and in float64.
+
+Measures a stretch of one tensor, together with what it is compared with: piece by piece, in buffers that stay.
+
+A tensor of many gigabytes is many such spans, which several workers can measure at once. Spans are always the same, so
+that a tensor has the same statistics to the last bit whoever measures it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array, Float64, Mask
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import ReadSpec
+from tui_debugger.stats.blocks import BLOCK, Accumulator, doubles, pieces, scratch, total
+from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.npy import Layout, TensorFile, open_array
+from tui_debugger.stats.records import (
+    CHANGE_ASKED,
+    CHANGE_KNOWN,
+    COUNTS,
+    NOT_KNOWN,
+    REALS,
+    Before,
+    Change,
+    Closeness,
+    Records,
+    RequiredStats,
+    State,
+)
+
+
+class Comparison:
+    """|cur − prev| of all pairs of blocks added so far."""
+
+    __slots__ = ("_close", "_count", "_difference", "_previous")
+
+    def __init__(self, closenesses: Iterable[Closeness] = ()) -> None:
+        """Starts empty. ``closenesses``: the tests that all elements have to pass."""
+        self._count = 0
+        self._difference = self._previous = 0.0
+        self._close: dict[Closeness, bool] = dict.fromkeys(closenesses, True)
+
+    def add(self, current: Array, previous: Array) -> None:
+        """Adds two 1-D arrays of equal length, elements in the same order."""
+        add = self._add_complex if "c" in (current.dtype.kind, previous.dtype.kind) else self._add_block
+        with np.errstate(all="ignore"):
+            for start in range(0, len(current), BLOCK):
+                add(current[start : start + BLOCK], previous[start : start + BLOCK])
+
+    def merge(self, other: Comparison) -> None:
+        """Adds what another comparison has seen."""
+        self._count += other._count
+        self._difference += other._difference
+        self._previous += other._previous
+        for closeness, close in other._close.items():
+            self._close[closeness] = self._close.get(closeness, True) and close
+
+    def result(self) -> tuple[Change, dict[Closeness, bool]]:
+        """The means, and for each closeness whether all elements are close. Empty tensors are never close."""
+        if not self._count:
+            return Change(math.nan, math.nan), dict.fromkeys(self._close, False)
+        return Change(self._difference / self._count, self._previous / self._count), dict(self._close)
+
+    def _add_block(self, current: Array, previous: Array) -> None:
+        n = len(current)
+        difference, magnitude = scratch.doubles[0][:n], scratch.doubles[1][:n]
+        before = doubles(previous, 1)  # these values are overwritten in place: little stays in the cache
+        np.subtract(doubles(current), before, out=difference)
+        np.abs(difference, out=difference)
+        np.abs(before, out=magnitude)
+        if not self._extend(difference, magnitude):
+            now, before = doubles(current), doubles(previous, 1)
+            self._test(now, before, np.abs(now - before), np.abs(before))
+
+    def _add_complex(self, current: Array, previous: Array) -> None:
+        now, before = current.astype(np.complex128), previous.astype(np.complex128)
+        difference, magnitude = np.abs(now - before), np.abs(before)
+        if not self._extend(difference, magnitude):
+            self._test(now, before, difference, magnitude)
+
+    def _extend(self, difference: Float64, magnitude: Float64) -> bool:
+        """Adds a block; False where NaN, Inf or an overflow leave it to the elements themselves what is close."""
+        changed, reference = total(difference), total(magnitude)
+        self._count += len(difference)
+        self._difference += changed
+        self._previous += reference
+        if not changed or not any(self._close.values()):  # no change at all is close, whatever the tolerance
+            return True
+        if not (math.isfinite(changed) and math.isfinite(reference)):
+            return False
+        at = difference.argmax()
+        greatest, its_magnitude = difference.item(at), magnitude.item(at)
+        for (rtol, atol, equal_nan), so_far in self._close.items():
+            if so_far and not (greatest <= atol and rtol >= 0):
+                close = greatest <= its_magnitude * rtol + atol  # the element that differs most usually decides
+                self._close[rtol, atol, equal_nan] = close and _all_close(difference, magnitude, rtol, atol)
+        return True
+
+    def _test(self, now: Array, before: Array, difference: Float64, magnitude: Float64) -> None:
+        """Tests every element: |now − before| against |before|, or whether both are the same Inf or NaN."""
+        finite = np.isfinite(before)  # the tolerance of an infinite value is infinite, which makes nothing close to it
+        same = now == before
+        for (rtol, atol, equal_nan), so_far in self._close.items():
+            if so_far:
+                close = (difference <= magnitude * rtol + atol) & finite | same
+                if equal_nan:
+                    close |= np.isnan(now) & np.isnan(before)
+                self._close[rtol, atol, equal_nan] = bool(close.all())
+
+
+def compare(
+    current: Array, previous: Array, closenesses: Iterable[Closeness] = ()
+) -> tuple[Change, dict[Closeness, bool]]:
+    """Compares two numeric arrays of the same shape, elements cast to double (complex: to two) first.
+
+    Close means |cur − prev| ≤ atol + rtol·|prev|, or equal; with equal_nan also NaN on both sides. Unlike in
+    MindInsight, an Inf that became finite is not close, although Inf ≤ Inf.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if current.shape != previous.shape:
+        msg = f"shapes differ: {current.shape} and {previous.shape}"
+        raise ValueError(msg)
+    comparison = Comparison(closenesses)
+    for piece, other in pieces(current, previous):
+        comparison.add(piece, other)
+    return comparison.result()
+
+
+def _all_close(difference: Float64, magnitude: Float64, rtol: float, atol: float) -> bool:
+    """Whether all differences of finite elements are within their tolerance, or nothing at all."""
+    n = len(difference)
+    tolerance, close = scratch.double_work[:n], scratch.mask[:n]
+    np.add(np.multiply(magnitude, rtol, out=tolerance), atol, out=tolerance)
+    if np.less_equal(difference, tolerance, out=close).all():
+        return True
+    close |= difference == 0
+    return bool(close.all())
+
+
+Bytes = npt.NDArray[np.uint8]
+Checkpoint = Callable[[], None]
+
+PIECE: Final = 1 << 19
+"""Bytes that are read at once, two blocks of float32: they stay in the L2 cache until they are measured."""
+SPAN: Final = 1 << 24
+"""Elements of a span: of float32 64 MiB, some 30 ms of work."""
+
+
+class _Pieces(threading.local):
+    """Read buffers of one thread, for a tensor and for what it is compared with."""
+
+    def __init__(self) -> None:
+        self.pair = (np.empty(PIECE, np.uint8), np.empty(PIECE, np.uint8))
+
+
+_pieces = _Pieces()
+
+
+class Values(Protocol):
+    """The elements of a tensor, to be had stretch by stretch: an open file, or what is held of one."""
+
+    @property
+    def layout(self) -> Layout:
+        """Element type, shape, order."""
+
+    def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:
+        """Some elements in the order of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldValues:
+    """The values of a file that was just read."""
+
+    layout: Layout
+    values: Array
+
+    def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:  # noqa: ARG002 - as files have it
+        """Some elements in the order of the file."""
+        return self.values[start : start + count]
+
+
+class OtherUnreadableError(Exception):
+    """What a tensor is compared with cannot be read to its end."""
+
+
+@dataclass(slots=True)
+class Sums:
+    """What a stretch of a tensor adds up to.
+
+    Attributes:
+        stats: of the elements.
+        change: against the tensor that it is compared with; None without one.
+    """
+
+    stats: Accumulator
+    change: Comparison | None = None
+
+    def merge(self, other: Sums) -> None:
+        """Adds the next stretch."""
+        self.stats.merge(other.stats)
+        if self.change is not None and other.change is not None:
+            self.change.merge(other.change)
+
+
+def spans(count: int) -> Iterator[tuple[int, int]]:
+    """First element and end of every span of a tensor; one that is empty for a tensor without elements."""
+    for start in range(0, max(count, 1), SPAN):
+        yield start, min(start + SPAN, count)
+
+
+def measure_span(
+    file: Values,
+    other: Values | None,
+    need: RequiredStats,
+    span: tuple[int, int],
+    checkpoint: Checkpoint | None,
+    *,
+    room: Bytes | None = None,
+) -> Sums:
+    """Reads both side by side, each once.
+
+    Args:
+        file: the tensor.
+        other: what it is compared with: of its shape, elements in the same order.
+        need: what is asked.
+        span: first element and end.
+        checkpoint: called between the pieces; may raise to stop.
+        room: takes the values, each at its place in the whole tensor, instead of a buffer for one piece.
+
+    Raises:
+        UnreadableTensorError: the file became shorter meanwhile, or the device fails.
+        OtherUnreadableError: so it is with ``other``.
+    """
+    sums = Sums(Accumulator(need.ranges), Comparison(need.closeness) if other is not None else None)
+    buffer, other_buffer = _pieces.pair
+    first, end = span
+    size = file.layout.dtype.itemsize
+    step = PIECE // max(size, other.layout.dtype.itemsize if other is not None else 1)
+    for start in range(first, end, step):
+        if start and checkpoint is not None:
+            checkpoint()
+        count = min(step, end - start)
+        block = file.read(start, count, buffer if room is None else room[start * size :])
+        sums.stats.add(block)
+        if other is not None and sums.change is not None:
+            sums.change.add(block, _read_other(other, start, count, other_buffer))
+    return sums
+
+
+def _read_other(other: Values, start: int, count: int, buffer: Bytes) -> Array:
+    try:
+        return other.read(start, count, buffer)
+    except UnreadableTensorError as error:
+        raise OtherUnreadableError from error
+
+
+FileState = tuple[int, int]
+"""Size and modification time (ns) of a file; ``UNSURE`` when they are not to be relied on later."""
+UNSURE: Final[FileState] = (0, 0)
+YOUNG: Final = 2_000_000_000
+"""Nanoseconds: a file that was written so shortly before may be written again without its time telling."""
+
+
+def file_state(path: str | bytes) -> FileState:
+    """How a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a path of bytes
+    except (OSError, ValueError):
+        return UNSURE
+    return (status.st_size, status.st_mtime_ns) if status.st_mtime_ns <= time.time_ns() - YOUNG else UNSURE
+
+
+Identity = tuple[int, int, int, int]
+"""Size, times of modification and of change (ns), and number of a file: also a new file in its place differs."""
+
+
+def identity(path: str | bytes) -> Identity | None:
+    """What tells a file from what it was and from another one in its place; None when it is not there."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a path that is no text would not survive pathlib
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+@dataclass(slots=True)
+class Other:
+    """What a tensor is compared with.
+
+    Attributes:
+        spec: how it is read.
+        held: its values, when they have just been read.
+        state: how its file looked then.
+    """
+
+    spec: ReadSpec
+    held: HeldValues | None = None
+    state: FileState = UNSURE
+
+
+@dataclass(slots=True)
+class Compared:
+    """What became of a comparison; the fields are those of ``Record``."""
+
+    before: Before = Before.NONE
+    state: FileState = UNSURE
+    change: Change | None = None
+    close: dict[Closeness, bool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """How a tensor and what it is compared with are read.
+
+    Attributes:
+        spec: the tensor.
+        other: what it is compared with; None when nothing is asked about that, or there is none.
+        need: what is asked.
+        checkpoint: called between the pieces; may raise to stop.
+        span: first element and end of what is to be measured; None for all.
+    """
+
+    spec: ReadSpec
+    other: Other | None
+    need: RequiredStats
+    checkpoint: Checkpoint | None = None
+    span: tuple[int, int] | None = None
+
+    def measure(self, file: TensorFile, room: Bytes | None = None) -> tuple[Sums, Compared]:
+        """Reads both, each once wherever that is possible.
+
+        Args:
+            file: the tensor, open; its elements are numbers.
+            room: takes its values.
+
+        Raises:
+            UnreadableTensorError: the file became shorter meanwhile, or the device fails.
+        """
+        other = self.other
+        if other is None:
+            return self._sums(file, None, room), Compared()
+        if other.held is not None:
+            return self._against(file, other.held, other.state, room)
+        state = file_state(other.spec.path)
+        try:
+            opened = TensorFile(other.spec)
+        except UnreadableTensorError:
+            return self._sums(file, None, room), Compared(Before.UNREADABLE, state)
+        with opened:
+            return self._against(file, opened, state, room)
+
+    def _against(self, file: TensorFile, other: Values, state: FileState, room: Bytes | None) -> tuple[Sums, Compared]:
+        mine, theirs = file.layout, other.layout
+        if mine.shape != theirs.shape:
+            return self._sums(file, None, room), Compared(Before.SHAPE, state)
+        if is_numeric(theirs.dtype) and mine.fortran == theirs.fortran:
+            try:
+                sums = self._sums(file, other, room)
+            except OtherUnreadableError:
+                pass
+            else:
+                return sums, compared(sums, state)
+        sums, answer = self._sums(file, None, room), Compared(Before.UNREADABLE, state)
+        if is_numeric(theirs.dtype) and mine.fortran != theirs.fortran and self.other is not None:
+            try:
+                pair = open_array(self.spec), open_array(self.other.spec)
+            except UnreadableTensorError:
+                return sums, answer
+            change, close = compare(*pair, self.need.closeness)
+            answer = Compared(Before.OK, state, change, close)
+        return sums, answer
+
+    def _sums(self, file: Values, other: Values | None, room: Bytes | None) -> Sums:
+        wanted = spans(file.layout.count) if self.span is None else (self.span,)
+        parts = (measure_span(file, other, self.need, span, self.checkpoint, room=room) for span in wanted)
+        total = next(parts)
+        for part in parts:
+            total.merge(part)
+        return total
+
+
+def compared(sums: Sums, state: FileState) -> Compared:
+    """The outcome of a comparison that went well; of none when there was nothing to compare with."""
+    if sums.change is None:
+        return Compared()
+    return Compared(Before.OK, state, *sums.change.result())
+
+
+def put_file(records: Records, row: int, state: State, layout: Layout, seen: FileState) -> None:
+    """What a file is."""
+    at = records.rows[row]
+    at["state"], at["meta"] = state, records.meta_number(layout.meta)
+    at["size"], at["mtime"] = seen
+
+
+def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
+    """Why a file cannot be read."""
+    at = records.rows[row]
+    at["state"] = State.UNREADABLE
+    at["size"], at["mtime"] = seen
+    records.errors[row] = error
+
+
+def put_stats(records: Records, row: int, sums: Sums) -> None:
+    """What its elements add up to."""
+    at = records.rows[row]
+    for name, value in zip((*COUNTS, *REALS), sums.stats.values(), strict=True):
+        at[name] = value
+    for bounds, inside in sums.stats.ranges.items():
+        records.ranges[bounds][row] = inside
+
+
+def put_compared(records: Records, row: int, answer: Compared) -> None:
+    """What became of the comparison."""
+    at = records.rows[row]
+    at["before"] = answer.before
+    at["before_size"], at["before_mtime"] = answer.state
+    if answer.change is not None:
+        at["asked"] |= CHANGE_KNOWN
+        at["difference"], at["reference"] = answer.change.mean_abs_difference, answer.change.mean_abs_previous
+    for closeness, close in answer.close.items():
+        records.close[closeness][row] = close
+
+
+def put_asked(records: Records, rows: Mask, need: RequiredStats) -> None:
+    """What was asked about some rows; whatever is found replaces it."""
+    if need.change:
+        records.rows["asked"][rows] = CHANGE_ASKED
+    for bounds in need.ranges:
+        records.range_column(bounds)[rows] = NOT_KNOWN
+    for closeness in need.closeness:
+        records.close_column(closeness)[rows] = NOT_KNOWN

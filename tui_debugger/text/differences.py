@@ -1,0 +1,162 @@
+"""Differences of two tensors as text, and tolerances: ``rtol=1e-5 atol=1e-8``, ``5%``, ``exact``."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tui_debugger.model import TensorStats
+from tui_debugger.stats.compare import Differences, Entry
+from tui_debugger.stats.compare_pairs import EXACT, Tolerance
+from tui_debugger.text.numbers import count, number, percent
+from tui_debugger.text.values import exact_text
+
+_NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
+
+
+def format_tolerance(tolerance: Tolerance) -> str:
+    """The text that ``parse_tolerance`` reads back."""
+    words = [f"{name}={value!r}" for name, value in (("rtol", tolerance.rtol), ("atol", tolerance.atol)) if value]
+    words += [f"{tolerance.percent!r}%"] if tolerance.percent else []
+    return " ".join(words) or "exact"
+
+
+def parse_tolerance(text: str) -> Tolerance | str:
+    """The tolerance, or what is wrong with the text."""
+    values: dict[str, float] = {}
+    words = text.replace(",", " ").replace(" %", "%").split()
+    if words in ([], ["exact"]):
+        return EXACT
+    for word in words:
+        name, equals, number = word.partition("=") if not word.endswith("%") else ("percent", "=", word[:-1])
+        if not equals or name not in _NAMES:
+            return f"{word!r} is none of rtol=X, atol=X, X%"
+        try:
+            value = float(number)
+        except ValueError:
+            return f"{number!r} is not a number"
+        if not 0 <= value < math.inf or (name == "percent" and value > 100):
+            return f"{word!r} is out of range: {'0 to 100' if name == 'percent' else '0 or more'}"
+        values[name] = value
+    return Tolerance(**values)
+
+
+NO_COSINE: Final = "no direction"
+
+
+def share(part: int, whole: int) -> str:
+    """``3 of 512 (0.6 %)``."""
+    return f"{part:,} of {whole:,} ({percent(100 * part / whole)} %)" if whole else "no elements"
+
+
+def verdict(found: Differences) -> str:
+    """The answer in one line: how many elements are outside of the tolerance; of those inside, what is not equal."""
+    if not found.count:
+        return "equal: both are without elements"
+    within = "" if found.tolerance.exact else " within the tolerance"
+    if found.outside:
+        beyond = "" if found.tolerance.exact else " beyond the tolerance"
+        return f"different{beyond}: {share(found.outside, found.count)}"
+    if found.different:
+        return f"equal{within}: {share(found.different, found.count)} differ by less"
+    return f"equal: all {found.count:,} elements"
+
+
+def tolerance_text(tolerance: Tolerance, boundary: float) -> str:
+    """``|d| ≤ 1e-8 + 1e-5·|there|``, with the boundary of the slider; ``exact``."""
+    parts = []
+    if tolerance.rtol or tolerance.atol:
+        terms = [number(tolerance.atol)] if tolerance.atol or not tolerance.rtol else []
+        terms += [f"{number(tolerance.rtol)}·|there|"] if tolerance.rtol else []
+        parts.append(f"|d| ≤ {' + '.join(terms)}")
+    if tolerance.percent:
+        parts.append(f"|d| ≤ {number(boundary)} ({tolerance.percent:g} % of the greatest)")
+    return " or ".join(parts) or "exact"
+
+
+def odd_text(found: Differences) -> str:
+    """NaN and Inf by side; empty when all elements are finite."""
+    odd = found.odd
+    kinds = (
+        ("NaN only here", odd.nan_here),
+        ("NaN only there", odd.nan_there),
+        ("both NaN", odd.both_nan),
+        ("Inf only here", odd.inf_here),
+        ("Inf only there", odd.inf_there),
+        ("opposite Inf", odd.opposite_inf),
+        ("same Inf", odd.same_inf),
+    )
+    return "  ".join(f"{name} {amount:,}" for name, amount in kinds if amount)
+
+
+def counts_text(found: Differences) -> str:
+    """Equal, different, and what is odd."""
+    parts = [f"equal {found.equal:,}", f"different {found.different:,}"]
+    parts += [f"sign flips {found.sign_flips:,}"] if found.sign_flips else []
+    return "  ".join(filter(None, (*parts, odd_text(found))))
+
+
+def error_text(found: Differences) -> str:
+    """Absolute and relative errors, and what they are over when that is not everything."""
+    if not found.finite:
+        return "no element is finite on both sides: there are no errors to measure" if found.count else ""
+    parts = [f"max |d| {number(found.max_abs)}", f"mean |d| {number(found.mean_abs)}"]
+    parts.append(f"max relative {number(found.max_rel)}")
+    if found.from_zero:
+        parts.append(f"(and {found.from_zero:,} from 0)")
+    if found.finite < found.count:
+        parts.append(f"over {found.finite:,} finite pairs")
+    return "  ".join(parts)
+
+
+def vector_text(found: Differences) -> str:
+    """Both tensors as vectors: their angle, the length of their difference."""
+    if not found.finite:
+        return ""
+    cosine = NO_COSINE if found.cosine is None else f"{found.cosine:.9g}"
+    relative = "" if found.relative_norm is None else f" ({number(found.relative_norm)} of ‖there‖)"
+    return f"cosine {cosine}  ‖d‖ {number(found.norm)}{relative}"
+
+
+def ulp_text(found: Differences) -> str:
+    """Units in the last place."""
+    if not found.finite:
+        return ""
+    if found.ulps is None:
+        return found.no_ulps
+    ulps = found.ulps
+    if not ulps.measured:
+        return f"no pair is within the range of {ulps.type}"
+    missing = found.finite - ulps.measured
+    beyond = f"  ({missing:,} beyond its range)" if missing else ""
+    return f"max {ulps.greatest:,} ULP of {ulps.type}  within 1 ULP {share(ulps.within_one, ulps.measured)}{beyond}"
+
+
+def element_text(entry: Entry, *, exact: bool = False) -> str:
+    """One element of both with all its digits, and how far they are apart; ``exact``: that with all digits, too."""
+    plain = exact or isinstance(entry.difference, complex)
+    far = exact_text(entry.difference) if plain else number(float(entry.difference))
+    parts = [f"here {exact_text(entry.here)}", f"there {exact_text(entry.there)}", f"d {far}"]
+    parts += [f"rel {number(entry.relative)}"] if entry.relative is not None else []
+    parts += [f"{entry.ulp if exact else number(entry.ulp)} ULP"] if entry.ulp is not None else []
+    return "  ".join(parts)
+
+
+def stats_lines(found: Differences) -> list[str]:
+    """Statistics of both tensors and of their difference below each other, after a line of titles."""
+    titles = ("", "min", "max", "mean", "mean |x|", "σ", "norm", "zero", "NaN", "+Inf", "-Inf")
+    rows = [titles, *(_stats_cells(name, getattr(found, name)) for name in ("here", "there", "difference"))]
+    kept = [i for i in range(len(titles)) if i < _ALWAYS or any(row[i] != "0" for row in rows[1:])]
+    widths = {i: max(len(row[i]) for row in rows) for i in kept}
+    return ["  ".join(row[i].rjust(widths[i]) if i else row[i].ljust(widths[i]) for i in kept) for row in rows]
+
+
+_ALWAYS: Final = 7
+"""The first columns always stand there; counts only where there is something to count."""
+
+
+def _stats_cells(name: str, stats: TensorStats) -> tuple[str, ...]:
+    deviation = None if stats.variance is None else math.sqrt(stats.variance)
+    sizes = (stats.minimum, stats.maximum, stats.mean, stats.abs_mean, deviation, stats.norm)
+    counts = (stats.zero, stats.nan, stats.pos_inf, stats.neg_inf)
+    return ("d" if name == "difference" else name, *map(number, sizes), *map(count, counts))

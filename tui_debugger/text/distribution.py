@@ -1,0 +1,166 @@
+"""How a tensor's values are spread, in words: counts, moments, percentiles, bins, headroom."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tui_debugger.model import TensorStats
+from tui_debugger.stats.distribution import Bin
+from tui_debugger.stats.quantiles import Fate, Headroom, Quantiles, capacity
+from tui_debugger.text.numbers import number, percent, plural
+from tui_debugger.text.tensors import short
+
+
+def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
+    """Every element is in exactly one of these, from the least to the greatest."""
+    return (
+        ("NaN", stats.nan),
+        ("-Inf", stats.neg_inf),
+        ("negative", stats.negative),
+        ("zero", stats.zero),
+        ("positive", stats.positive),
+        ("+Inf", stats.pos_inf),
+    )
+
+
+def share(part: int, whole: int) -> str:
+    """``31.2 %``; empty for a share of nothing."""
+    return f"{percent(100 * part / whole)} %" if whole else ""
+
+
+def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
+    """Of the finite elements."""
+    deviation = None if stats.variance is None else math.sqrt(stats.variance)
+    return (
+        ("min", stats.minimum),
+        ("max", stats.maximum),
+        ("mean", stats.mean),
+        ("σ", deviation),
+        ("mean |x|", stats.abs_mean),
+        ("norm", stats.norm),
+    )
+
+
+def bin_text(each: Bin) -> str:
+    """``[-2, -1)``; a single value stands alone."""
+    if each.low == each.high:
+        return number(each.low)
+    opening, closing = "[" if each.with_low else "(", "]" if each.with_high else ")"
+    return f"{opening}{_edge(each.low)}, {_edge(each.high)}{closing}"
+
+
+def _edge(value: float) -> str:
+    """Six digits: neighbours must not read alike."""
+    return f"{value:.6g}" if math.isfinite(value) else number(value)
+
+
+def taken_text(dtype: str, greatest: float | None) -> str:
+    """In what way the numbers are not quite the elements; empty where they are."""
+    if dtype.startswith("complex"):
+        return "magnitudes of complex values"
+    if dtype in {"int64", "uint64"} and (greatest or 0) > 2**53:
+        return "as float64: whole numbers above 2^53 are rounded"
+    return ""
+
+
+def range_text(greatest: float | None, dtype: str) -> str:
+    """``max |x| 59600 is 91 % of float16's range (65504)``; empty where that says nothing."""
+    most = capacity(dtype)
+    if most is None or not greatest:
+        return ""
+    part = 100 * greatest / most
+    if part >= 0.1:
+        return f"max |x| {short(greatest)} is {percent(min(part, 100.0))} % of {dtype}'s range ({short(most)})"
+    return f"max |x| {short(greatest)} is {_times(most / greatest)} below {dtype}'s greatest, {short(most)}"
+
+
+def floor_text(room: Headroom) -> str:
+    """``least |x| 3e-08 is below its least normal, 6.104e-05``: how near the other end is."""
+    if room.own is None or room.least is None:
+        return ""
+    said, normal = f"least |x| above 0, {short(room.least)}, is", room.own.normal
+    if room.least >= normal:
+        return f"{said} {_times(room.least / normal)} its least normal"
+    return f"{said} below its least normal, {short(normal)}"
+
+
+def fate_items(fate: Fate, finite: int) -> list[str]:
+    """``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
+    parts = (
+        (fate.overflowing, "overflow"),
+        (fate.vanishing, "become 0"),
+        (fate.subnormal, "are subnormal"),
+    )
+    return [f"{share(count, finite)} {what} ({count:,})" for count, what in parts if count]
+
+
+def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
+    """``NaN 128 (25 %)``, ``-Inf 0`` ...: every element is in one of them."""
+    return [
+        f"{name} {count:,}" + (f" ({share(count, stats.count)})" if shares and count else "")
+        for name, count in counts_of(stats)
+    ]
+
+
+def moments_items(stats: TensorStats) -> list[str]:
+    """``min -3``, ``max 3.1`` ... of the finite elements."""
+    return [f"{name} {number(value)}" for name, value in moments_of(stats)]
+
+
+def percentile_items(found: Quantiles) -> list[str]:
+    """``0.1 %: -2.99`` ..."""
+    return [f"{part:g} %: {short(value)}" for part, value in zip(found.percents, found.values, strict=True)]
+
+
+def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
+    """What there is to say about the own type, about each other type in which something is lost, about the rest."""
+    lines = [[text for text in (range_text(room.greatest, dtype), floor_text(room)) if text]]
+    fitting = []
+    for fate in room.fates if room.finite else ():
+        name, own = fate.limits.name, fate.limits == room.own
+        items = fate_items(fate, room.finite)
+        if items:
+            lines.append([f"{'as' if own else 'in'} {name}: {items[0]}", *items[1:]])
+        elif not own:
+            fitting.append(name)
+    if fitting:
+        lines.append([f"in {', '.join(fitting)}: all in normal range or 0"])
+    return [line for line in lines if line]
+
+
+def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
+    """``90 bins of equal width``, ``39 bins by magnitude, 2 an octave``."""
+    if not log:
+        return f"{plural(len(bins), 'bin')} of equal width"
+    first = next((each for each in bins if each.low > 0 or each.high < 0), None)
+    said = f"{plural(len(bins), 'bin')} by magnitude"
+    if first is None:
+        return said
+    inner, outer = sorted((abs(first.low), abs(first.high)))
+    ratio = math.log2(outer) - math.log2(inner) if 0 < inner < outer < math.inf else 0
+    if ratio >= 1:
+        return f"{said}, {plural(round(ratio), 'octave')} each"
+    octave = math.ldexp(1.0, math.frexp(inner)[1] - 1)
+    return f"{said}, {round(octave / (outer - inner)):,} an octave" if outer < math.inf and inner else said
+
+
+def packed(head: str, items: Sequence[str], width: int, separator: str = " · ") -> list[str]:
+    """Items side by side, as many as fit into each line; none is broken in two unless it is wider than a line."""
+    lines: list[str] = []
+    line = head
+    for item in items:
+        longer = f"{line}{separator if line and line != head else ''}{item}"
+        if len(longer) > width and line not in {"", head}:
+            lines.append(line)
+            longer = item
+        line = longer
+    return [*lines, line] if line else lines
+
+
+def _times(factor: float) -> str:
+    """``12.5×``, ``4e34×``."""
+    if factor < 1e4:
+        return f"{factor:.3g}×"
+    digit, _, exponent = f"{factor:.0e}".partition("e")
+    return f"{digit}e{int(exponent)}×"

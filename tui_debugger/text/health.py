@@ -1,0 +1,110 @@
+"""Health in glyphs and words, and steps across the screen, the same for the map, the command and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tui_debugger.stats.health import Health
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import step_text
+
+GLYPHS: Final[Mapping[Health, str]] = {
+    Health.ABSENT: " ",
+    Health.NOT_JUDGED: "-",
+    Health.CLEAN: "·",
+    Health.UNCHECKED: "…",
+    Health.UNREADABLE: "?",
+    Health.HIT: "✗",
+    Health.NOT_FINITE: "!",
+    Health.INF: "∞",
+    Health.NAN: "N",
+    Health.ORIGIN: "◆",
+}
+"""One cell each; no two are alike without colour. Those of findings, origins and doubts are those of the lists."""
+WORDS: Final[Mapping[Health, str]] = {
+    Health.ABSENT: "not dumped",
+    Health.NOT_JUDGED: "not judged",
+    Health.CLEAN: "clean",
+    Health.UNCHECKED: "not checked",
+    Health.UNREADABLE: "cannot judge",
+    Health.HIT: "hit",
+    Health.NOT_FINITE: "NaN/Inf",
+    Health.INF: "Inf",
+    Health.NAN: "NaN",
+    Health.ORIGIN: "origin",
+}
+
+
+def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
+    """``◆ origin  N NaN  ∞ Inf ...``; closer together, and without the least important, where there is little room.
+
+    Args:
+        room: cells.
+        vague: whether there are tensors with NaN or Inf of which nobody knows which: only trainings that run have them.
+    """
+    shown = [health for health in reversed(Health) if vague or health is not Health.NOT_FINITE]
+    pairs = [f"{GLYPHS[health] if GLYPHS[health].strip() else '␣'} {WORDS[health]}" for health in shown]
+    text = "  ".join(pairs)
+    while len(text) > room and len(pairs) > 1:
+        text = " ".join(pairs := pairs[:-1])
+    return text
+
+
+def covered_text(
+    *,
+    tensors: int,
+    checked: int,
+    pairs: int,
+    ranks: int,
+    findings: int,
+    unreadable: int,
+    not_comparable: int,
+    parts: int = 0,
+) -> str:
+    """``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``: what a map speaks of.
+
+    Args:
+        tensors: how many were judged.
+        checked: how many (rank, step) were checked.
+        pairs: how many there are.
+        ranks: how many ranks they are of.
+        findings: tensors with a finding.
+        unreadable: tensors that could not be read.
+        not_comparable: tensors that had nothing to be compared with.
+        parts: parts of the dump that could not be listed.
+    """
+    of = f"{checked:,} of {_pairs(pairs, ranks)}" if checked < pairs else f"all {_pairs(pairs, ranks)}"
+    doubts = [f"{plural(parts, 'part')} of the dump not listed"] if parts else []
+    doubts += [f"{unreadable:,} unreadable"] if unreadable else []
+    doubts += [f"{not_comparable:,} not comparable"] if not_comparable else []
+    if not checked:
+        return "; ".join([f"nothing is checked yet of {_pairs(pairs, ranks)}", *doubts])
+    found = plural(findings, "finding") if findings else "no finding"
+    return "; ".join([f"{plural(tensors, 'tensor')} checked in {of}, {found}", *doubts])
+
+
+def _pairs(pairs: int, ranks: int) -> str:
+    return plural(pairs, "step") + (f" of {ranks:,} ranks" if ranks > 1 else "")
+
+
+def span_text(steps: Sequence[int]) -> str:
+    """``3``, ``3–8``: the steps of one column."""
+    first, last = step_text(steps[0]), step_text(steps[-1])
+    return first if first == last else f"{first}–{last}"
+
+
+def column_width(labels: Sequence[str], room: int) -> int:
+    """Cells for each column: room for its label where there is, else 2 or 1."""
+    widest = max(map(len, labels), default=1) + 1
+    return next((width for width in (widest, 2) if len(labels) * width <= room), 1)
+
+
+def header(labels: Sequence[str], width: int, room: int) -> str:
+    """Labels above columns of ``width`` cells, each beginning at its column; those without room are left out."""
+    line = ""
+    for number, label in enumerate(labels):
+        start = number * width
+        if (not line or start > len(line)) and start + len(label) <= room:
+            line = line.ljust(start) + label
+    return line

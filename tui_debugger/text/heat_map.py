@@ -1,0 +1,641 @@
+"""Heat maps as text: colours, how cells lie on the screen, their lines, and a page with names and legend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Array
+from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.heat import Kind, Picture, Read, Window, shrink
+from tui_debugger.text.numbers import count, number
+from tui_debugger.text.values import Sheet
+
+Levels = npt.NDArray[np.int64]
+
+
+class Colors(Enum):
+    """What a terminal can show."""
+
+    NONE = "none"
+    FEW = "16"
+    MANY = "256"
+    TRUE = "all"
+
+
+def colors_named(system: str | None, *, plain: bool) -> Colors:
+    """What a terminal with one of Rich's colour systems can show; ``plain`` for NO_COLOR."""
+    known = {"truecolor": Colors.TRUE, "256": Colors.MANY, "standard": Colors.FEW, "windows": Colors.FEW}
+    return Colors.NONE if plain else known.get(system or "", Colors.NONE)
+
+
+GLYPHS: Final = {Kind.NAN: "N", Kind.POS_INF: "▲", Kind.NEG_INF: "▼", Kind.BOTH_INF: "↕"}
+"""Cells that are no numbers show that without colour, too."""
+POSITIVE_SHADES: Final = "░▒▓█"
+NEGATIVE_SHADES: Final = "-=≡▤"
+ZERO_SHADE: Final = "·"
+"""Where colours cannot tell levels apart, glyphs do, the sign included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """What the ends of the colours stand for.
+
+    Data of both signs get a scale that is symmetric around 0, so that equal colours are equal magnitudes; other data
+    run from the value nearest to 0 to the one farthest from it.
+
+    Attributes:
+        low: the smallest finite number.
+        high: the greatest one.
+    """
+
+    low: float
+    high: float
+
+    @property
+    def signed(self) -> bool:
+        """Whether there are both signs."""
+        return self.low < 0 < self.high
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The numbers at the ends of the scale, from left to right."""
+        if self.signed:
+            limit = max(-self.low, self.high)
+            return -limit, limit
+        return self.low, self.high
+
+    def levels(self, values: Array, most: int) -> Levels:
+        """The level of each number, from ``-most`` (negative ones) over 0 to ``most``; NaN gives 0."""
+        near, far = (0.0, self.ends[1]) if self.signed else sorted(self.ends, key=abs)
+        if far == near:
+            part = np.full(np.shape(values), float(np.sign(far)))
+        else:
+            # Divided first: the difference of two ends can be greater than the greatest float.
+            span = 1.0 - near / far
+            part = (np.asarray(values, np.float64) / abs(far) - near / abs(far)) / span
+        levels: Levels = np.rint(np.nan_to_num(part) * most).astype(np.int64)
+        return levels
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Colours (``#rrggbb``) of the levels.
+
+    Attributes:
+        negative, positive: from the level next to 0 to the last one, for data of both signs.
+        below, above: the same for data of one sign, which have the whole range to themselves.
+        zero: of level 0.
+        nan, inf: of cells that are no numbers; their glyphs are drawn in ``ink``.
+        ink: dark.
+        marker: of the cursor.
+    """
+
+    negative: tuple[str, ...]
+    positive: tuple[str, ...]
+    below: tuple[str, ...]
+    above: tuple[str, ...]
+    zero: str
+    nan: str
+    inf: str
+    ink: str = "#000000"
+    marker: str = "#ffffff"
+
+    def most(self, scale: Scale) -> int:
+        """The greatest level."""
+        return len(self.positive) if scale.signed else len(self.above)
+
+    def color(self, level: int, scale: Scale) -> str:
+        """The colour of a level."""
+        if not level:
+            return self.zero
+        positive, negative = (self.positive, self.negative) if scale.signed else (self.above, self.below)
+        return positive[level - 1] if level > 0 else negative[-level - 1]
+
+    def bad(self, kind: int) -> str:
+        """The colour of a cell that is no number."""
+        return self.nan if kind == Kind.NAN else self.inf
+
+
+def _ramp(stops: tuple[str, ...], count: int) -> tuple[str, ...]:
+    """So many colours between stops, both ends included."""
+    parts = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops], float)
+    places = np.linspace(0, len(stops) - 1, count)
+    mixed = np.stack([np.interp(places, range(len(stops)), parts[:, i]) for i in range(3)], axis=1)
+    return tuple("#" + "".join(f"{round(part):02x}" for part in color) for color in mixed)
+
+
+_BLUES = ("#132a45", "#1c4f86", "#2b7fce", "#5fafff", "#b8e2ff")
+_ORANGES = ("#3d2708", "#7d4c08", "#c4770f", "#ff9f1c", "#ffe0a0")
+# Colours of the 256 that are in every terminal's table as they are, so that nothing is rounded.
+_BLUES_256 = ("#00005f", "#0000af", "#005fd7", "#0087ff", "#5fafff", "#87d7ff", "#d7ffff")
+_ORANGES_256 = ("#5f0000", "#875f00", "#af5f00", "#d78700", "#ffaf00", "#ffd787", "#ffffd7")
+_PALETTES: Final = {
+    Colors.TRUE: Palette(
+        *(_ramp(_BLUES, 11), _ramp(_ORANGES, 11), _ramp(_BLUES, 23), _ramp(_ORANGES, 23)),
+        zero="#1b2027",
+        nan="#ff5fa2",
+        inf="#d787ff",
+    ),
+    Colors.MANY: Palette(
+        *(_BLUES_256, _ORANGES_256, _BLUES_256, _ORANGES_256), zero="#1c1c1c", nan="#ff5faf", inf="#d787ff"
+    ),
+    Colors.FEW: Palette(
+        *(("#5555ff",) * 4, ("#ffff55",) * 4, ("#5555ff",) * 4, ("#ffff55",) * 4),
+        zero="#aaaaaa",
+        nan="#ff55ff",
+        inf="#ff55ff",
+    ),
+}
+
+
+def palette_of(colors: Colors) -> Palette:
+    """The colours for a terminal; those that have not enough show levels as glyphs, of which there are 4."""
+    return _PALETTES.get(colors, _PALETTES[Colors.FEW])
+
+
+def shade(level: int) -> str:
+    """The glyph of a level of at most 4."""
+    if not level:
+        return ZERO_SHADE
+    return POSITIVE_SHADES[level - 1] if level > 0 else NEGATIVE_SHADES[-level - 1]
+
+
+SIZES: Final = (8, 6, 4, 2, 1)
+"""How often a cell may be enlarged. Even numbers end with a line of text."""
+FEW: Final = 8
+"""Cells in a row or column that are not made fewer to save bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The place for a heat map.
+
+    Attributes:
+        lines, columns: of text.
+        halves: whether half blocks make two rows of cells out of a line.
+    """
+
+    lines: int
+    columns: int
+    halves: bool = True
+
+    @property
+    def each(self) -> int:
+        """Units in a line: rows of the smallest cells."""
+        return 2 if self.halves else 1
+
+    @property
+    def units(self) -> int:
+        """Rows of the smallest cells."""
+        return max(1, self.lines * self.each)
+
+    @property
+    def ratio(self) -> int:
+        """Columns of text that are about as wide as a unit is high."""
+        return 1 if self.halves else 2
+
+    @property
+    def width(self) -> int:
+        """Columns of the smallest cells."""
+        return max(1, self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Zoom:
+    """A size of cells.
+
+    Attributes:
+        rows, columns: elements that a cell covers in each direction (of a folded line: 1 and their number).
+        tall, wide: units and columns of text that a cell takes.
+        folded: whether the table is one line, wrapped as text is.
+    """
+
+    rows: int
+    columns: int
+    tall: int
+    wide: int
+    folded: bool = False
+
+    def grid(self, room: Room) -> tuple[int, int]:
+        """Rows and columns of cells that fit."""
+        return max(1, room.units // self.tall), max(1, room.width // self.wide)
+
+    def smaller(self, room: Room) -> Iterator[Zoom]:
+        """The same elements in cells that are enlarged less, as far as that goes."""
+        ratio = room.ratio
+        for size in SIZES:
+            if size < self.tall or size * ratio < self.wide:
+                yield replace(self, tall=min(self.tall, size), wide=min(self.wide, max(1, size * ratio)))
+
+    def coarser(self, times: int, cells: tuple[int, int], room: Room) -> Zoom:
+        """Cells of about ``times`` by ``times`` of these, each a line high.
+
+        Args:
+            times: at least 2.
+            cells: rows and columns of the cells that are shown now. A direction with few of them keeps them.
+            room: the place.
+        """
+        line = min(room.each, room.units)
+        down = max(1, room.units // line)
+        if self.folded:
+            wide = min(times, room.width)
+            most = down * (room.width // wide)
+            return Zoom(1, self.columns * max(times * times, -(-cells[0] * cells[1] // most)), line, wide, folded=True)
+        rows = max(min(times, cells[0] // FEW), -(-cells[0] // down), 1)
+        fewer = max(min(times, cells[1] // FEW), 1)
+        wide = min(fewer, room.width) if self.wide == 1 else self.wide
+        columns = max(fewer, -(-cells[1] // (room.width // wide)))
+        return Zoom(self.rows * rows, self.columns * columns, line, wide)
+
+    def window(self, shape: tuple[int, int], origin: tuple[int, int], room: Room) -> Window:
+        """What of a table can be seen when its element ``origin`` is in the first corner."""
+        down, across = self.grid(room)
+        if self.folded:
+            return Window(range(1), _from(origin[1], down * across * self.columns, shape[1], self.columns))
+        rows = _from(origin[0], down * self.rows, shape[0], self.rows)
+        return Window(rows, _from(origin[1], across * self.columns, shape[1], self.columns))
+
+
+def _from(start: int, count: int, end: int, step: int) -> range:
+    return range(start, min(start + count, end), step)
+
+
+def zooms(shape: tuple[int, int], room: Room, *, folded: bool = False) -> tuple[Zoom, ...]:
+    """All sizes of cells, from the one that shows the whole table to single elements in large.
+
+    Args:
+        shape: rows and columns of the table; neither is 0.
+        room: the place.
+        folded: whether the table is one line that is wrapped.
+    """
+    first = _folded(shape[1], room) if folded else _fitting(shape, room)
+    found = [first]
+    while (zoom := found[-1]).rows > 1 or zoom.columns > 1:
+        found.append(Zoom(-(-zoom.rows // 2), -(-zoom.columns // 2), zoom.tall, zoom.wide, folded))
+    wide = room.ratio
+    for size in SIZES[-2::-1]:
+        last = found[-1]
+        if size > last.tall and size * wide > last.wide and size <= room.units and size * wide <= room.width:
+            found.append(Zoom(1, 1, size, size * wide, folded))
+    return tuple(found)
+
+
+def _fitting(shape: tuple[int, int], room: Room) -> Zoom:
+    rows, columns = -(-shape[0] // room.units), -(-shape[1] // room.width)
+    ratio = room.ratio
+    tall = _enlarged(room.units // shape[0]) if rows == 1 else 1
+    wide = _enlarged(room.width // ratio // shape[1]) if columns == 1 else 1
+    if rows == columns == 1:  # as square as it was
+        tall = wide = min(tall, wide)
+    return Zoom(rows, columns, tall, wide if wide == 1 and room.width < ratio * shape[1] else wide * ratio)
+
+
+def _folded(count: int, room: Room) -> Zoom:
+    each = -(-count // (room.units * room.width))
+    ratio = room.ratio
+    if each > 1:
+        return Zoom(1, each, 1, 1, folded=True)
+    size = _enlarged(math.isqrt(room.units * room.width // (ratio * count)))
+    while size > 1 and -(-count // (room.width // (size * ratio) or 1)) * size > room.units:
+        size = _enlarged(size - 1)
+    return Zoom(1, 1, size, size * ratio if size * ratio <= room.width and size > 1 else 1, folded=True)
+
+
+def _enlarged(times: int) -> int:
+    return next((size for size in SIZES if size <= times), 1)
+
+
+Codes = npt.NDArray[np.int64]
+SHADES: Final = 4
+_BAD: Final = 100
+"""What is added to a ``Kind``: levels are smaller."""
+_OUTSIDE: Final = 200
+_SEQUENCE: Final = 7
+"""Bytes of an escape sequence besides its colours, and of the one that ends it."""
+_COLOR: Final = {Colors.NONE: 0, Colors.FEW: 3, Colors.MANY: 9, Colors.TRUE: 17}
+"""Bytes of a colour in an escape sequence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Characters of one look.
+
+    Attributes:
+        text: one cell wide each.
+        ink, ground: colours as ``#rrggbb``; empty for the terminal's own.
+    """
+
+    text: str
+    ink: str = ""
+    ground: str = ""
+
+
+class Drawer:
+    """Draws pictures of one scale in the colours of one terminal."""
+
+    def __init__(self, scale: Scale, colors: Colors) -> None:
+        """``scale`` is that of everything that is looked at, also of what is out of sight now."""
+        self.scale = scale
+        self.palette: Palette = palette_of(colors)
+        self.colors = colors
+        self.halves = halves(colors)
+        self._most = self.palette.most(scale) if self.halves else SHADES
+
+    def lines(self, picture: Picture, zoom: Zoom, columns: int) -> list[list[Run]]:
+        """The lines of a picture; where it ends, lines are shorter.
+
+        Args:
+            picture: its cells are those of the zoom.
+            zoom: how large cells are.
+            columns: cells in a row, for a folded line.
+        """
+        codes = np.repeat(np.repeat(self._codes(picture, zoom, columns), zoom.tall, axis=0), zoom.wide, axis=1)
+        if not self.halves:
+            return [self._runs(line[:, None], self._shaded) for line in codes]
+        if len(codes) % 2:
+            codes = np.concatenate([codes, np.full((1, codes.shape[1]), _OUTSIDE)])
+        return [self._runs(codes[y : y + 2].T, self._halved) for y in range(0, len(codes), 2)]
+
+    def _codes(self, picture: Picture, zoom: Zoom, columns: int) -> Codes:
+        levels = np.clip(self.scale.levels(picture.values, self._most), -self._most, self._most)
+        codes: Codes = np.where(picture.kinds == Kind.NUMBER, levels, picture.kinds + np.int64(_BAD))
+        if not zoom.folded:
+            return codes
+        missing = -codes.size % columns
+        return np.concatenate([codes.reshape(-1), np.full(missing, _OUTSIDE)]).reshape(-1, columns)
+
+    def _runs(self, codes: Codes, look: Callable[..., Run]) -> list[Run]:
+        """Neighbours of one look in one piece."""
+        starts = np.flatnonzero(np.any(codes[1:] != codes[:-1], axis=1)) + 1
+        found: list[Run] = []
+        for start, stop in zip((0, *starts.tolist()), (*starts.tolist(), len(codes)), strict=True):
+            if codes[start, 0] == _OUTSIDE:
+                break
+            run = look(*codes[start].tolist())
+            text = run.text * (stop - start)
+            if found and (found[-1].ink, found[-1].ground) == (run.ink, run.ground):
+                text = found.pop().text + text
+            found.append(Run(text, run.ink, run.ground))
+        return found
+
+    def glyph(self, kind: Kind) -> Run:
+        """How cells of a kind look that are no numbers."""
+        code = _BAD + kind
+        return self._halved(code, code) if self.halves else self._shaded(code)
+
+    def _shaded(self, code: int) -> Run:
+        if code >= _BAD:
+            return Run(GLYPHS[Kind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
+        return Run(shade(code), self._ink(self.palette.color(code, self.scale)))
+
+    def _halved(self, upper: int, lower: int) -> Run:
+        bad = [code for code in (upper, lower) if _BAD <= code < _OUTSIDE]
+        if bad:
+            # A character has one glyph: the worse of the two takes it. NaN is the smallest of the kinds.
+            worse = min(bad)
+            return Run(GLYPHS[Kind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
+        if upper == lower:
+            return Run(" ", "", self.color(upper))
+        return Run("▀", self.color(upper), "" if lower == _OUTSIDE else self.color(lower))
+
+    def ground(self, picture: Picture, place: tuple[int, int]) -> str:
+        """The colour of one cell; empty outside the picture."""
+        if not all(at < count for at, count in zip(place, picture.window.shape, strict=True)):
+            return ""
+        kind, value = int(picture.kinds[place]), picture.values[place]
+        return self.palette.bad(kind) if kind else self.color(int(self.scale.levels(value, self._most)))
+
+    def color(self, level: int) -> str:
+        """The colour of a level."""
+        return self.palette.color(level, self.scale)
+
+    def _ink(self, color: str) -> str:
+        return color if self.colors is not Colors.NONE else ""
+
+    def cost(self, lines: list[list[Run]]) -> int:
+        """Bytes that writing lines takes, about."""
+        each = _COLOR[self.colors]
+        runs = [run for line in lines for run in line]
+        return sum(len(run.text.encode()) + _SEQUENCE + each * (bool(run.ink) + bool(run.ground)) for run in runs)
+
+    def bar(self, width: int) -> list[Run]:
+        """The scale itself, from its left end to its right one."""
+        left, right = self.scale.ends
+        places = np.linspace(0.0, 1.0, max(2, width))
+        values = left * (1.0 - places) + right * places
+        codes = self.scale.levels(values, self._most)
+        pairs = np.stack([codes, codes], axis=1) if self.halves else codes[:, None]
+        return self._runs(pairs, self._halved if self.halves else self._shaded)
+
+
+def halves(colors: Colors) -> bool:
+    """Whether there are enough colours for half blocks."""
+    return colors in {Colors.TRUE, Colors.MANY}
+
+
+TICKS: Final = (1, 2, 5, 10, 20, 50, 100)
+"""Columns of cells from one name to the next."""
+BADS: Final = ((Kind.NAN, "NaN"), (Kind.POS_INF, "+Inf"), (Kind.NEG_INF, "-Inf"))
+
+
+@dataclass(frozen=True, eq=False)
+class HeatTable:
+    """A table to look at.
+
+    Attributes:
+        read: its elements; called in a worker when there are many.
+        shape: rows and columns.
+        folded: it has one row, which is wrapped as text is.
+        sideways: its columns, not its rows, lie together in memory.
+        row_name, column_name: what stands beside a row and above a column (of a wrapped row: beside its first element,
+            and ``column_name`` gets the distance from it).
+    """
+
+    read: Read
+    shape: tuple[int, int]
+    folded: bool = False
+    sideways: bool = False
+    row_name: Callable[[int], str] = str
+    column_name: Callable[[int], str] = str
+
+    def picture(self, window: Window, progress: ProgressFn = no_progress) -> Picture:
+        """See ``analysis.heat.shrink``."""
+        if not self.sideways:
+            return shrink(self.read, window, progress)
+        turned = Window(window.columns, window.rows)
+        return shrink(lambda rows, columns: self.read(columns, rows).T, turned, progress).turned()
+
+    @property
+    def margin(self) -> int:
+        """Columns of text that the names of the rows take."""
+        last = self.shape[1] - 1 if self.folded else self.shape[0] - 1
+        return 1 + max(len(self.row_name(0)), len(self.row_name(max(0, last))))
+
+
+@dataclass(frozen=True, eq=False)
+class HeatPage:
+    """A picture laid out in characters.
+
+    Attributes:
+        field: the table.
+        picture: a part of it.
+        zoom: the size of the cells.
+        room: the place for them.
+        drawer: knows colours.
+    """
+
+    field: HeatTable
+    picture: Picture
+    zoom: Zoom
+    room: Room
+    drawer: Drawer
+
+    @cached_property
+    def lines(self) -> list[list[Run]]:
+        """The cells."""
+        return self.drawer.lines(self.picture, self.zoom, self.across)
+
+    @property
+    def cost(self) -> int:
+        """Bytes that a page takes, about."""
+        return self.drawer.cost(self.lines)
+
+    @cached_property
+    def across(self) -> int:
+        """Cells in a row."""
+        return self.zoom.grid(self.room)[1]
+
+    @cached_property
+    def margin(self) -> int:
+        """Columns of text left of the cells."""
+        return self.field.margin
+
+    # -- places ----------------------------------------------------------------------------------
+
+    def place(self, row: int, column: int) -> tuple[int, int]:
+        """A cell on the screen as a place in the picture."""
+        return (0, row * self.across + column) if self.field.folded else (row, column)
+
+    def spot(self, place: tuple[int, int]) -> tuple[int, int]:
+        """The opposite."""
+        row, column = divmod(place[1], self.across) if self.field.folded else place
+        return row, column
+
+    def at(self, x: int, y: int) -> tuple[int, int] | None:
+        """The cell, as a place in the picture, at a column and a line of text; the header is line 0."""
+        row, column = (y - 1) * self.room.each // self.zoom.tall, (x - self.margin) // self.zoom.wide
+        place = self.place(row, column)
+        inside = y > 0 and 0 <= column < self.across
+        inside = inside and all(0 <= at < count for at, count in zip(place, self.picture.window.shape, strict=True))
+        return place if inside else None
+
+    def marker(self, row: int, column: int) -> tuple[int, int, int]:
+        """Line, first column and end of the characters that mark a cell."""
+        top = row * self.zoom.tall
+        line = (top if self.zoom.tall == 1 else top + self.zoom.tall // 2) // self.room.each
+        start = self.margin + column * self.zoom.wide
+        return line, start, start + self.zoom.wide
+
+    # -- names -----------------------------------------------------------------------------------
+
+    def header(self) -> str:
+        """Names of columns, above their cells."""
+        columns, zoom, name = self.picture.window.columns, self.zoom, self.field.column_name
+        if self.field.folded:
+            columns = range(0, self.across * zoom.columns, zoom.columns)[: len(columns)]
+        longest = max(len(name(columns[0])), len(name(columns[-1])))
+        each = next((tick for tick in TICKS if tick * zoom.wide >= longest + 2), TICKS[-1])
+        text = " " * self.margin
+        for at in range(0, len(columns), each):
+            text = text.ljust(self.margin + at * zoom.wide) + name(columns[at])
+        return text
+
+    def name(self, line: int) -> str:
+        """What stands beside a line: the first row of cells that begins in it."""
+        row = -(-line * self.room.each // self.zoom.tall)
+        if row * self.zoom.tall >= (line + 1) * self.room.each:
+            return ""
+        place = self.place(row, 0)
+        cells = self.picture.window.columns if self.field.folded else self.picture.window.rows
+        at = place[1] if self.field.folded else place[0]
+        return self.field.row_name(cells[at]) if at < len(cells) else ""
+
+    def text(self, write: Callable[[Run], str] = lambda run: run.text) -> list[str]:
+        """Header and lines with their names; ``write`` adds colours."""
+        names = (f"{self.name(number).rjust(self.margin - 1)} " for number in range(len(self.lines)))
+        return [
+            self.header(),
+            *(name + "".join(map(write, line)) for name, line in zip(names, self.lines, strict=True)),
+        ]
+
+    @property
+    def plain(self) -> HeatPage:
+        """The same in glyphs, for text without colours."""
+        drawer = Drawer(self.drawer.scale, Colors.NONE)
+        room, zoom = replace(self.room, halves=False), replace(self.zoom, tall=1)
+        return HeatPage(self.field, self.picture, zoom, room, drawer)
+
+    # -- the legend ------------------------------------------------------------------------------
+
+    def scale(self, width: int) -> list[Run]:
+        """The colours in so many characters, with what their ends stand for."""
+        if self.picture.bounds is None:
+            return [Run("no finite value in sight")]
+        left, right = (number(end) for end in self.drawer.scale.ends)
+        return [Run(f"{left} "), *self.drawer.bar(width), Run(f" {right}")]
+
+    @property
+    def size_text(self) -> str:
+        """Rows and columns of the table that make a cell: ``cell 4 × 2``."""
+        return f"cell {self.zoom.columns}" if self.zoom.folded else f"cell {self.zoom.rows} × {self.zoom.columns}"
+
+    def bads(self) -> list[Run]:
+        """The glyph of what NaN and Inf are in sight, and how many of them."""
+        found = (self.picture.nan, self.picture.pos_inf, self.picture.neg_inf)
+        runs = []
+        for (kind, name), cells in zip(BADS, found, strict=True):
+            number_of = int(cells.sum())
+            if number_of:
+                runs += [self.drawer.glyph(kind), Run(f" {name} {count(number_of)}  ")]
+        return runs or [Run("no NaN or Inf in sight")]
+
+
+def heat_table_of(sheet: Sheet) -> HeatTable:
+    """A slice of a tensor as a heat map; one free dimension is wrapped, as in the table."""
+    lines = sheet.lines
+    if not lines:
+        return HeatTable(lambda _rows, _columns: sheet.part(()).reshape(1, 1), (1, 1), False, False, _unnamed, _unnamed)
+    if sheet.folded:
+        (line,) = lines
+
+        def wrapped(_: slice, columns: slice) -> Array:
+            return sheet.part((line[columns],)).reshape(1, -1)
+
+        return HeatTable(
+            wrapped, (1, len(line)), True, False, lambda at: str(line[at]), lambda at: f"+{at * line.step}"
+        )
+
+    def rectangle(rows: slice, columns: slice) -> Array:
+        return sheet.part((lines[0][rows], lines[1][columns]))
+
+    down, across = (sheet.array.strides[axis] for axis in sheet.view.free)
+    names = (lambda at: str(lines[0][at]), lambda at: str(lines[1][at]))
+    return HeatTable(rectangle, (len(lines[0]), len(lines[1])), False, abs(down) < abs(across), *names)
+
+
+def _unnamed(_: int) -> str:
+    return ""
+
+
+def is_drawable(array: Array) -> bool:
+    """Whether an array holds numbers."""
+    return is_numeric(array.dtype)

@@ -1,0 +1,230 @@
+"""Hits and watchpoints in words: abbreviations, set and actual values, or why nothing could be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tui_debugger.model import (
+    BIAS,
+    ErrorBits,
+    Hit,
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    ParamResult,
+    TensorStats,
+    Verdict,
+    Watchpoint,
+    WatchResult,
+)
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import count, number
+from tui_debugger.watch.conditions import CONDITIONS, NOT_FINITE, Condition, not_finite_words, reasons
+from tui_debugger.watch.recommended import RECOMMENDED
+from tui_debugger.watch.text import format_selection, format_value, format_watch
+
+
+class Weight(Enum):
+    """How loud a part of a sentence is."""
+
+    PLAIN = "plain"
+    DIM = "dim"
+    DOUBT = "doubt"
+    FINDING = "finding"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of what a hit says.
+
+    Attributes:
+        text: the words.
+        weight: how loud.
+        actual: the value found, to be shown after an arrow; empty when there is none.
+        apart: it is no finding beside the others, and is set apart from them.
+    """
+
+    text: str
+    weight: Weight = Weight.PLAIN
+    actual: str = ""
+    apart: bool = False
+
+    def __str__(self) -> str:
+        """``mean |x| > 0.5 → 0.73``."""
+        return f"{self.text} → {self.actual}" if self.actual else self.text
+
+
+def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
+    """Each watchpoint's abbreviation once with its verdict, findings first."""
+    found: dict[str, Verdict] = {}
+    for result in sorted(hit.results, key=lambda result: -result.verdict):
+        condition = CONDITIONS.get(result.condition)
+        found.setdefault(condition.abbr if condition else "?", result.verdict)
+    return list(found.items())
+
+
+def said_words(hit: Hit) -> str:
+    """``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
+
+    Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
+    """
+    marks = {Verdict.FINDING: "", Verdict.CANNOT_JUDGE: "?"}
+    return " ".join(abbr + marks[verdict] for abbr, verdict in abbreviations(hit) if verdict in marks)
+
+
+def hit_text(hit: Hit, *, apart: bool = True) -> str:
+    """``mean |x| > 0.5 → 0.73, max > 1 → 3``, ``NaN 3 of 12 · WNC not judged``: the parts of ``hit_parts``.
+
+    Args:
+        hit: the hit.
+        apart: also what is no finding beside the others.
+    """
+    text = ""
+    for part in (each for each in hit_parts(hit) if apart or not each.apart):
+        text += (SEPARATOR if part.apart else ", ") if text else ""
+        text += str(part)
+    return text
+
+
+SEPARATOR: Final = " · "
+"""Between what was found and what was not judged because of it."""
+
+
+def not_judged(tensors: int, error: ErrorBits) -> str:
+    """``51 not judged: NaN``: what a watchpoint could not say anything about, counted apart from its findings."""
+    return f"{tensors:,} not judged: {not_finite_words(error)}"
+
+
+def hit_parts(hit: Hit) -> list[Part]:
+    """For every hit parameter the set and the actual value; else the reasons. Each part once.
+
+    Conditions that NaN or Inf kept from being judged come last, in one part.
+    """
+    parts: dict[str, Part] = {}
+    for result in sorted(hit.results, key=lambda result: -result.verdict):
+        for part in _parts(result, hit.stats):
+            parts.setdefault(str(part), part)
+    if hit.detail:
+        weight = Weight.DIM if hit.verdict is Verdict.BY_DESIGN else Weight.DOUBT
+        parts.setdefault(hit.detail, Part(hit.detail, weight))
+    kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
+    if kept:
+        text = f"{' '.join(dict.fromkeys(kept))} not judged"
+        parts.setdefault(text, Part(text, Weight.DIM, apart=True))
+    return list(parts.values())
+
+
+def _is_kept(result: WatchResult) -> bool:
+    """Whether NaN or Inf kept a condition from being judged."""
+    unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
+    return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
+
+
+def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
+    parts = [_param(result.condition, param) for param in result.params if param.hit]
+    error = result.error
+    if result.verdict is Verdict.BY_DESIGN:
+        return [Part(f"{contents(stats) or 'Inf'} by design", Weight.DIM)]
+    if error & NOT_FINITE or (result.verdict is Verdict.FINDING and not parts and not error):
+        text = contents(stats) or ", ".join(reasons(error & NOT_FINITE)) or _summary(result.condition)
+        parts.append(Part(text, Weight.FINDING))
+        error &= ~NOT_FINITE
+    if result.verdict is Verdict.BLOCKED:
+        return parts  # what else would have kept it from being judged does not matter
+    weight = Weight.FINDING if result.verdict is Verdict.FINDING else Weight.DIM
+    return parts + [Part(reason, weight) for reason in reasons(error)]
+
+
+def _summary(condition: str) -> str:
+    """What a condition without parameters of its own says when it hits."""
+    found = CONDITIONS.get(condition)
+    text = found.summary.rstrip(".") if found is not None else condition
+    return text[:1].lower() + text[1:]
+
+
+def param_words(condition: str, name: str, value: float | bool) -> str:
+    """A set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
+    found = CONDITIONS.get(condition)
+    spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
+    label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
+    return f"{label} {'yes' if value is True else 'no' if value is False else number(value)}{percent}"
+
+
+def _param(condition: str, param: ParamResult) -> Part:
+    actual = "" if param.actual is None else number(param.actual)
+    return Part(param_words(condition, param.name, param.value), Weight.PLAIN, actual)
+
+
+def contents(stats: TensorStats | None) -> str:
+    """``NaN 1 Inf 3 of 256``: what a bad tensor contains; empty for a finite or unknown one."""
+    if stats is None or not stats.bad:
+        return ""
+    found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
+    return " ".join(f"{name} {count(amount)}" for name, amount in found if amount) + f" of {count(stats.count)}"
+
+
+_PLURALS = {
+    "tensor": "all tensors",
+    "trainable": "weights",
+    "weight": "weights",
+    "gradient": "gradients",
+    "weight_gradient": "gradients of weights",
+    "activation": "activations",
+    "parameter": "parameters",
+    "optimizer_state": "optimizer state",
+}
+
+
+def watch_words(watchpoint: Watchpoint) -> str:
+    """``weights: changed too much since the previous step (update ratio > 1)``."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    if condition is None:
+        return clean(watchpoint.condition)
+    parts = list(_limits(condition, dict(watchpoint.params)))
+    limits = f" ({', '.join(parts)})" if parts else ""
+    summary = condition.summary.rstrip(".")
+    return f"{selection_words(watchpoint.selection)}: {summary[0].lower()}{summary[1:]}{limits}"
+
+
+def watch_line(watchpoint: Watchpoint) -> str:
+    """What ``--watch`` takes; for a recommended watchpoint, whose nodes take a long expression, words instead."""
+    if watchpoint.name.startswith(RECOMMENDED):
+        return f"{CONDITIONS[watchpoint.condition].abbr} {watch_words(watchpoint)}"
+    return format_watch(watchpoint)
+
+
+def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterable[str]:
+    values = {name: format_value(value) for name, value in params.items()}
+    start, end = values.get("range_start_inclusive"), values.get("range_end_inclusive")
+    for spec in condition.params:
+        if spec.name not in values or not (spec.visible and spec.check):
+            continue
+        label, percent, _ = spec.label.partition(" %")
+        inside = f" from {start} to {end}" if spec.needs else ""
+        yield f"{label} {values[spec.name]}{'%' if percent else ''}{inside}"
+
+
+def selection_words(selection: NodeSelection) -> str:
+    """``weights without biases``, ``Tanh operators``; what has no words, as selection text."""
+    if not selection.include:
+        return "no nodes"
+    without = f" without {_union(selection.exclude)}" if selection.exclude else ""
+    return _union(selection.include) + without
+
+
+def _union(selectors: Iterable[NodeSelector]) -> str:
+    types: list[str] = []
+    parts: list[str] = []
+    for selector in selectors:
+        if selector.kind is NodeKind.TYPE:
+            types.append(clean(selector.text))
+        elif selector.kind is NodeKind.CATEGORY:
+            parts.append(_PLURALS.get(selector.text, clean(selector.text)))
+        elif selector == NodeSelector(NodeKind.REGEX, BIAS):
+            parts.append("biases")
+        else:
+            parts.append(clean(format_selection(NodeSelection((selector,)))))
+    return ", ".join([*parts, *([f"{', '.join(types)} operators"] if types else [])])

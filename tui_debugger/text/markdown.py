@@ -1,0 +1,78 @@
+"""Text for GitHub-flavoured Markdown: whatever a name contains, it stays text and breaks no table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from tui_debugger.text.clean import clean
+
+LONGEST: Final = 240
+"""Characters of one name or sentence: a report has to stay readable whatever is in it."""
+_SPECIAL = re.compile(r"[\\`*_\[\]~|<>&]|[@#](?=\w)")
+_ENTITIES: Final = {
+    "|": "&#124;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "&": "&amp;",
+    "@": "@&#8203;",  # or GitHub tells a person of that name
+    "#": "#&#8203;",  # or links an issue of that number
+}
+_TICKS = re.compile("`+")
+_AWKWARD = re.compile(r"[`|\\]")
+_PLAIN = re.compile(r"[A-Za-z0-9 /.,:;=-]")
+_HOMES = re.compile(
+    r"""(?<![\w.~-])(?: (?:/[^/\s:"'`|]+)*? /(?:home|Users)/[^/\s:"'`|<]+   # of whatever file system
+          | [A-Za-z]:\\Users\\[^\\\s:"'`|<]+
+          | /root(?=[/\s:"'`]|$) )""",
+    re.VERBOSE,
+)
+
+
+def prose(text: str) -> str:
+    """A sentence of ours with the user's data in it, as plain text: no emphasis, link, mention, HTML or cell border."""
+    return _SPECIAL.sub(lambda match: _ENTITIES.get(match[0], "\\" + match[0]), _cut(text))
+
+
+def code(text: str) -> str:
+    """A name in code style, also within a table.
+
+    A code span cannot hold a backquote in every place, nor a bar or a backslash in a table; such names become
+    ``<code>`` with every special character as an entity.
+    """
+    shown = _cut(text).strip()
+    if not shown:
+        return "–"
+    if _AWKWARD.search(shown) is None:
+        return f"`{shown}`"
+    return "<code>" + "".join(char if _PLAIN.match(char) else f"&#{ord(char)};" for char in shown) + "</code>"
+
+
+def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
+    """A block of lines as they are, in a fence that none of them can close."""
+    body = [clean(line) for line in lines]
+    longest = max((len(run) for line in body for run in _TICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [fence + language, *body, fence]
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Iterator[str]:
+    """A table; the cells must be Markdown already (``prose``, ``code``)."""
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'|'.join('--:' if title in right else '---' for title in titles)}|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def without_homes(text: str) -> str:
+    """Text with ``~`` for the home directories of people: a report leaves the house."""
+    return _HOMES.sub("~", text)
+
+
+def _cut(text: str) -> str:
+    shown = clean(text)
+    if len(shown) <= LONGEST:
+        return shown
+    half = (LONGEST - 1) // 2
+    return f"{shown[:half]}…{shown[-half:]}"

@@ -1,0 +1,156 @@
+"""Tensors, their steps and their graphs as text: type, shape, where the values lie, and what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE, brief, count, number, percent
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Frame, TensorKey, TensorMeta, TensorStats
+    from tui_debugger.stats.distribution import Histogram
+
+
+BEFORE_FIRST = "start"
+"""What is shown in place of the number of the stop before the first step."""
+
+
+def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
+    """``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a training that runs."""
+    return BEFORE_FIRST if step < 0 else f"{step}{round_text(round)}"
+
+
+def run_text(key: TensorKey) -> str:
+    """``3``, ``3#2``: the step of a tensor, and which writing of it."""
+    return step_text(key.step, key.round)
+
+
+def order_text(steps: Sequence[int], most: int = 0) -> str:
+    """``2,1,4,3``: steps in the order in which they ran; of more than ``most`` (0: all) the first ones."""
+    if most and len(steps) > most:
+        return f"{brief(steps[:most])},…"
+    return brief(steps)
+
+
+_NUMBER = re.compile(r"\d+$")
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """The shortest text that tells graphs apart: the number at the end (``1`` of ``kernel_graph_1``), else the name.
+
+    The number is what ``--graph`` takes, too.
+    """
+    every = sorted(set(names))
+    numbers = [match[0] for name in every if (match := _NUMBER.search(name)) is not None]
+    if len(numbers) == len(every) == len(set(numbers)):
+        return dict(zip(every, numbers, strict=True))
+    return {name: clean(name) for name in every}
+
+
+def stack_text(stack: Sequence[Frame], of: str = "", node: str = "", *, lines: int = 2) -> tuple[str, ...]:
+    """``train.py:53  e = self.log(x)``: the user's own lines, innermost first; without any those of the framework.
+
+    Args:
+        stack: innermost frame first.
+        of: the node whose stack it is.
+        node: the node it is shown for; when that is another one, the first line says so.
+        lines: how many at most.
+    """
+    frames = [frame for frame in stack if not frame.context]
+    own = [frame for frame in frames if not frame.framework] or frames
+    said = [
+        f"{clean(frame.path.rpartition('/')[2])}:{frame.line}  {clean(frame.code).strip()}" for frame in own[:lines]
+    ]
+    if said and of and of != node:
+        said[0] = f"source of {clean(of.rpartition('/')[2])}: {said[0]}"
+    return tuple(said)
+
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def slot_text(key: TensorKey) -> str:
+    """``out:0``; ``out:0#2`` for the second writing of a tensor within its step."""
+    return f"{key.side.label}:{key.slot}{round_text(key.round)}"
+
+
+def round_text(round: int, rounds: int = 0) -> str:  # noqa: A002 - see TensorKey
+    """``#2``, ``#2 of 3`` where it is said how many there are; empty for a tensor that was written once."""
+    return (f"#{round} of {rounds}" if rounds else f"#{round}") if round else ""
+
+
+def sparkline(counts: Sequence[int]) -> str:
+    """One bar per count, the tallest for the greatest. The lowest bar is kept for 0: one outlier stays visible."""
+    top = max(counts, default=0)
+    steps = len(BARS) - 1
+    return "".join(BARS[1 + min(steps - 1, steps * count // top)] if count else BARS[0] for count in counts)
+
+
+def short(value: float | None) -> str:
+    """Four significant digits; whole numbers below a million exactly."""
+    if value is None or not math.isfinite(value) or (abs(value) < 1e6 and value == int(value)):
+        return number(value)
+    return number(float(f"{value:.4g}"))
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """``8×10``, ``scalar``."""
+    return "×".join(map(str, shape)) or "scalar"
+
+
+def flags(stats: TensorStats) -> str:
+    """``NaN! 3 +Inf! 1``: what should not be there; empty for a finite tensor."""
+    found = (("NaN!", stats.nan), ("+Inf!", stats.pos_inf), ("-Inf!", stats.neg_inf))
+    return " ".join(f"{name} {amount:,}" for name, amount in found if amount)
+
+
+STATISTIC_TITLES: Final = ("NaN", "Inf", "min", "max", "mean", "zeros")
+"""What ``statistic_texts`` are."""
+
+
+def statistic_texts(stats: TensorStats | None) -> list[str]:
+    """The statistics that the tables of commands and reports have; a dash each when nothing is known."""
+    if stats is None:
+        return [NONE] * len(STATISTIC_TITLES)
+    ends = [short(value) for value in (stats.minimum, stats.maximum, stats.mean)]
+    return [count(stats.nan), count(stats.inf), *ends, f"{percent(stats.zero_percentage)}%"]
+
+
+def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:
+    """The pieces of the line: type, shape, count, bars, range, mean, deviation, and what else there is to say.
+
+    There are always eight, so that several tensors can stand below each other. Unknown ones are empty.
+    """
+    dtype, shape = (clean(meta.dtype), shape_text(meta.shape)) if meta is not None else ("", "")
+    if stats is None:
+        elements = f"n={math.prod(meta.shape):,}" if meta is not None else ""
+        return (dtype, shape, elements, "", "", "", "", "")
+    bars = sparkline(spread.counts) if spread is not None else ""
+    head = (dtype, shape, f"n={stats.count:,}", bars)
+    if stats.minimum is None:
+        return (*head, flags(stats), "", "", "")
+    rest = [f"zeros {percent(stats.zero_percentage)}%"] if stats.zero else []
+    return (
+        *head,
+        f"x∈[{short(stats.minimum)}, {short(stats.maximum)}]",
+        "" if stats.mean is None else f"μ={short(stats.mean)}",
+        "" if stats.variance is None else f"σ={short(math.sqrt(stats.variance))}",
+        " ".join([*rest, flags(stats)]).strip(),
+    )
+
+
+def tensor_line(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None = None) -> str:
+    """The line as text; safe to print."""
+    return " ".join(part for part in tensor_parts(meta, stats, spread) if part)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of pieces below each other, one blank between them; columns that are empty everywhere take no room."""
+    columns = max(map(len, rows), default=0)
+    widths = [max((len(row[i]) for row in rows if i < len(row) - 1), default=0) for i in range(columns)]
+    kept = [i for i in range(columns) if any(i < len(row) and row[i] for row in rows)]
+    return [" ".join(row[i].ljust(widths[i]) for i in kept if i < len(row)).rstrip() for row in rows]

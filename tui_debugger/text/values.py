@@ -1,0 +1,354 @@
+"""Values as text: numbers in cells, exact values and their bytes, and a slice of a tensor as rows and columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+import ml_dtypes
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.stats.dtypes import DType, name_of
+from tui_debugger.stats.slicing import Slice, apply, range_text
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE
+
+MAX_PRECISION = 10
+LARGE = 1e6
+"""From here on a decimal number is wider than its scientific form and harder to read."""
+
+
+class Family(Enum):
+    """How the elements of an array are written."""
+
+    BOOL = "bool"
+    INT = "int"
+    FLOAT = "float"
+    COMPLEX = "complex"
+    OTHER = "other"
+
+
+class CellKind(IntEnum):
+    """What a cell holds, for its colour. The text says it too: colour is never the only sign."""
+
+    NORMAL = 0
+    ZERO = 1
+    NAN = 2
+    INF = 3
+    OUTSIDE = 4
+    """A difference beyond what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFormat:
+    """How floating-point cells are written.
+
+    Attributes:
+        precision: digits after the point, 0 to 10.
+        scientific: always with an exponent.
+    """
+
+    precision: int = 4
+    scientific: bool = False
+
+    def finer(self, by: int) -> NumberFormat:
+        """The format with ``by`` more digits, kept within 0 to 10."""
+        return replace(self, precision=min(MAX_PRECISION, max(0, self.precision + by)))
+
+    def toggled(self) -> NumberFormat:
+        """The other of decimal and scientific."""
+        return replace(self, scientific=not self.scientific)
+
+
+def family(dtype: np.dtype[Any]) -> Family:
+    """The family of an element type; the types of ``ml_dtypes`` (bfloat16, fp8 ...) are floats or ints."""
+    if dtype.kind in "biufc":
+        return {"b": Family.BOOL, "i": Family.INT, "u": Family.INT, "f": Family.FLOAT, "c": Family.COMPLEX}[dtype.kind]
+    if dtype.type.__module__.startswith("ml_dtypes"):
+        return Family.INT if "int" in dtype.name else Family.FLOAT
+    return Family.OTHER
+
+
+def float_text(value: float, form: NumberFormat) -> str:
+    """One number. A value that is not zero never reads as zero, so tiny ones go scientific by themselves."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "-0" if math.copysign(1.0, value) < 0 else "0"
+    if form.scientific:
+        return f"{value:.{form.precision}e}"
+    decimal = f"{value:.{form.precision}f}" if abs(value) < LARGE else ""
+    if not decimal.strip("-0."):
+        return f"{value:.{min(form.precision, 3)}e}"
+    return decimal
+
+
+def complex_text(value: complex, form: NumberFormat) -> str:
+    """Real and imaginary part, ``1.5+2j``."""
+    imaginary = float_text(value.imag, form)
+    sign = "" if imaginary.startswith(("+", "-")) else "+"
+    return f"{float_text(value.real, form)}{sign}{imaginary}j"
+
+
+def _float_kind(value: float) -> CellKind:
+    if math.isfinite(value):
+        return CellKind.NORMAL if value else CellKind.ZERO
+    return CellKind.NAN if math.isnan(value) else CellKind.INF
+
+
+def _complex_kind(value: complex) -> CellKind:
+    return max(_float_kind(value.real), _float_kind(value.imag)) if value else CellKind.ZERO
+
+
+def format_window(window: Array, form: NumberFormat) -> list[list[tuple[str, CellKind]]]:
+    """Texts and kinds of a 2-D window, row by row.
+
+    Args:
+        window: the visible cells only, shape (rows, columns); any element type.
+        form: for floating-point and complex elements.
+    """
+    kind = family(window.dtype)
+    if kind is Family.FLOAT:
+        wide = window.astype(np.float64)
+        return [[(float_text(v, form), _float_kind(v)) for v in row] for row in wide.tolist()]
+    if kind is Family.COMPLEX:
+        wide = window.astype(np.complex128)
+        return [[(complex_text(v, form), _complex_kind(v)) for v in row] for row in wide.tolist()]
+    if kind is Family.INT:
+        return [[(str(int(v)), CellKind.NORMAL if v else CellKind.ZERO) for v in row] for row in window]
+    if kind is Family.BOOL:
+        return [[(str(v), CellKind.NORMAL if v else CellKind.ZERO) for v in row] for row in window.tolist()]
+    return [[(clean(str(v)), CellKind.NORMAL) for v in row] for row in window]
+
+
+def exact_text(value: Any) -> str:
+    """A scalar with every digit it has: the shortest text that reads back to the same value of its own type."""
+    text = str(value)
+    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, clean(text))
+
+
+MOST_BYTES: Final = 16
+"""Of longer elements (text), the first ones are shown."""
+_MOST_BINARY: Final = 16
+"""Bits up to which an integer is written out."""
+_SCALE: Final = "float8_e8m0fnu"
+"""A type that is nothing but an exponent."""
+
+
+def bits_text(value: Any) -> str:
+    """Bytes as they lie in memory (little end first), the same as one hexadecimal number, and what the bits mean.
+
+    Args:
+        value: one element, a numpy scalar of any type.
+    """
+    element = np.asarray(value)
+    kind = family(element.dtype)
+    if kind is Family.COMPLEX:
+        return f"real {bits_text(element.real[()])}  imag {bits_text(element.imag[()])}"
+    raw = _bytes(element)
+    shown = raw[:MOST_BYTES].hex(" ") + (" …" if len(raw) > MOST_BYTES else "")
+    if kind is Family.OTHER:
+        return f"bytes {shown}"
+    number = int.from_bytes(raw, "little")
+    words = [f"bytes {shown}", f"0x{number:0{2 * len(raw)}x}"]
+    if kind is Family.FLOAT:
+        words += _fields(element, number)
+    elif kind is Family.INT and 8 * len(raw) <= _MOST_BINARY:
+        words.append(f"0b{number:0{8 * len(raw)}b}")
+    return "  ".join(words)
+
+
+def _bytes(element: Any) -> bytes:
+    little = element.astype(element.dtype.newbyteorder("<")) if element.dtype.kind in "iufU" else element
+    return bytes(little.tobytes())
+
+
+def _fields(element: Any, number: int) -> list[str]:
+    dtype = element.dtype
+    if name_of(dtype) == _SCALE:
+        nan = number == 0xFF
+        ulp = NONE if nan else f"{math.ldexp(1.0, number - 127):.6g}"
+        return [f"exponent {number:08b}" + ("" if nan else f" (2^{number - 127})"), f"ULP {ulp}"]
+    known = _format(dtype)
+    if known is None:
+        return []
+    exponents, digits, lowest = known
+    sign, exponent = number >> (exponents + digits), number >> digits & ((1 << exponents) - 1)
+    mantissa = number & ((1 << digits) - 1)
+    power = lowest + max(exponent, 1) - 1
+    finite = math.isfinite(float(element))
+    meaning = f" (2^{power}{', subnormal' if not exponent and mantissa else ''})" if finite and float(element) else ""
+    ulp = f"{math.ldexp(1.0, power - digits):.6g}" if finite else NONE
+    return [
+        f"sign {sign}",
+        f"exponent {exponent:0{exponents}b}{meaning}",
+        f"mantissa {mantissa:0{digits}b}",
+        f"ULP {ulp}",
+    ]
+
+
+def _format(dtype: DType) -> tuple[int, int, int] | None:
+    """Bits of the exponent and of the mantissa, and the exponent of the smallest normal number; None when not known."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return None
+    about: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # it has no annotations
+    digits = int(about.nmant)
+    return 8 * dtype.itemsize - 1 - digits, digits, int(about.minexp)
+
+
+Index = tuple[int, ...]
+Texts = list[list[tuple[str, CellKind]]]
+FOLDS = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 80, 100)
+"""Column counts for a folded line: numbers in which people can count."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """At most two free dimensions of a tensor as a table.
+
+    Two free dimensions are rows and columns. One free dimension is folded into rows of ``fold`` elements, as text is
+    wrapped: a bias of 768 numbers in one endless row (or column) would waste the screen. None is a single cell.
+
+    Attributes:
+        array: the whole tensor, usually a memory map; only windows of it are read.
+        view: which part of it.
+        fold: elements per row when one dimension is free.
+    """
+
+    array: Array
+    view: Slice
+    fold: int = 10
+
+    stride: ClassVar[int] = 1
+    """Lines that a row of elements takes: more where several numbers of an element stand below each other."""
+
+    @cached_property
+    def lines(self) -> tuple[range, ...]:
+        """The indices along the free dimensions, at most two."""
+        return tuple(entry for entry in self.view.entries if isinstance(entry, range))
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of rows."""
+        if not self.lines:
+            return 1
+        first = len(self.lines[0])
+        return -(-first // self.fold) if self.folded else first
+
+    @cached_property
+    def columns(self) -> int:
+        """Number of columns."""
+        if not self.lines:
+            return 1
+        return min(self.fold, len(self.lines[0])) if self.folded else len(self.lines[1])
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (self.rows and self.columns)
+
+    @property
+    def folded(self) -> bool:
+        """Whether one dimension is wrapped into rows."""
+        return len(self.lines) == 1
+
+    def cells(self, top: int, left: int, height: int, width: int) -> Array:
+        """The values of a window, shape (height, width).
+
+        Args:
+            top: first row, inside the sheet.
+            left: first column, inside the sheet.
+            height: rows, as many as there are.
+            width: columns. The last row of a folded line may be short: it is padded by repeating its last element,
+                and :meth:`index` says which cells exist.
+        """
+        if not self.lines:
+            return np.asarray(self.part(())).reshape(1, 1)
+        if self.folded:
+            return self._folded_cells(top, left, height, width)
+        return self.part((self.lines[0][top : top + height], self.lines[1][left : left + width]))
+
+    def _folded_cells(self, top: int, left: int, height: int, width: int) -> Array:
+        values = self.part((self.lines[0][top * self.fold : (top + height) * self.fold],))
+        missing = -len(values) % self.fold
+        if missing:
+            values = np.concatenate([values, np.repeat(values[-1:], missing)])
+        return values.reshape(-1, self.fold)[:, left : left + width]
+
+    def part(self, parts: tuple[range, ...]) -> Array:
+        """The values at these indices of the free dimensions."""
+        part = iter(parts)
+        entries = tuple(next(part) if isinstance(entry, range) else entry for entry in self.view.entries)
+        return np.asarray(apply(self.array, Slice(entries, "")))
+
+    def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
+        """The same window as it is shown."""
+        return format_window(self.cells(top, left, height, width), form)
+
+    def index(self, row: int, column: int) -> Index | None:
+        """Full index in the tensor of a cell; None beyond the end of a folded line."""
+        if not self.folded:
+            return self.view.index(*(row, column)[: len(self.lines)])
+        place = row * self.fold + column
+        return self.view.index(place) if place < len(self.lines[0]) else None
+
+    def place(self, index: Index) -> tuple[int, int] | None:
+        """(row, column) of a full index; None when the sheet does not show it."""
+        places = []
+        for axis, i in zip(self.view.entries, index, strict=True):
+            if isinstance(axis, int):
+                if axis != i:
+                    return None
+            elif i not in axis:
+                return None
+            else:
+                places.append(axis.index(i))
+        if self.folded:
+            return divmod(places[0], self.fold)
+        return (places[0], places[1]) if places else (0, 0)
+
+    def spot(self, index: Index) -> tuple[int, int] | None:
+        """The same with a folded line as the one row that it is."""
+        place = self.place(index)
+        return (0, place[0] * self.fold + place[1]) if place is not None and self.folded else place
+
+    def element(self, row: int, column: int) -> Index:
+        """Full index of an element, with a folded line as one row."""
+        return self.view.index(*(column,) if self.folded else (row, column)[: len(self.lines)])
+
+    def rectangle_text(self, rows: range, columns: range) -> str:
+        """Full index of a rectangle of elements, as a slice that can be typed; a folded line counts as one row."""
+        parts = iter((columns,) if self.folded else (rows, columns))
+        words = []
+        for entry in self.view.entries:
+            if isinstance(entry, range):
+                part = next(parts)
+                along = entry[part.start : part.stop]
+                words.append(str(along[0]) if len(along) == 1 else range_text(along))
+            else:
+                words.append(str(entry))
+        return f"[{', '.join(words)}]"
+
+    def row_label(self, row: int) -> str:
+        """What stands left of a row: its index in the tensor (for a folded line that of its first element)."""
+        if not self.lines:
+            return ""
+        return str(self.lines[0][row * self.fold if self.folded else row])
+
+    def column_label(self, column: int) -> str:
+        """What stands above a column: its index; for a folded line the offset from the row's first element."""
+        if not self.lines:
+            return ""
+        return f"+{column * self.lines[0].step}" if self.folded else str(self.lines[1][column])
+
+
+def best_fold(room: int, cell: int) -> int:
+    """How many cells of a width fit into ``room``: a round number of them."""
+    fitting = max(1, room // max(1, cell))
+    return max(fold for fold in FOLDS if fold <= fitting)

@@ -1,0 +1,248 @@
+"""Filters of the node list and of the hit list: switches in sections; typing finds one, Enter applies all."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+
+import numpy as np
+from rich.text import Text
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import Input
+
+from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Category
+from tui_debugger.text.clean import clean
+from tui_debugger.tui.dialogs.modal import Field, Modal
+from tui_debugger.tui.dialogs.prompts import LIST_KEYS
+from tui_debugger.tui.kinds import CATEGORIES
+from tui_debugger.tui.panes.hit_rows import HitFilter
+from tui_debugger.tui.theme import DIM, STRONG, WATCHED
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """One line.
+
+    Attributes:
+        section: heading it stands under.
+        key: what it stands for.
+        label: text beside it.
+        single: turning it on turns the other switches of its section off.
+    """
+
+    section: str
+    key: Hashable
+    label: str
+    single: bool = False
+
+
+class FindField(Field):
+    """A line in which one types everything but blanks: space turns a switch."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Leaves space to the screen."""
+        return key != "space" and super().check_consume_key(key, character)
+
+
+class TogglesScreen(Modal[ResultT]):
+    """Base of the filter screens: subclasses make a result from the switches that are on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *LIST_KEYS,
+        Binding("space", "turn", show=False, priority=True),
+        Binding("backspace", "rub_out", show=False, priority=True),
+    ]
+    hints = (("Space", "turn"), ("Enter", "apply"), ("type", "to find"), ("Backspace", "all off"), ("Esc", "back"))
+
+    def __init__(self, switches: Sequence[Switch], on_keys: Iterable[tuple[str, Hashable]]) -> None:
+        """``on_keys`` are (section, key) of the switches that are on at first."""
+        super().__init__()
+        self.switches = switches
+        self.turned: set[tuple[str, Hashable]] = set(on_keys)
+
+    def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> ResultT:
+        """What the screen returns, from the keys that are on by section."""
+        raise NotImplementedError
+
+    def body(self) -> Iterable[Widget]:
+        """Find line and list."""
+        yield FindField(placeholder="type to find", id="find")
+        yield VirtualTable(
+            (Column("", 1), Column("", 10, elastic=1)), header=False, empty="nothing matches", id="switches"
+        )
+
+    def on_mount(self) -> None:
+        """As high as the list needs."""
+        table = self.query_one(VirtualTable)
+        table.can_focus = False
+        self._show("")
+        table.styles.height = max(1, min(table.row_count, self.app.size.height - 5))
+        if table.row_count > 1:
+            self.call_after_refresh(table.move_to, 1)
+        self.query_one(Field).focus()
+
+    def _show(self, needle: str) -> None:
+        words = needle.lower().split()
+        rows: list[tuple[Cell, Cell]] = []
+        keys: list[Hashable] = []
+        section = ""
+        for number, switch in enumerate(self.switches):
+            if not all(word in f"{switch.section} {switch.label}".lower() for word in words):
+                continue
+            if switch.section != section:
+                section = switch.section
+                rows.append(("", Text(section, STRONG)))
+                keys.append(section)
+            turned = (switch.section, switch.key) in self.turned
+            rows.append((Text("●" if turned else "○", WATCHED if turned else DIM), Text(switch.label)))
+            keys.append(number)
+        self.query_one(VirtualTable).set_rows(ListRows(rows, keys))
+
+    @on(Input.Changed, "#find")
+    def _find(self, event: Input.Changed) -> None:
+        self._show(event.value)
+        table = self.query_one(VirtualTable)
+        if event.value and isinstance(table.cursor_key, str):
+            table.action_cursor_down()
+
+    def action_list(self, action: str) -> None:
+        """Arrow and page keys; headings are jumped over."""
+        table = self.query_one(VirtualTable)
+        getattr(table, f"action_{action}")()
+        if isinstance(table.cursor_key, str):
+            if table.cursor_row == 0 or "down" in action:
+                table.action_cursor_down()
+            else:
+                table.action_cursor_up()
+
+    def action_turn(self) -> None:
+        """Space."""
+        key = self.query_one(VirtualTable).cursor_key
+        if not isinstance(key, int):
+            return
+        switch = self.switches[key]
+        name = (switch.section, switch.key)
+        turned = name in self.turned
+        if switch.single:
+            self.turned = {each for each in self.turned if each[0] != switch.section}
+        self.turned.discard(name) if turned else self.turned.add(name)
+        self._show(self.query_one(Field).value)
+
+    def action_rub_out(self) -> None:
+        """Backspace: in an empty find line it turns everything off."""
+        field = self.query_one(Field)
+        if field.value:
+            field.action_delete_left()
+        else:
+            self.turned.clear()
+            self._show("")
+
+    @on(Input.Submitted, "#find")
+    def _apply(self, event: Input.Submitted) -> None:
+        event.stop()
+        chosen: dict[str, frozenset[Hashable]] = {}
+        for section, key in self.turned:
+            chosen[section] = chosen.get(section, frozenset()) | {key}
+        self.dismiss(self.result(chosen))
+
+
+ONLY, ALSO = "Only", "Also"
+WATCHED_BY, CATEGORY, GRAPH, TYPE = "Watched by", "Category", "Graph", "Operator type"
+WATCHPOINT, RANK = "Watchpoint", "Rank"
+HIT, LINE, STRUCTURAL, QUIET = "hit", "line", "structural", "quiet"
+
+
+class FilterScreen(TogglesScreen[NodeQuery]):
+    """Filters nodes. Search text and its options stay as they are."""
+
+    heading = "Filter nodes"
+
+    def __init__(self, current: NodeQuery, nodes: NodeTable, watchpoints: Mapping[int, str]) -> None:
+        """Starts with the switches of ``current`` on.
+
+        Args:
+            current: the query that is in force.
+            nodes: its graphs, categories and operator types can be chosen.
+            watchpoints: text by watchpoint id.
+        """
+        self.current = current
+        switches = [Switch(ONLY, HIT, "nodes with a hit")]
+        if current.line is not None:
+            switches.append(Switch(ONLY, LINE, f"nodes of {clean(current.line[0])}:{current.line[1]}"))
+        switches += [Switch(WATCHED_BY, 0, "any enabled watchpoint", single=True)]
+        switches += [Switch(WATCHED_BY, number, text, single=True) for number, text in watchpoints.items()]
+        present = {Category(int(value)) for value in np.unique(nodes.category)} | current.categories
+        switches += [Switch(CATEGORY, category, CATEGORIES[category]) for category in Category if category in present]
+        if len(nodes.graphs) > 1:
+            switches += [Switch(GRAPH, info.name, info.name) for info in nodes.graphs]
+        shown = {nodes.types[int(number)] for number in np.unique(nodes.type_id)}
+        switches += [Switch(TYPE, name.lower(), name) for name in sorted(shown, key=str.lower)]
+        switches += [Switch(ALSO, STRUCTURAL, "nodes that only pass values on (Depend, MakeTuple …)")]
+        super().__init__(switches, _turned(current))
+
+    def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> NodeQuery:
+        """The query with these filters."""
+        only = chosen.get(ONLY, frozenset())
+        return replace(
+            self.current,
+            categories=frozenset(key for key in chosen.get(CATEGORY, ()) if isinstance(key, Category)),
+            types=frozenset(map(str, chosen.get(TYPE, ()))),
+            graphs=frozenset(map(str, chosen.get(GRAPH, ()))),
+            watched=next(iter(_numbers(chosen.get(WATCHED_BY))), None),
+            hit=HIT in only,
+            line=self.current.line if LINE in only else None,
+            structural=ALSO in chosen,
+        )
+
+
+def _turned(query: NodeQuery) -> set[tuple[str, Hashable]]:
+    turned: set[tuple[str, Hashable]] = {(CATEGORY, category) for category in query.categories}
+    turned |= {(TYPE, name) for name in query.types} | {(GRAPH, graph) for graph in query.graphs}
+    turned |= {(WATCHED_BY, query.watched)} if query.watched is not None else set()
+    turned |= {(ONLY, HIT)} if query.hit else set()
+    turned |= {(ONLY, LINE)} if query.line is not None else set()
+    return turned | ({(ALSO, STRUCTURAL)} if query.structural else set())
+
+
+class HitFilterScreen(TogglesScreen[HitFilter]):
+    """Filters hits."""
+
+    heading = "Filter hits"
+
+    def __init__(
+        self, current: HitFilter, watchpoints: Mapping[int, str], graphs: Sequence[str], ranks: Sequence[int]
+    ) -> None:
+        """Starts with the switches of ``current`` on; the rest is what can be chosen."""
+        self.current = current
+        switches = [Switch(WATCHPOINT, number, text) for number, text in watchpoints.items()]
+        if len(ranks) > 1:
+            switches += [Switch(RANK, rank, f"rank {rank}") for rank in ranks]
+        if len(graphs) > 1:
+            switches += [Switch(GRAPH, graph, graph) for graph in graphs]
+        switches += [Switch(ALSO, QUIET, "rows where there was nothing to compare with")]
+        turned: set[tuple[str, Hashable]] = {(WATCHPOINT, number) for number in current.watchpoints}
+        turned |= {(RANK, rank) for rank in current.ranks} | {(GRAPH, graph) for graph in current.graphs}
+        super().__init__(switches, turned | ({(ALSO, QUIET)} if current.quiet else set()))
+
+    def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> HitFilter:
+        """The filter with these switches on."""
+        return replace(
+            self.current,
+            watchpoints=_numbers(chosen.get(WATCHPOINT)),
+            graphs=frozenset(map(str, chosen.get(GRAPH, ()))),
+            ranks=_numbers(chosen.get(RANK)),
+            quiet=ALSO in chosen,
+        )
+
+
+def _numbers(keys: frozenset[Hashable] | None) -> frozenset[int]:
+    return frozenset(key for key in keys or () if isinstance(key, int))

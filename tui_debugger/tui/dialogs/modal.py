@@ -1,0 +1,236 @@
+"""What every dialog has in common: a title, a line for messages, key hints, Esc to go back; and errors in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.text.clean import clean
+from tui_debugger.tui.theme import GREY
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+_FRAME = 4
+"""Cells of a full screen's line that hints cannot have: its two ends, and blanks beside them."""
+_KEPT = frozenset({"?", "Esc", "Esc q"})
+"""Keys that are named however little room there is: they lead to all others, and out."""
+ResultT = TypeVar("ResultT")
+T = TypeVar("T")
+
+Run = Callable[[Callable[[], T], Callable[[T], None], Callable[[Exception], None]], None]
+"""How a screen gets slow work done: ``run(work, done, failed)``.
+
+``work`` runs anywhere, ``done`` and ``failed`` later on the event loop. Only the bridge starts threads, so screens
+take this as an argument; :func:`run_here` is the plain version for small data and tests.
+"""
+
+
+def run_here(work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
+    """Does the work at once, on the event loop."""
+    try:
+        result = work()
+    except Exception as error:  # noqa: BLE001 - handed to the caller's own handler, as a worker would
+        failed(error)
+    else:
+        done(result)
+
+
+class Line(Static):
+    """One or more lines of text that is never markup."""
+
+    DEFAULT_CSS = "Line { width: 1fr; height: auto; }"
+
+    def __init__(
+        self,
+        content: Content | str = "",
+        *,
+        id: str | None = None,  # noqa: A002 - textual's own parameter name
+        classes: str | None = None,
+    ) -> None:
+        """Strings are shown literally."""
+        super().__init__(content, markup=False, id=id, classes=classes)
+
+    def show(self, content: Content | str) -> None:
+        """Replaces the text; an empty one with the class ``-optional`` takes no line at all."""
+        self.update(content)
+        self.set_class(not str(content), "-empty")
+
+
+class Field(Input):
+    """An input line: one row, no blinking, no border, selects nothing on focus."""
+
+    DEFAULT_CSS = """
+    Field {
+        height: 1; width: 1fr; border: none; padding: 0; background: $surface;
+        &:focus { border: none; background-tint: $foreground 0%; background: $panel; }
+        &.-invalid, &.-invalid:focus { border: none; color: $error; }
+        & > .input--placeholder { color: $text-muted; }
+    }
+    """
+
+    def __init__(self, value: str = "", *, placeholder: str = "", id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
+        """The value may hold anything: it is shown literally."""
+        super().__init__(value, placeholder=clean(placeholder), id=id, select_on_focus=False, compact=True)
+        self.cursor_blink = False
+
+    @property
+    def _value(self) -> Text:
+        # What the base class draws. One character for one, because the cursor counts characters; the value itself
+        # stays as it is, so that a node name with an escape sequence still names its node.
+        shown = "".join(char if clean(char) == char else REPLACEMENT for char in self.value)
+        return Text(shown, no_wrap=True, overflow="ignore", end="")
+
+
+class Modal(ModalScreen[ResultT]):
+    """Base of the screens.
+
+    Subclasses set ``heading`` and ``hints`` and override :meth:`body`. ``FULL`` makes the screen cover everything;
+    without it the body is a small box in the middle.
+    """
+
+    FULL: ClassVar[bool] = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "back", show=False)]
+
+    DEFAULT_CSS = """
+    Modal {
+        align: center middle;
+        background: $background 0%;
+        & > #box {
+            width: 76; max-width: 100%; height: auto; max-height: 100%;
+            background: $surface; color: $foreground;
+            border: round $primary; padding: 0 1;
+            border-title-color: $foreground; border-title-style: bold;
+            border-subtitle-color: $text-muted; border-subtitle-align: left;
+        }
+        &.-full > #box {
+            width: 100%; height: 100%; padding: 0 1;
+            border: none; border-top: solid $primary; border-bottom: solid $primary;
+        }
+        #message { color: $error; text-style: bold; }
+        #message.-empty { display: none; }
+        #message.-note { color: $text-muted; text-style: none; }
+    }
+    """
+
+    heading: str = ""
+    hints: Sequence[tuple[str, str]] = (("Esc", "back"),)
+
+    def __init__(self) -> None:
+        """An empty screen; the arguments of the subclasses say what it shows."""
+        super().__init__(classes="-full" if self.FULL else None)
+
+    def compose(self) -> ComposeResult:
+        """Title and hints are the frame's own lines: they cost no row."""
+        with Vertical(id="box") as box:
+            box.border_title = self._title(self.heading)
+            box.border_subtitle = self._hints(self.hints)
+            yield from self.body()
+            yield Line(id="message", classes="-empty")
+
+    def body(self) -> Iterable[Widget]:
+        """The widgets between title and message line."""
+        return ()
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Shows an error (or a quiet note); an empty text takes the line away."""
+        line = self.query_one("#message", Line)
+        line.set_class(note, "-note")
+        line.show(clean_lines(text))
+
+    def _title(self, text: str) -> Content:
+        # A frame with corners puts blanks around its title, a mere line does not.
+        return Content(f" {clean(text)} " if self.FULL else clean(text))
+
+    def _hints(self, hints: Sequence[tuple[str, str]]) -> Content:
+        if not self.FULL:
+            return hint_line(hints)
+        return Content.assemble(" ", hint_line(fitting(hints, self.app.size.width - _FRAME)), " ")
+
+    @on(events.Resize)
+    def _fit_hints(self) -> None:
+        # There may be room for more of them, or for fewer.
+        if self.FULL and self.is_mounted:
+            self.set_hints(self.hints)
+
+    def set_heading(self, text: str) -> None:
+        """Replaces the title."""
+        self.heading = text
+        self.query_one("#box", Vertical).border_title = self._title(text)
+
+    def set_hints(self, hints: Sequence[tuple[str, str]]) -> None:
+        """Replaces the key hints."""
+        self.hints = hints
+        self.query_one("#box", Vertical).border_subtitle = self._hints(hints)
+
+    def action_cancel(self) -> None:
+        """Esc: leaves without a result."""
+        self.dismiss(None)
+
+
+def clean_lines(text: str) -> str:
+    """Text whose line breaks are meant, otherwise made safe."""
+    return "\n".join(clean(line.replace("\t", "    ")) for line in text.split("\n"))
+
+
+def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:
+    """The first hints that fit into ``room`` cells, and the keys that lead to the others and out."""
+    shown = list(hints)
+    while hint_line(shown).cell_length > room:
+        spare = [hint for hint in shown if hint[0] not in _KEPT]
+        if not spare:
+            break
+        shown.remove(spare[-1])
+    return shown
+
+
+def hint_line(hints: Iterable[tuple[str, str]]) -> Content:
+    """``Enter use  Esc back``: keys stand out by weight, so that they do without colour too."""
+    parts: list[Content | str | tuple[str, str]] = []
+    for key, word in hints:
+        parts += [(key, "bold"), f" {word}  "]
+    return Content.assemble(*parts).rstrip()
+
+
+class ErrorScreen(Modal[None]):
+    """Shows an error until Esc or Enter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space,q", "cancel", show=False)]
+    DEFAULT_CSS = """
+    ErrorScreen {
+        & > #box { border: round $error; }
+        #parts { height: auto; max-height: 20; scrollbar-size-vertical: 1; }
+        .part { height: auto; }
+        .word { width: 7; }
+    }
+    """
+    heading = "✗ Error"
+    hints = (("Enter Esc", "back"),)
+
+    def __init__(self, error: TdbgError) -> None:
+        """Any error of this program."""
+        super().__init__()
+        self.error = error
+
+    def body(self) -> Iterable[Widget]:
+        """The three parts."""
+        with VerticalScroll(id="parts"):
+            yield Line(Content.styled(clean_lines(self.error.what), "bold"))
+            for word, text in (("where", self.error.where), ("do", self.error.hint)):
+                if text:
+                    with Horizontal(classes="part"):
+                        yield Line(Content.styled(word, GREY), classes="word")
+                        yield Line(clean_lines(text))
+
+    def on_mount(self) -> None:
+        """Arrow keys scroll a long one."""
+        self.query_one(VerticalScroll).focus()

@@ -1,0 +1,514 @@
+"""Small questions: a step, a number, a line of text, a path, one of several, yes or no."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Input
+
+from tui_debugger.model import GraphRun
+from tui_debugger.text.tensors import round_text
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
+from tui_debugger.tui.theme import DIM, STRONG
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+_RELATIVE = re.compile(r"([+-])\s*(\d{0,18})")
+_NUMBER = re.compile(r"\d{1,18}")
+
+
+class NoSuchStepError(ValueError):
+    """The text names no dumped step. The message says which ones are near."""
+
+    def __init__(self, message: str, nearest: int | None = None) -> None:
+        """``nearest`` is the dumped step closest to what was meant."""
+        super().__init__(message)
+        self.nearest = nearest
+
+
+def find_step(text: str, steps: Sequence[int], current: int) -> int:
+    """The dumped step that a person means.
+
+    Args:
+        text: a step number; ``+3`` or ``-2`` for so many *dumped* steps on or back (``+`` alone is one); ``first``
+            or ``last``, or the beginning of these words.
+        steps: dumped steps in the order in which they ran: that is what on, back, first and last mean.
+        current: where relative text starts; need not be dumped itself.
+
+    Raises:
+        NoSuchStepError: no such step, or no such text; the message names the neighbours.
+    """
+    word = text.strip().lower()
+    if not steps:
+        msg = "no step is dumped"
+        raise NoSuchStepError(msg)
+    if word and "first".startswith(word):
+        return steps[0]
+    if word and "last".startswith(word):
+        return steps[-1]
+    if match := _RELATIVE.fullmatch(word):
+        return _relative(match[1], int(match[2] or 1), steps, current)
+    if not _NUMBER.fullmatch(word):
+        msg = f"{text.strip()!r} is no step: write a number, +3, -2, first or last"
+        raise NoSuchStepError(msg)
+    step = int(word)
+    if step in steps:
+        return step
+    raise NoSuchStepError(*_neighbours(step, steps))
+
+
+def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
+    ahead = _ahead(steps, current) if sign == "+" else _ahead(steps[::-1], current, back=True)
+    if count == 0:
+        return nearest_step(current, steps)
+    if count <= len(ahead):
+        return ahead[count - 1]
+    where = "after" if sign == "+" else "before"
+    if not ahead:
+        msg = f"no dumped step comes {where} step {current}"
+        raise NoSuchStepError(msg, nearest_step(current, steps))
+    noun = "step comes" if len(ahead) == 1 else "steps come"
+    msg = f"only {len(ahead)} dumped {noun} {where} step {current}: {'last' if sign == '+' else 'first'} is {ahead[-1]}"
+    raise NoSuchStepError(msg, ahead[-1])
+
+
+def _ahead(steps: Sequence[int], current: int, *, back: bool = False) -> Sequence[int]:
+    """The steps behind the current one; where that is not dumped, those of greater (``back``: smaller) number."""
+    if current in steps:
+        return steps[steps.index(current) + 1 :]
+    return [step for step in steps if (step < current if back else step > current)]
+
+
+def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
+    """By number, whatever the order of the runs."""
+    before = max((each for each in steps if each < step), default=None)
+    after = min((each for each in steps if each > step), default=None)
+    if before is None:
+        lowest = min(steps)
+        return f"step {step} is not dumped: the first is {lowest}", lowest
+    if after is None:
+        return f"step {step} is not dumped: the last is {before}", before
+    near = before if step - before <= after - step else after
+    return f"step {step} is not dumped: {before} comes before, {after} after it", near
+
+
+def nearest_step(step: int, steps: Sequence[int]) -> int:
+    """The dumped step closest to ``step``, the earlier one of two."""
+    return min(steps, key=lambda each: (abs(each - step), each))
+
+
+LIST_KEYS: list[BindingType] = [
+    Binding("up", "list('cursor_up')", show=False),
+    Binding("down", "list('cursor_down')", show=False),
+    Binding("pageup", "list('page_up')", show=False),
+    Binding("pagedown", "list('page_down')", show=False),
+]
+"""What moves the list while the focus stays in the input line above it."""
+
+
+class StepRows:
+    """Dumped steps with the graphs that ran, as rows on demand."""
+
+    def __init__(self, steps: Sequence[int], current: int, runs: Iterable[GraphRun]) -> None:
+        """``runs`` without data are shown too: they explain why a step holds less than another."""
+        self._steps = steps
+        self._current = current
+        self._row = {step: row for row, step in enumerate(steps)}
+        self._graphs: dict[int, list[tuple[str, bool]]] = {}
+        for run in runs:
+            self._graphs.setdefault(run.step, []).append((f"{run.graph}{round_text(run.round)}", run.has_data))
+
+    @property
+    def row_count(self) -> int:
+        """Number of dumped steps."""
+        return len(self._steps)
+
+    def cells(self, index: int) -> tuple[Cell, Cell, Cell]:
+        """Mark of the current step, step, graphs."""
+        step = self._steps[index]
+        here = step == self._current
+        graphs = Text()
+        for graph, has_data in self._graphs.get(step, ()):
+            graphs.append(f"{', ' if graphs else ''}{graph}", None if has_data else DIM)
+            graphs.append("" if has_data else " (no data)", DIM)
+        return Text("▶" if here else " ", STRONG), Text(str(step), STRONG if here else ""), graphs
+
+    def key(self, index: int) -> int:
+        """The step."""
+        return self._steps[index]
+
+    def find(self, key: object) -> int:
+        """Row of a step, or -1."""
+        return self._row.get(key, -1) if isinstance(key, int) else -1
+
+
+class StepPrompt(Modal[int]):
+    """Asks for a dumped step. Typing moves the list below to the nearest one; the arrow keys pick from it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
+    DEFAULT_CSS = "StepPrompt VirtualTable { height: auto; max-height: 12; min-height: 3; }"
+    heading = "Go to step"
+    hints = (("Enter", "go"), ("↑ ↓", "pick"), ("Esc", "back"))
+
+    def __init__(self, steps: Sequence[int], current: int, runs: Sequence[GraphRun]) -> None:
+        """Shows the dumped steps.
+
+        Args:
+            steps: dumped steps, in the order in which they ran.
+            current: the step on the screen; ``+3`` and ``-2`` count from it.
+            runs: run history, for the graphs beside each step.
+        """
+        super().__init__()
+        self.steps = steps
+        self.current = current
+        self.runs = runs
+        self._picked: int | None = None
+
+    def body(self) -> Iterable[Widget]:
+        """Input, list of steps."""
+        yield Field(placeholder="a step, +3, -2, first, last", id="step")
+        yield VirtualTable(
+            (Column("", 1), Column("step", 8, right=True), Column("graphs", 20, elastic=1)),
+            StepRows(self.steps, self.current, self.runs),
+            empty="no step is dumped",
+            id="steps",
+        )
+
+    def on_mount(self) -> None:
+        """The cursor starts at the current step, or the nearest one."""
+        table = self.query_one(VirtualTable)
+        table.can_focus = False
+        table.styles.height = max(2, min(12, len(self.steps) + 1))
+        if self.steps:
+            self.call_after_refresh(table.move_to_key, nearest_step(self.current, self.steps))
+        self.query_one(Field).focus()
+
+    @on(Input.Changed, "#step")
+    def _typed(self, event: Input.Changed) -> None:
+        if not event.value.strip():
+            self.say("")
+            return
+        self._picked = None
+        try:
+            near: int | None = find_step(event.value, self.steps, self.current)
+            self.say("")
+        except NoSuchStepError as error:
+            near = error.nearest
+            self.say(str(error), note=True)
+        if near is not None:
+            self.query_one(VirtualTable).move_to_key(near)
+
+    def action_list(self, action: str) -> None:
+        """Arrow and page keys: what they reach is what Enter takes, whatever was typed before."""
+        table = self.query_one(VirtualTable)
+        getattr(table, f"action_{action}")()
+        if table.row_count:
+            self._picked = self.steps[table.cursor_row]
+            with self.prevent(Input.Changed):
+                field = self.query_one(Field)
+                field.value = str(self._picked)
+                field.action_end()
+            self.say("")
+
+    @on(Input.Submitted, "#step")
+    def _accept(self, event: Input.Submitted) -> None:
+        event.stop()
+        text = event.value.strip()
+        if self._picked is not None:
+            self.dismiss(self._picked)
+        elif not text and self.steps:
+            self.dismiss(self.steps[self.query_one(VirtualTable).cursor_row])
+        else:
+            try:
+                self.dismiss(find_step(text, self.steps, self.current))
+            except NoSuchStepError as error:
+                self.say(str(error))
+
+    @on(VirtualTable.RowSelected)
+    def _clicked(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        self.dismiss(self.steps[event.row])
+
+
+class TextPrompt(Modal[str]):
+    """Asks for a line of text, checked while it is typed."""
+
+    DEFAULT_CSS = "TextPrompt #note { color: $text-muted; }"
+    hints = (("Enter", "accept"), ("Esc", "back"))
+
+    def __init__(
+        self, title: str, value: str = "", check: Callable[[str], str | None] = lambda _: None, *, note: str = ""
+    ) -> None:
+        """Starts with ``value``.
+
+        Args:
+            title: the question.
+            value: what the line holds at first.
+            check: says what is wrong with a text, None when it can be taken.
+            note: one line of explanation below.
+        """
+        super().__init__()
+        self.heading = title
+        self.value = value
+        self.check = check
+        self.note = note
+
+    def body(self) -> Iterable[Widget]:
+        """The input line."""
+        yield Field(self.value, id="text")
+        if self.note:
+            yield Line(self.note, id="note")
+
+    def on_mount(self) -> None:
+        """The cursor starts behind the text."""
+        field = self.query_one(Field)
+        field.focus()
+        field.action_end()
+
+    @on(Input.Changed, "#text")
+    def _typed(self, event: Input.Changed) -> None:
+        self.say("" if event.value == self.value else self.check(event.value) or "", note=True)
+
+    @on(Input.Submitted, "#text")
+    def _accept(self, event: Input.Submitted) -> None:
+        event.stop()
+        wrong = self.check(event.value)
+        if wrong:
+            self.say(wrong)
+        else:
+            self.dismiss(event.value)
+
+
+class NumberPrompt(Modal[int]):
+    """Asks for a whole number between two bounds; up and down change it by one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "add(1)", show=False),
+        Binding("down", "add(-1)", show=False),
+        Binding("pageup", "add(10)", show=False),
+        Binding("pagedown", "add(-10)", show=False),
+    ]
+    DEFAULT_CSS = "NumberPrompt #note { color: $text-muted; }"
+    hints = (("Enter", "accept"), ("↑ ↓", "±1"), ("Esc", "back"))
+
+    def __init__(self, title: str, value: int = 1, *, low: int = 1, high: int | None = None, note: str = "") -> None:
+        """Starts with ``value``; ``high`` None means no upper bound."""
+        super().__init__()
+        self.heading = title
+        self.value = value
+        self.low = low
+        self.high = high
+        self.note = note
+
+    def body(self) -> Iterable[Widget]:
+        """The input line and the bounds."""
+        yield Field(str(self.value), id="number")
+        bounds = f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
+        yield Line(f"{self.note}  ({bounds})" if self.note else bounds, id="note")
+
+    def on_mount(self) -> None:
+        """Typing replaces the suggestion."""
+        field = self.query_one(Field)
+        field.focus()
+        field.select_all()
+
+    def _problem(self, text: str) -> str:
+        word = text.strip().removeprefix("+")
+        if not (word.removeprefix("-").isdecimal() and word.isascii() and len(word) < 19):
+            return f"{text.strip()!r} is not a whole number" if word else "a whole number is needed"
+        if int(word) < self.low:
+            return f"the smallest is {self.low}"
+        if self.high is not None and int(word) > self.high:
+            return f"the largest is {self.high}"
+        return ""
+
+    def action_add(self, by: int) -> None:
+        """Arrow keys."""
+        field = self.query_one(Field)
+        word = field.value.strip()
+        value = int(word) if word.removeprefix("-").isdecimal() and len(word) < 19 else self.value
+        value = max(self.low, value + by)
+        field.value = str(value if self.high is None else min(self.high, value))
+        field.action_end()
+
+    @on(Input.Changed, "#number")
+    def _typed(self, event: Input.Changed) -> None:
+        self.say(self._problem(event.value) if event.value.strip() else "", note=True)
+
+    @on(Input.Submitted, "#number")
+    def _accept(self, event: Input.Submitted) -> None:
+        event.stop()
+        problem = self._problem(event.value)
+        if problem:
+            self.say(problem)
+        else:
+            self.dismiss(int(event.value.strip()))
+
+
+class ChoiceScreen(Modal[int]):
+    """One of several: typing filters, the arrow keys choose."""
+
+    BINDINGS: ClassVar[list[BindingType]] = LIST_KEYS
+    hints = (("Enter", "choose"), ("↑ ↓", "move"), ("type", "to filter"), ("Esc", "back"))
+
+    def __init__(self, title: str, options: Sequence[str], current: int | None = None) -> None:
+        """Returns the index into ``options``; ``current`` is marked and has the cursor at first."""
+        super().__init__()
+        self.heading = title
+        self.options = options
+        self.current = current
+
+    def body(self) -> Iterable[Widget]:
+        """Filter line and list."""
+        yield Field(placeholder="type to filter", id="filter")
+        yield VirtualTable(
+            (Column("", 1, frozen=True), Column("", 10, elastic=1)),
+            self._rows(""),
+            header=False,
+            empty="nothing matches",
+            id="options",
+        )
+
+    def _rows(self, needle: str) -> ListRows:
+        words = needle.lower().split()
+        shown = [i for i, option in enumerate(self.options) if all(word in option.lower() for word in words)]
+        mark = Text("▶", STRONG)
+        return ListRows([(mark if i == self.current else " ", self.options[i]) for i in shown], shown)
+
+    def on_mount(self) -> None:
+        """The cursor starts at the current option; the box is as high as the list needs."""
+        table = self.query_one(VirtualTable)
+        table.can_focus = False
+        table.styles.height = max(1, min(len(self.options), self.app.size.height - 6))
+        if self.current is not None:
+            self.call_after_refresh(table.move_to_key, self.current)
+        self.query_one(Field).focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter(self, event: Input.Changed) -> None:
+        self.query_one(VirtualTable).set_rows(self._rows(event.value))
+
+    def action_list(self, action: str) -> None:
+        """Arrow and page keys."""
+        getattr(self.query_one(VirtualTable), f"action_{action}")()
+
+    @on(Input.Submitted, "#filter")
+    def _accept(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._choose(self.query_one(VirtualTable).cursor_key)
+
+    @on(VirtualTable.RowSelected)
+    def _clicked(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        self._choose(event.key)
+
+    def _choose(self, key: object) -> None:
+        if isinstance(key, int):
+            self.dismiss(key)
+
+
+MOST_ENTRIES = 2000
+"""Entries of a directory that are looked at for a completion."""
+
+
+class PathPrompt(TextPrompt):
+    """See ``TextPrompt``; Tab and the right arrow take the completion that is shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", show=False, priority=True)]
+    hints = (("Tab Enter", "complete, accept"), ("Esc", "back"))
+
+    def __init__(self, title: str, check: Callable[[str], str | None], *, suffix: str, note: str = "") -> None:
+        """Starts empty.
+
+        Args:
+            title: the question.
+            check: what is wrong with a path.
+            suffix: files that end otherwise are not suggested.
+            note: a line below.
+        """
+        super().__init__(title, "", check, note=note)
+        self._suffix = suffix
+
+    def on_mount(self) -> None:
+        """Suggestions from the disk."""
+        super().on_mount()
+        self.query_one(Field).suggester = _Paths(self._suffix)
+
+    def action_complete(self) -> None:
+        """Tab."""
+        field = self.query_one(Field)
+        field.action_end()
+        found = completion(field.value, self._suffix)
+        if found is not None:
+            field.value = found
+            field.action_end()
+
+
+class _Paths(Suggester):
+    def __init__(self, suffix: str) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._suffix = suffix
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The first path in order that begins so."""
+        return completion(value, self._suffix)
+
+
+def completion(text: str, suffix: str) -> str | None:
+    """The first directory or file with a suffix whose path begins with a text; None when there is none."""
+    if not text:
+        return None
+    head, _, start = text.rpartition("/")
+    names = []
+    try:
+        folder = Path(f"{head}/" if "/" in text else ".").expanduser()
+        with os.scandir(folder) as entries:
+            for _, entry in zip(range(MOST_ENTRIES), entries, strict=False):
+                directory = entry.is_dir()
+                if entry.name.startswith(start) and (directory or entry.name.endswith(suffix)):
+                    names.append(entry.name + ("/" if directory else ""))
+    except (OSError, ValueError, RuntimeError):  # RuntimeError: ~ of nobody
+        return None
+    visible = [name for name in names if start or not name.startswith(".")]
+    return (f"{head}/" if "/" in text else "") + min(visible) if visible else None
+
+
+Answer = tuple[str, str, str]
+"""(key, words, what is returned)."""
+
+
+class ConfirmScreen(Modal[str]):
+    """Asks before something that cannot be taken back."""
+
+    def __init__(self, heading: str, lines: Sequence[str], answers: Sequence[Answer]) -> None:
+        """The first answer is Enter's, and that of Ctrl+C: it must be the harmless one."""
+        super().__init__()
+        self.heading = heading
+        self.lines = lines
+        self._answers = {key: value for key, _, value in answers} | {"enter": answers[0][2], "ctrl+c": answers[0][2]}
+        first, *rest = answers
+        self.hints = (
+            (f"Enter {first[0]}", first[1]),
+            *((key, words) for key, words, _ in rest),
+            ("Esc", "back"),
+        )
+
+    def body(self) -> Iterable[Widget]:
+        """What it is about."""
+        yield Line(clean_lines("\n".join(self.lines)))
+
+    def on_key(self, event: events.Key) -> None:
+        """One of the keys."""
+        if event.key in self._answers:
+            event.stop()
+            event.prevent_default()
+            self.dismiss(self._answers[event.key])

@@ -1,0 +1,455 @@
+"""The form for a watchpoint, made from the condition table, and the offer of the recommended ones."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.events import DescendantFocus
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input
+
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import NodeSelection, Watchpoint
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import watch_words
+from tui_debugger.text.numbers import plural
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
+from tui_debugger.tui.theme import DIM, GREY, STRONG
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.watch.conditions import CONDITIONS, Condition, ParamSpec, validate
+from tui_debugger.watch.text import format_selection, format_value, format_watch, parse_selection, target_selection
+
+WIDTH = 62
+"""Cells for the words of one watchpoint; the box is 76 wide."""
+
+
+class OfferScreen(Modal[bool]):
+    """Lists the set; Enter uses it, Esc or ``n`` does not (nothing is lost: the list can be made later)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,y", "use", show=False, priority=True),
+        Binding("n,q", "cancel", show=False),
+    ]
+    DEFAULT_CSS = "OfferScreen VirtualTable { height: auto; }"
+    heading = "Recommended watchpoints"
+    hints = (("Enter", "use them"), ("n Esc", "not now"))
+
+    def __init__(self, watchpoints: Sequence[Watchpoint]) -> None:
+        """Shows the watchpoints in their order."""
+        super().__init__()
+        self.watchpoints = watchpoints
+
+    def body(self) -> Iterable[Widget]:
+        """A question and the list."""
+        yield Line("Watch this run for what usually goes wrong?")
+        rows: list[tuple[Cell, Cell]] = []
+        for watchpoint in self.watchpoints:
+            condition = CONDITIONS.get(watchpoint.condition)
+            lines = textwrap.wrap(watch_words(watchpoint), WIDTH, subsequent_indent="  ") or [""]
+            rows += [
+                (Text(condition.abbr if condition and not i else "", STRONG), line) for i, line in enumerate(lines)
+            ]
+        yield VirtualTable(
+            (Column("", 4, frozen=True), Column("", 10, elastic=1)), ListRows(rows), header=False, id="offered"
+        )
+        yield Line("They can be changed, disabled or deleted in the watchpoint list at any time.")
+
+    def on_mount(self) -> None:
+        """As high as the list needs."""
+        table = self.query_one(VirtualTable)
+        table.styles.height = max(1, min(table.row_count, self.app.size.height - 6))
+        table.focus()
+
+    def action_use(self) -> None:
+        """Enter."""
+        self.dismiss(True)
+
+    def action_cancel(self) -> None:
+        """Esc, n."""
+        self.dismiss(False)
+
+
+Params = tuple[tuple[str, float | bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchDraft:
+    """A filled-in form: everything of a watchpoint but its id.
+
+    Attributes:
+        condition: id in the condition table.
+        params: validated (name, value) in definition order.
+        selection: the nodes.
+        name: free text, may be empty.
+    """
+
+    condition: str
+    params: Params
+    selection: NodeSelection
+    name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The draft as ``--watch`` takes it, without quotes around it."""
+        return format_watch(Watchpoint(0, self.condition, self.params, self.selection))
+
+    @property
+    def option(self) -> str:
+        """The whole command-line option, quoted for a shell."""
+        return f"--watch {shlex.quote(self.text)}"
+
+
+def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
+    """The parameters a form asks for."""
+    return tuple(spec for spec in condition.params if spec.visible)
+
+
+def default_text(spec: ParamSpec) -> str:
+    """What a field starts with: the default, or nothing (the parameter is off)."""
+    return "" if spec.default is None else format_value(spec.default)
+
+
+def make_draft(
+    condition: Condition, fields: Mapping[str, str], nodes: str, name: str, hidden: Mapping[str, float | bool]
+) -> WatchDraft:
+    """Reads a form.
+
+    Args:
+        condition: the chosen condition.
+        fields: text by parameter name; empty text switches a parameter off.
+        nodes: selection text, grammar of ``--watch``.
+        name: free text.
+        hidden: parameters a form does not show but the edited watchpoint has.
+
+    Raises:
+        BadWatchpointError: the first rule that is broken, in the words of the command line.
+    """
+    given: dict[str, float | bool] = {
+        key: value for key, value in hidden.items() if any(spec.name == key for spec in condition.params)
+    }
+    for spec in visible_params(condition):
+        text = fields.get(spec.name, "").strip()
+        if text:
+            given[spec.name] = spec.parse(text)
+    return WatchDraft(condition.id, validate(condition.id, given), parse_selection(nodes), name.strip())
+
+
+def hidden_params(watchpoint: Watchpoint | None) -> dict[str, float | bool]:
+    """The parameters of a watchpoint that a form does not show."""
+    if watchpoint is None or watchpoint.condition not in CONDITIONS:
+        return {}
+    shown = {spec.name for spec in visible_params(CONDITIONS[watchpoint.condition])}
+    return {name: value for name, value in watchpoint.params if name not in shown}
+
+
+MAX_PARAMS = max(len(visible_params(condition)) for condition in CONDITIONS.values())
+COUNT_AFTER = 0.15
+"""Seconds without typing before nodes are counted: a regular expression over 100,000 names is not free."""
+
+
+class WatchpointForm(Modal[WatchDraft]):
+    """Condition, parameters, nodes, name; every mistake is said while it is made.
+
+    The same line that would make this watchpoint on the command line is always shown, so that the form teaches it.
+    """
+
+    FULL = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "up", show=False),
+        Binding("down", "down", show=False),
+        Binding("pageup", "list('page_up')", show=False),
+        Binding("pagedown", "list('page_down')", show=False),
+        Binding("f2", "suggest", show=False),
+    ]
+    DEFAULT_CSS = """
+    WatchpointForm {
+        .row { height: 1; }
+        .label { width: 16; }
+        .row:focus-within .label { text-style: bold; color: $primary; }
+        .row Field { width: 14; }
+        .row .hint { margin-left: 2; color: $text-muted; width: 1fr; height: 1; }
+        .row .hint, #summary { text-wrap: nowrap; text-overflow: ellipsis; }
+        #condition-row Field, #nodes-row Field, #name-row Field { width: 1fr; }
+        #conditions { height: 1fr; min-height: 3; max-height: 17; }
+        #summary { text-style: bold; height: 1; }
+        #count { padding-left: 16; height: 1; color: $text-muted; }
+        #count.-none { color: $warning; text-style: bold; }
+        #option { color: $text-muted; max-height: 3; }
+    }
+    """
+    hints = (
+        ("Enter", "save"),
+        ("Tab ↑ ↓", "move"),
+        ("F2", "nodes: suggestion / category"),
+        ("Esc", "back"),
+    )
+
+    def __init__(
+        self,
+        initial: Watchpoint | None,
+        suggestion: NodeSelection | None,
+        count_nodes: Callable[[NodeSelection], int],
+    ) -> None:
+        """An empty form, or one that edits.
+
+        Args:
+            initial: the watchpoint to edit, None for a new one.
+            suggestion: nodes that F2 offers in place of the condition's own category (those under the cursor).
+            count_nodes: how many nodes a selection covers; may raise TdbgError (bad regular expression).
+        """
+        super().__init__()
+        self.initial = initial
+        self.suggestion = suggestion
+        self.heading = f"Watchpoint {initial.id}" if initial is not None else "New watchpoint"
+        self._count_nodes = count_nodes
+        first = initial.condition if initial is not None and initial.condition in CONDITIONS else "tensor_overflow"
+        self.condition: Condition = CONDITIONS[first]
+        self._hidden = hidden_params(initial)
+        self._own_nodes = initial is None  # follow the condition's category until the person writes something
+        self._timer: Timer | None = None
+
+    def body(self) -> Iterable[Widget]:
+        """Condition list, parameters, nodes, name, the text form."""
+        with Horizontal(id="condition-row", classes="row"):
+            yield Line("condition", classes="label")
+            yield Field(placeholder="type to filter, ↑ ↓ to choose", id="filter")
+        yield VirtualTable(
+            (Column("", 4, frozen=True), Column("", 24), Column("", 20, elastic=1)),
+            header=False,
+            empty="no condition matches",
+            id="conditions",
+        )
+        yield Line(id="summary")
+        with Vertical(id="params", classes="params"):
+            for number in range(MAX_PARAMS):
+                with Horizontal(classes="row param-row", id=f"param-row-{number}"):
+                    yield Line(classes="label")
+                    yield Field(id=f"param-{number}")
+                    yield Line(classes="hint")
+        with Horizontal(id="nodes-row", classes="row"):
+            yield Line("nodes", classes="label")
+            yield Field(
+                placeholder="category=weight, type=ReLU, scope=…, a regular expression, -… leaves out", id="nodes"
+            )
+        yield Line(id="count")
+        with Horizontal(id="name-row", classes="row"):
+            yield Line("name", classes="label")
+            yield Field(self.initial.name if self.initial else "", placeholder="optional", id="name")
+        yield Line(id="option")
+
+    def on_mount(self) -> None:
+        """A new watchpoint starts with its condition, an existing one with its first parameter."""
+        self.query_one("#params").styles.height = "auto"
+        table = self.query_one(VirtualTable)
+        table.can_focus = False
+        self._list("")
+        nodes = self.initial.selection if self.initial else target_selection(self.condition)
+        with self.prevent(Input.Changed):
+            self._field("nodes").value = format_selection(nodes)
+        self._show_params(dict(self.initial.params) if self.initial else None)
+        self._recount()
+        fields = self._param_fields()
+        (fields[0] if self.initial and fields else self._field("nodes" if self.initial else "filter")).focus()
+
+    def _field(self, name: str) -> Field:
+        return self.query_one(f"#{name}", Field)
+
+    def _line(self, name: str) -> Line:
+        return self.query_one(f"#{name}", Line)
+
+    # -- condition ---------------------------------------------------------------------------------
+
+    def _list(self, needle: str) -> None:
+        words = needle.lower().split()
+        rows: list[tuple[Cell, ...]] = []
+        keys: list[str] = []
+        for condition in CONDITIONS.values():
+            text = f"{condition.abbr} {condition.id} {condition.title} {condition.target} {condition.summary}".lower()
+            if all(word in text for word in words):
+                rows.append((Text(condition.abbr, STRONG), condition.title, Text(condition.summary, DIM)))
+                keys.append(condition.id)
+        # An exact abbreviation comes first: "to" means TO, not every name with "to" in it.
+        exact = next((i for i, key in enumerate(keys) if CONDITIONS[key].abbr.lower() == needle.strip().lower()), 0)
+        if exact:
+            rows.insert(0, rows.pop(exact))
+            keys.insert(0, keys.pop(exact))
+        table = self.query_one(VirtualTable)
+        table.set_rows(ListRows(rows, keys))
+        if needle and keys:
+            table.move_to(0)
+        else:
+            table.move_to_key(self.condition.id)
+
+    @on(Input.Changed, "#filter")
+    def _filter(self, event: Input.Changed) -> None:
+        self._list(event.value)
+        self._choose()
+
+    def action_list(self, action: str) -> None:
+        """Arrow and page keys while the focus is in the condition line."""
+        if self.focused is self._field("filter"):
+            getattr(self.query_one(VirtualTable), f"action_{action}")()
+            self._choose()
+
+    def action_up(self) -> None:
+        """In the condition line: the condition above; elsewhere the field above."""
+        if self.focused is self._field("filter"):
+            self.action_list("cursor_up")
+        else:
+            self.focus_previous(Field)
+
+    def action_down(self) -> None:
+        """In the condition line: the condition below; elsewhere the field below."""
+        if self.focused is self._field("filter"):
+            self.action_list("cursor_down")
+        elif self.focused is not self._field("name"):
+            self.focus_next(Field)
+
+    @on(VirtualTable.RowSelected)
+    def _clicked(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        self._choose()
+
+    def _choose(self) -> None:
+        """Takes the condition under the list's cursor."""
+        key = self.query_one(VirtualTable).cursor_key
+        if not isinstance(key, str) or key == self.condition.id:
+            return
+        self.condition = CONDITIONS[key]
+        if self._own_nodes:
+            with self.prevent(Input.Changed):
+                self._field("nodes").value = format_selection(target_selection(self.condition))
+            self._recount()
+        initial = self.initial
+        self._show_params(dict(initial.params) if initial and initial.condition == key else None)
+
+    # -- parameters --------------------------------------------------------------------------------
+
+    def _param_fields(self) -> list[Field]:
+        return [self._field(f"param-{i}") for i in range(len(visible_params(self.condition)))]
+
+    def _show_params(self, values: Mapping[str, float | bool] | None) -> None:
+        """Puts the chosen condition's parameters into the rows; ``values`` None means the defaults."""
+        specs = visible_params(self.condition)
+        for number in range(MAX_PARAMS):
+            row = self.query_one(f"#param-row-{number}")
+            row.display = number < len(specs)
+            if number < len(specs):
+                spec = specs[number]
+                text = default_text(spec)
+                if values is not None:
+                    text = format_value(values[spec.name]) if spec.name in values else ""
+                row.query_one(".label", Line).show(spec.label)
+                with self.prevent(Input.Changed):
+                    self._field(f"param-{number}").value = text
+                row.query_one(".hint", Line).show(f"{spec.range_text}. {spec.help}")
+        self._summarise()
+        self._check()
+
+    @on(DescendantFocus)
+    def _summarise(self) -> None:
+        """What the field with the focus means in full; elsewhere what the condition means."""
+        fields = self._param_fields()
+        if isinstance(self.focused, Field) and self.focused in fields:
+            spec = visible_params(self.condition)[fields.index(self.focused)]
+            default = f"default {default_text(spec)}" if spec.default is not None else "empty: off"
+            self._line("summary").show(f"{self.condition.abbr}  {spec.name} ({default}): {spec.help}")
+        else:
+            none = "" if fields else "  It has no parameters."
+            self._line("summary").show(f"{self.condition.abbr}  {self.condition.title}: {self.condition.summary}{none}")
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def action_suggest(self) -> None:
+        """F2: the suggested nodes, or the condition's own category again."""
+        field = self._field("nodes")
+        own = format_selection(target_selection(self.condition))
+        suggested = format_selection(self.suggestion) if self.suggestion is not None else own
+        self._own_nodes = field.value != own
+        with self.prevent(Input.Changed):
+            field.value = own if self._own_nodes else suggested
+        field.action_end()
+        self._check()
+        self._recount()
+
+    @on(Input.Changed, "#nodes")
+    def _nodes_typed(self) -> None:
+        self._own_nodes = False
+        self._check()
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(COUNT_AFTER, self._recount)
+
+    def _recount(self) -> None:
+        line = self._line("count")
+        draft = self._draft_or_error()
+        if not isinstance(draft, WatchDraft):
+            line.show("")
+            return
+        try:
+            count = self._count_nodes(draft.selection)
+        except TdbgError as error:
+            line.show("")
+            self.say(error.what)
+            return
+        line.set_class(count == 0, "-none")
+        line.show(plural(count, "node") if count else "! no node is covered")
+
+    # -- checking ----------------------------------------------------------------------------------
+
+    @on(Input.Changed, ".param-row Field")
+    @on(Input.Changed, "#name")
+    def _typed(self) -> None:
+        self._check()
+
+    def _draft_or_error(self) -> WatchDraft | TdbgError:
+        specs = visible_params(self.condition)
+        fields = {spec.name: field.value for spec, field in zip(specs, self._param_fields(), strict=True)}
+        try:
+            return make_draft(
+                self.condition, fields, self._field("nodes").value, self._field("name").value, self._hidden
+            )
+        except TdbgError as error:
+            return error
+
+    def _check(self, *, refuse: bool = False) -> None:
+        """Says what is wrong (loudly when the form was refused), or shows the text form."""
+        draft = self._draft_or_error()
+        if isinstance(draft, WatchDraft):
+            self.say("")
+            self._line("option").show(Content.assemble(("as text  ", GREY), clean(draft.option)))
+        else:
+            hint = f" ({draft.hint})" if draft.hint else ""
+            self.say(f"{draft.what}{hint}", note=not refuse)
+            self._line("option").show("")
+
+    @on(Input.Submitted)
+    def _accept(self, event: Input.Submitted) -> None:
+        event.stop()
+        if event.input.id == "filter" and self.query_one(VirtualTable).row_count == 0:
+            return
+        draft = self._draft_or_error()
+        if isinstance(draft, WatchDraft):
+            try:
+                self._count_nodes(draft.selection)
+            except TdbgError as error:
+                self.say(clean_lines(str(error)))
+                self._field("nodes").focus()
+            else:
+                self.dismiss(draft)
+        elif event.input.id == "filter":
+            # A condition without defaults: its values come next.
+            (self._param_fields() or [self._field("nodes")])[0].focus()
+        else:
+            self._check(refuse=True)

@@ -1,0 +1,482 @@
+"""A table of numbers as a heat map: cells in colours, a cursor, zoom; only what is on the screen is worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.app import App
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.stats.heat import Picture, strongest
+from tui_debugger.text.heat_map import (
+    BADS,
+    Colors,
+    Drawer,
+    HeatPage,
+    HeatTable,
+    Room,
+    Run,
+    Scale,
+    Zoom,
+    colors_named,
+    halves,
+    zooms,
+)
+from tui_debugger.text.numbers import plural
+from tui_debugger.tui.theme import GREY
+from tui_debugger.tui.widgets.text import fit
+
+_MARK: Final = Style(color="#000000", bgcolor="#ffffff", bold=True)
+_FADED: Final = Style(bold=True, underline=True)
+
+
+def colors_of(app: App[Any]) -> Colors:
+    """What the terminal can show."""
+    return colors_named(app.console.color_system, plain=app.no_color)
+
+
+@lru_cache(maxsize=1024)
+def _style(base: Style, ink: str, ground: str) -> Style:
+    # Whatever has a ground of its own needs nothing of the base: a colour less to write for every piece.
+    own = Style(color=ink or None, bgcolor=ground or None)
+    return own if ground else base + own
+
+
+@dataclass(frozen=True, eq=False)
+class HeatLines(HeatPage):
+    """A page for a widget."""
+
+    def trimmed(self) -> HeatLines:
+        """The same in as much room as it takes: that is a page, from now on."""
+        rows, columns = self.picture.window.shape
+        if self.field.folded:
+            rows = -(-columns // self.across)
+        lines = max(1, min(self.room.lines, -(-rows * self.zoom.tall // self.room.each)))
+        width = self.room.columns if self.field.folded else min(self.room.columns, columns * self.zoom.wide)
+        return replace(self, room=replace(self.room, lines=lines, columns=width))
+
+    def strip(self, line: int, base: Style, names: Style) -> Strip:
+        """A line of cells with its name."""
+        segments = [Segment(self.name(line).rjust(self.margin - 1) + " ", names)]
+        if line < len(self.lines):
+            segments += [Segment(run.text, _style(base, run.ink, run.ground)) for run in self.lines[line]]
+        return Strip(segments)
+
+    def marked(self, strip: Strip, row: int, column: int, *, strong: bool) -> Strip:
+        """A line with the cursor on it: brackets where there is room, else a half block or reverse video."""
+        _, start, stop = self.marker(row, column)
+        before, cell, after = (strip.crop(*ends) for ends in ((0, start), (start, stop), (stop, None)))
+        if self.room.halves and self.zoom.tall == 1:
+            other = self.drawer.ground(self.picture, self.place(row + 1 - row % 2 * 2, column))
+            style = Style(color=self.drawer.palette.marker, bgcolor=other or None, bold=strong)
+            return Strip.join([before, Strip([Segment("▄▀"[row % 2 == 0] * (stop - start), style)]), after])
+        mark = _MARK if strong else _FADED
+        if stop - start == 1:
+            return Strip.join([before, Strip([Segment(cell.text, mark)]), after])
+        return Strip.join(
+            [before, Strip([Segment("[", mark)]), cell.crop(1, stop - start - 1), Strip([Segment("]", mark)]), after]
+        )
+
+
+QUICK: Final = 1 << 21
+"""Up to this many elements a picture is made at once (some ms); above, beside the event loop."""
+PAGE: Final = 10_000
+"""Bytes that the cells of a page may cost; blanks, names and frame take 6 kB more. Beyond, cells are made larger."""
+LARGER: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)
+
+_FINE: Final[WeakKeyDictionary[App[Any], bool]] = WeakKeyDictionary()
+"""What was chosen in each program: over a fast line nobody wants to choose it anew for every tensor."""
+
+Cell = tuple[range, range]
+"""Rows and columns of the table that make a cell."""
+Work = Callable[[str, Callable[[ProgressFn], Any], Callable[[Any], None]], None]
+"""What does long work beside the event loop: ``View.work``."""
+
+
+class HeatMap(Widget, can_focus=True):
+    """Shows a table as cells. The cursor is a cell, which stands for a rectangle of elements.
+
+    Attributes:
+        field: the table; None before ``set_field``.
+        scale: what the colours mean: that of the whole table, also when a part of it is shown.
+        row, column: the cursor's place among the cells on the screen.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"heat-map--names"}
+    DEFAULT_CSS = """
+    HeatMap {
+        height: 1fr;
+        & > .heat-map--names { color: $text-muted; }
+    }
+    """
+
+    class CursorMoved(Message):
+        """The cursor came to another cell, or the picture changed."""
+
+    class Chosen(Message):
+        """Someone wants to see the elements of the cursor's cell."""
+
+    def __init__(self, work: Work, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
+        """Shows nothing until ``set_field``; ``work`` is ``View.work``."""
+        super().__init__(id=id)
+        self._work = work
+        self.field: HeatTable | None = None
+        self.scale: Scale | None = None
+        self.row = self.column = 0
+        self._drawn: HeatLines | None = None
+        self._level = 0
+        self._extent = Size(0, 0)
+        self._wanted: object = None
+        self._element = (0, 0)
+
+    # -- what it shows ---------------------------------------------------------------------------
+
+    def set_field(self, field: HeatTable, element: tuple[int, int] = (0, 0), extent: Size | None = None) -> None:
+        """Shows another table, all of it; the cursor goes to the cell with an element.
+
+        Args:
+            field: the table.
+            element: its row and column.
+            extent: the room that the widget is about to get, when it does not show yet: it is drawn once, not twice.
+        """
+        self._extent = extent or self._extent
+        self.field, self.scale, self._drawn, self._level = field, None, None, 0
+        self._element = element
+        self._redraw()
+        self.refresh()
+
+    @property
+    def fine(self) -> bool:
+        """Whether cells are as small as they can be, whatever a page costs: for all maps, until it is changed."""
+        return _FINE.get(self.app, False)
+
+    @property
+    def room(self) -> Room:
+        """The place for cells."""
+        margin = self.field.margin if self.field is not None else 0
+        return Room(max(1, self._extent.height - 1), max(1, self._extent.width - margin), halves(colors_of(self.app)))
+
+    @property
+    def picture(self) -> Picture | None:
+        """What is on the screen; None until it is worked out."""
+        return self._drawn.picture if self._drawn is not None else None
+
+    @property
+    def zoom(self) -> Zoom:
+        """The size of the cells."""
+        return self._drawn.zoom if self._drawn is not None else Zoom(1, 1, 1, 1)
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        """Rows and columns of cells on the screen."""
+        return self._drawn.zoom.grid(self._drawn.room) if self._drawn is not None else (1, 1)
+
+    @property
+    def drawn(self) -> HeatLines | None:
+        """What is drawn, with its colours, for a legend."""
+        return self._drawn
+
+    @property
+    def zoomed(self) -> tuple[int, int]:
+        """How many times cells were enlarged, and how often they can be."""
+        field = self.field
+        return self._level, len(zooms(field.shape, self.room, folded=field.folded)) - 1 if field is not None else 0
+
+    @property
+    def cell(self) -> Cell | None:
+        """What the cursor's cell covers."""
+        return self._drawn.picture.window.cell(*self.cursor) if self._drawn is not None else None
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """The cursor's cell in the arrays of the picture."""
+        return self._drawn.place(self.row, self.column) if self._drawn is not None else (0, 0)
+
+    @property
+    def element(self) -> tuple[int, int]:
+        """An element in the cursor's cell: the one that was gone to, else its first one."""
+        cell = self.cell
+        if cell is None:
+            return self._element
+        inside = self._element[0] in cell[0] and self._element[1] in cell[1]
+        return self._element if inside else (cell[0].start, cell[1].start)
+
+    def shown_element(self, then: Callable[[tuple[int, int]], None]) -> None:
+        """Hands over the element that gave the cursor's cell its colour."""
+        field, cell = self.field, self.cell
+        if field is None or cell is None:
+            return
+
+        def find(progress: ProgressFn) -> tuple[int, int]:
+            return strongest(field.read, *cell, progress) or (cell[0].start, cell[1].start)
+
+        self._do("looking", len(cell[0]) * len(cell[1]), find, then)
+
+    def _do(self, what: str, size: int, job: Callable[[ProgressFn], Any], done: Callable[[Any], None]) -> None:
+        """Little at once, much beside the event loop; only the newest counts."""
+        mine = self._wanted = object()
+
+        def finished(result: Any) -> None:
+            if self._wanted is mine:
+                done(result)
+
+        if size <= QUICK:
+            finished(job(no_progress))
+        else:
+            self._work(what, job, finished)
+
+    # -- pictures --------------------------------------------------------------------------------
+
+    def _redraw(self) -> None:
+        """The cursor's element at the current level of zoom, everything else from scratch."""
+        field = self.field
+        if field is None or not all(field.shape) or not self._extent.width:
+            return
+        room = self.room
+        levels = zooms(field.shape, room, folded=field.folded)
+        self._level = min(self._level, len(levels) - 1)
+        zoom = levels[self._level]
+        origin = (0, 0)
+        if self._level:
+            old = self.zoom
+            place = (self.row * old.tall // zoom.tall, self.column * old.wide // zoom.wide)
+            origin = self._origin(zoom, room, place)
+        self._draw(zoom, room, origin, choose=True)
+
+    def _origin(self, zoom: Zoom, room: Room, place: tuple[int, int]) -> tuple[int, int]:
+        """The first element on the screen, so that the cursor's element comes to a place there; a whole cell."""
+        field = self.field
+        assert field is not None  # noqa: S101 - only called with a field
+        grid = zoom.grid(room)
+        row, column = (min(at, most - 1) for at, most in zip(place, grid, strict=True))
+        if field.folded:
+            ahead = row * grid[1] + column
+            return 0, _start(self._element[1], ahead, zoom.columns, grid[0] * grid[1], field.shape[1])
+        return (
+            _start(self._element[0], row, zoom.rows, grid[0], field.shape[0]),
+            _start(self._element[1], column, zoom.columns, grid[1], field.shape[1]),
+        )
+
+    def _draw(self, zoom: Zoom, room: Room, origin: tuple[int, int], *, choose: bool = False) -> None:
+        """Works a picture out, then shows it; ``choose`` makes cells larger until a page costs little."""
+        field = self.field
+        assert field is not None  # noqa: S101 - only called with a field
+        window = zoom.window(field.shape, origin, room)
+
+        def done(picture: Picture) -> None:
+            if self.scale is None:
+                self.scale = Scale(*(picture.bounds or (0.0, 0.0)))
+            drawn = HeatLines(field, picture, zoom, room, Drawer(self.scale, colors_of(self.app)))
+            if not choose or self.fine:
+                self._show(drawn)
+                return
+            drawn = self._cheap(drawn)
+            if all(at % step == 0 for at, step in zip(origin, (drawn.zoom.rows, drawn.zoom.columns), strict=True)):
+                self._show(drawn)
+            else:  # cells are always the same ones, whatever part of the table is looked at
+                place = drawn.spot(drawn.picture.window.place(*self._element) or (0, 0))
+                self._draw(drawn.zoom, drawn.room, self._origin(drawn.zoom, drawn.room, place))
+
+        self._do("drawing", window.size, lambda progress: field.picture(window, progress), done)
+
+    @staticmethod
+    def _cheap(fine: HeatLines) -> HeatLines:
+        """The same as a page that costs little: cells enlarged less, then fewer of them."""
+        drawn, cells = fine, fine.picture.window.shape
+        for zoom in chain((fine.zoom,), fine.zoom.smaller(fine.room)):
+            drawn = replace(fine, zoom=zoom).trimmed()
+            if drawn.cost <= PAGE:
+                return drawn
+        for times in LARGER:
+            zoom = drawn.zoom.coarser(times, cells, fine.room)
+            picture = fine.picture.coarser(zoom.rows // fine.zoom.rows, zoom.columns // fine.zoom.columns)
+            larger = replace(fine, zoom=zoom, picture=picture).trimmed()
+            if larger.cost <= PAGE or times == LARGER[-1]:
+                return larger
+        return drawn
+
+    def _show(self, drawn: HeatLines) -> None:
+        self._drawn = drawn
+        self.row, self.column = drawn.spot(drawn.picture.window.place(*self._element) or (0, 0))
+        self.refresh()
+        self.post_message(self.CursorMoved())
+
+    # -- the cursor ------------------------------------------------------------------------------
+
+    def go_to(self, row: int, column: int) -> None:
+        """Puts the cursor on the cell with an element, scrolling if need be."""
+        self._element = (row, column)
+        drawn = self._drawn
+        if drawn is None:
+            return
+        place = drawn.picture.window.place(row, column)
+        if place is None:
+            down, across = drawn.zoom.grid(drawn.room)
+            self._draw(drawn.zoom, drawn.room, self._origin(drawn.zoom, drawn.room, (down // 2, across // 2)))
+            return
+        self._refresh_marker()
+        self.row, self.column = drawn.spot(place)
+        self._refresh_marker()
+        self.post_message(self.CursorMoved())
+
+    def move_by(self, rows: int, columns: int) -> None:
+        """Moves the cursor by cells; at the edge of the screen, the map scrolls by half a page."""
+        field, cell, zoom = self.field, self.cell, self.zoom
+        if field is None or cell is None:
+            return
+        if field.folded:
+            step = rows * self._grid[1] + columns
+            at = cell[1].start + step * zoom.columns
+            if 0 <= at < field.shape[1] or rows:
+                self.go_to(0, max(0, min(at, field.shape[1] - 1)))
+            return
+        row, column = cell[0].start + rows * zoom.rows, cell[1].start + columns * zoom.columns
+        self.go_to(max(0, min(row, field.shape[0] - 1)), max(0, min(column, field.shape[1] - 1)))
+
+    def page(self, rows: int, columns: int) -> None:
+        """Moves the cursor by pages."""
+        down, across = self._grid
+        self.move_by(rows * down, columns * across)
+
+    def to_end(self, axis: int, last: bool) -> None:
+        """To the first or last row (axis 0) or column (axis 1); of a wrapped row, 0 is all of it and 1 one line."""
+        field, cell = self.field, self.cell
+        if field is None or cell is None:
+            return
+        place = [cell[0].start, cell[1].start]
+        if field.folded:
+            line = cell[1].start - self.column * self.zoom.columns
+            width = (self._grid[1] - 1) * self.zoom.columns
+            ends = (0, field.shape[1] - 1) if axis == 0 else (line, line + width)
+            place[1] = min(ends[last], field.shape[1] - 1)
+        else:
+            place[axis] = field.shape[axis] - 1 if last else 0
+        self.go_to(place[0], place[1])
+
+    # -- zoom ------------------------------------------------------------------------------------
+
+    def zoom_by(self, by: int) -> None:
+        """Larger or smaller cells; the element that the cursor's cell shows stays where it is.
+
+        Beyond single elements in large, the cell is chosen (``Chosen``).
+        """
+        field = self.field
+        if field is None or self.picture is None:
+            return
+        count = len(zooms(field.shape, self.room, folded=field.folded))
+        if self._level + by >= count:
+            self.post_message(self.Chosen())
+        elif self._level + by >= 0:
+
+            def zoomed(element: tuple[int, int]) -> None:
+                self._element = element
+                self._level += by
+                self._redraw()
+
+            self.shown_element(zoomed)
+
+    def toggle_fine(self) -> None:
+        """The smallest cells, or those that cost little over a slow line."""
+        _FINE[self.app] = not self.fine
+        self._element = self.element
+        self._redraw()
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        """More or less room."""
+        if event.size != self._extent:
+            self._extent = event.size
+            self._redraw()
+
+    def notify_style_update(self) -> None:
+        """Colours changed."""
+        super().notify_style_update()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        """The cursor shows."""
+        self._refresh_marker()
+
+    def on_blur(self) -> None:
+        """The cursor fades."""
+        self._refresh_marker()
+
+    def _refresh_marker(self) -> None:
+        if self._drawn is not None:
+            line, start, stop = self._drawn.marker(self.row, self.column)
+            self.refresh(Region(start, line + 1, stop - start, 1))
+
+    def render_line(self, y: int) -> Strip:
+        """Draws one line."""
+        base, width, drawn = self.rich_style, self.size.width, self._drawn
+        if drawn is None:
+            return Strip.blank(width, base)
+        names = self.get_component_rich_style("heat-map--names")
+        if y == 0:
+            return Strip(fit([Segment(drawn.header(), names)], width, base))
+        strip = drawn.strip(y - 1, base, names).simplify().adjust_cell_length(width, base)
+        if y - 1 == drawn.marker(self.row, self.column)[0]:
+            strip = drawn.marked(strip, self.row, self.column, strong=self.has_focus)
+        return strip
+
+    # -- mouse -----------------------------------------------------------------------------------
+
+    def on_click(self, event: events.Click) -> None:
+        """Puts the cursor on a cell."""
+        drawn = self._drawn
+        place = drawn.at(event.x, event.y) if drawn is not None else None
+        if drawn is not None and place is not None:
+            rows, columns = drawn.picture.window.cell(*place)
+            self.go_to(rows.start, columns.start)
+
+
+def _start(at: int, ahead: int, step: int, shown: int, count: int) -> int:
+    """Where to begin in a direction so that an element has so many cells ahead of it and no room is left empty."""
+    last = -(-(count - shown * step) // step) * step
+    return max(0, min(at // step * step - ahead * step, last))
+
+
+BAR = 23
+NARROW = 100
+"""Columns below which the bar is shorter."""
+Part = Content | str | tuple[str, str]
+
+
+def legend_of(heat: HeatMap) -> Content:
+    """The scale with its ends, the size of a cell, and the glyphs of what NaN and Inf are in sight."""
+    page = heat.drawn
+    if page is None:
+        return Content("")
+    level, most = heat.zoomed
+    zoom = f"zoom {level + 1}/{most + 1}" + (" fine" if heat.fine else "")
+    scale = page.scale(BAR if heat.size.width >= NARROW else BAR // 2)
+    return Content.assemble(*map(_part, scale), (f"  {page.size_text}  {zoom}  ", GREY), *map(_part, page.bads()))
+
+
+def _part(run: Run) -> Part:
+    style = " on ".join(filter(None, (run.ink or run.ground, run.ground)))
+    return (run.text, style) if style else run.text
+
+
+def counts_text(picture: Picture, place: tuple[int, int]) -> str:
+    """What else is in a cell: how many elements, NaN and Inf."""
+    rows, columns = picture.window.cell(*place)
+    words = [plural(len(rows) * len(columns), "element")]
+    for (_, name), counts in zip(BADS, (picture.nan, picture.pos_inf, picture.neg_inf), strict=True):
+        if counts[place]:
+            words.append(f"{counts[place]} {name}")
+    return "  ".join(words)

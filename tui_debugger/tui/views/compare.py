@@ -1,0 +1,727 @@
+"""Compares a tensor with another one: which, where they differ, and by how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+from textual import events, on
+from textual.binding import BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.arrays import Array
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import match
+from tui_debugger.model import TensorKey, TensorMeta
+from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
+from tui_debugger.session.naming import find_node, split_slot
+from tui_debugger.stats.compare import Differences, Entry
+from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
+from tui_debugger.text import differences as words
+from tui_debugger.text.clean import clean
+from tui_debugger.text.differences import format_tolerance, parse_tolerance, stats_lines
+from tui_debugger.text.numbers import NONE
+from tui_debugger.text.tensors import BEFORE_FIRST, aligned, round_text, shape_text, slot_text, step_text
+from tui_debugger.text.values import exact_text
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
+from tui_debugger.tui.dialogs.modal import Line, clean_lines
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
+from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
+from tui_debugger.tui.values.window import TableOrMap, WindowView
+from tui_debugger.tui.views.compare_panes import TITLES, CompareTable, LargestPane, Rule, Shown, entry_cells, index_text
+from tui_debugger.tui.views.export import Extract, stem_of
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.view import Files, files_of
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import TensorRow
+    from tui_debugger.tui.views.view import Host, View
+
+
+GROUP = "Compare (C on a tensor)"
+
+
+def _action(id_: str, title: str, keys: str, text: str) -> Action:
+    return view_action(id_, title, keys, text, GROUP)
+
+
+COMPARE_ACTIONS: tuple[Action, ...] = (
+    LOOK_AGAIN,
+    _action("other", "Compare with", "w", "Chooses the other side: a step, rank, tensor, .npy file or another run."),
+    _action("other_step(-1)", "Other's step before", "comma", "The other side one dumped step earlier."),
+    _action("other_step(1)", "Other's next step", ".", "The other side one dumped step later."),
+    _action("other_rank(-1)", "Other's rank before", "(", "The other side in the rank before."),
+    _action("other_rank(1)", "Other's next rank", ")", "The other side in the next rank."),
+    _action("again", "Compare all", "c", "Compares the whole tensors, after that was stopped."),
+    _action("show('ALL')", "Both and difference", "1", "Each element as three numbers: here, there, difference."),
+    _action("show('DIFFERENCE')", "Difference", "2", "The difference alone."),
+    _action("show('HERE')", "This tensor", "3", "The values of this tensor."),
+    _action("show('THERE')", "The other one", "4", "The values of the other tensor."),
+    _action("heat", "Heat map", "t", "The difference as a heat map, and back to numbers."),
+    _action("tolerance", "Tolerance", "T", "Relative and absolute tolerance, or percent of the greatest difference."),
+    _action("slide(1)", "Allow more", "a", "A higher percentage of the greatest difference counts as equal."),
+    _action("slide(-1)", "Allow less", "A", "A lower percentage of the greatest difference counts as equal."),
+    _action("measure", "Order", "u", "Lists the largest differences by absolute error, relative error, or ULP."),
+    _action("largest(1)", "Next largest", "n", "To the next one of the largest differences, in the table."),
+    _action("largest(-1)", "Previous largest", "N", "To the one before."),
+    _action("switch", "Numbers, table", "tab", "Between the table and the list of the largest differences."),
+    *moves(GROUP),
+    *slicing(GROUP),
+    *digits(GROUP),
+    fine(GROUP),
+    _action("values", "Element, values", "enter", "From list or heat map to the element, from there to the values."),
+)
+MAP_HINTS: tuple[tuple[str, str], ...] = (
+    ("w , .", "with"),
+    ("2-4", "show"),
+    ("t", "table"),
+    ("+ -", "zoom"),
+    ("Enter", "element"),
+    ("d", "fine"),
+    ("?", "keys"),
+    ("Esc", "back"),
+)
+HINTS: tuple[tuple[str, str], ...] = (
+    ("w , .", "with"),
+    ("1-4", "show"),
+    ("t", "heat"),
+    ("T", "allow"),
+    ("n", "next"),
+    ("Tab", "list"),
+    ("?", "keys"),
+    ("Esc", "back"),
+)
+
+EQUAL_GLYPH = "="
+_GAP = "   "
+
+
+def sides(key: TensorKey, other: Side | None, couple: Couple | None, *, working: bool = False) -> Content:
+    """Two lines: this tensor, and the other one by what tells it apart; while that is looked for, dots."""
+    step = step_text(key.step)
+    here = [step if step == BEFORE_FIRST else f"step {step}", f"rank {key.rank}", clean(key.graph)]
+    there = [other.text(key) if other is not None else "…" if working else NONE]
+    if couple is not None:
+        here.append(_type(couple.here.meta))
+        there.append(_type(couple.there.meta))
+        if couple.fit is not Fit.SAME:
+            there.append(f"({couple.fit.value})")
+    lines = (("here   ", here), ("there  ", there))
+    return Content("\n").join([Content.assemble((name, GREY), "  ".join(parts)) for name, parts in lines])
+
+
+def answer(found: Differences, hint: str, width: int) -> Content:
+    """Whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
+    glyph, colour = (HIT_GLYPH, ORANGE) if found.outside else (EQUAL_GLYPH, BLUE)
+    tolerance = words.tolerance_text(found.tolerance, found.boundary)
+    verdict = (f"{glyph} {words.verdict(found)}", f"bold {colour}")
+    beside = f"{_GAP}tolerance {tolerance}"
+    fits = len(verdict[0]) + len(beside) <= width
+    first = Content.assemble(verdict, (beside, GREY)) if fits else Content.styled(*verdict)
+    rest = [words.counts_text(found), words.error_text(found), words.vector_text(found), words.ulp_text(found)]
+    lines = _joined(["" if fits else beside.strip(), *rest, f"note: {hint}" if hint else ""], width)
+    return Content("\n").join([first, *(Content(line) for line in lines)])
+
+
+def _type(meta: TensorMeta) -> str:
+    return f"{clean(meta.dtype)} {shape_text(meta.shape)}"
+
+
+def _joined(texts: Iterable[str], width: int) -> list[str]:
+    """Texts, as many in a line as fit."""
+    lines: list[str] = []
+    for text in filter(None, texts):
+        if lines and len(lines[-1]) + len(_GAP) + len(text) <= width:
+            lines[-1] += _GAP + text
+        else:
+            lines.append(text)
+    return lines
+
+
+Then = Callable[[Side], None]
+MOST_NODES: Final = 500
+"""Nodes that are offered when several have the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A line of the list."""
+
+    text: str
+    choose: Callable[[], None]
+    current: bool = False
+
+
+def ask_shape(view: View, error: DifferentShapesError, agreed: Callable[[], None]) -> None:
+    """Asks whether tensors of different shapes are meant to be compared all the same."""
+    how = "element by element, in C order" if error.fit is Fit.RESHAPED else "by stretching one over the other"
+
+    def answered(answer: str | None) -> None:
+        if answer == "yes":
+            agreed()
+
+    lines = (f"The shapes are {error.where}.", f"They can be compared {how}.", "Is that what you mean?")
+    answers = (("n", "no", "no"), ("y", "compare them so", "yes"))
+    view.app.push_screen(ConfirmScreen("Different shapes", lines, answers), answered)
+
+
+class Chooser:
+    """Asks what to compare with."""
+
+    def __init__(self, view: View, comparer: Comparer, then: Then) -> None:
+        """``then`` gets the other side; nothing happens when one goes back."""
+        self._view = view
+        self._comparer = comparer
+        self._then = then
+
+    def ask(self, key: TensorKey, other: Side | None) -> None:
+        """Shows the list.
+
+        Args:
+            key: the tensor.
+            other: what it is compared with now.
+        """
+        options = self._options(key, other)
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                options[index].choose()
+
+        current = next((i for i, option in enumerate(options) if option.current), None)
+        self._view.app.push_screen(ChoiceScreen("Compare with", [option.text for option in options], current), chosen)
+
+    def _options(self, key: TensorKey, other: Side | None) -> list[Option]:
+        session = self._comparer.session
+        now = other if other is not None and other.key is not None and not other.path else None
+        base = now.key if now is not None and now.key is not None else key
+        found = [
+            Option("another tensor, by name …", lambda: self._ask_name(key)),
+            Option("a .npy file …", self._ask_file),
+            Option("another run …", lambda: self._ask_run(key)),
+        ]
+        for step in session.steps(base.rank):
+            side = Side(base.at_step(step))
+            if side.key != key:
+                found.append(Option(f"step {step_text(step)}", self._take(side), side == other))
+        for rank in session.ranks():
+            side = Side(replace(base, rank=rank))
+            if rank != base.rank and side.key != key:
+                found.append(Option(f"rank {rank}", self._take(side), side == other))
+        return found
+
+    def _take(self, side: Side) -> Callable[[], None]:
+        return lambda: self._then(side)
+
+    # -- another tensor ----------------------------------------------------------------------------
+
+    def _ask_name(self, key: TensorKey) -> None:
+        def given(text: str | None) -> None:
+            if text is not None:
+                self._view.work("looking", lambda _: self._find(key, text.strip()), self._found)
+
+        note = "id of a node, the end or any part of it; :0 is output 0, :in1 input 1"
+        prompt = TextPrompt("Compare with which tensor?", check=lambda text: None if text.strip() else "", note=note)
+        self._view.app.push_screen(prompt, given)
+
+    def _find(self, key: TensorKey, text: str) -> list[tuple[str, Side | Callable[[], None]]]:
+        """(words, side) of the tensors that may be meant; of several nodes what asks on.
+
+        Raises:
+            TdbgError: nothing is called so.
+        """
+        session = self._comparer.session
+        nodes = session.nodes(key.rank)
+        try:
+            found = find_node({key.rank: nodes}, {key.rank: session.in_scope(key.rank)}, text)
+        except TdbgError:
+            name, _ = split_slot(text)
+            rows = np.flatnonzero(match(nodes, NodeQuery(text=name)) & ~nodes.structural)[:MOST_NODES].tolist()
+            if not rows:
+                raise
+            slot = text[len(name) :]
+            several = len(nodes.graphs) > 1
+            names = [f"{nodes.graph_of(row).name}/" * several + nodes.names[row] + slot for row in rows]
+            return [(name, self._again(key, name)) for name in names]
+        rows_of = session.tensor_rows(key.rank, key.step, found.rows[key.rank], found.asked.round)
+        meant = [row for row in rows_of if found.asked.covers(row)]
+        if not found.asked.role:
+            meant = [row for row in meant if row.role == "out"] or meant
+        if not meant:
+            there = ", ".join(f":{row.role}{row.slot}" for row in rows_of)
+            raise TdbgError(
+                f"this node has no tensor {found.asked}".rstrip() + f" at step {step_text(key.step)}",
+                where=found.node,
+                hint=f"it has {there}" if there else "choose another step first",
+            )
+        return [(_row_text(row), Side(row.key)) for row in meant]
+
+    def _again(self, key: TensorKey, name: str) -> Callable[[], None]:
+        return lambda: self._view.work("looking", lambda _: self._find(key, name), self._found)
+
+    def _found(self, found: Sequence[tuple[str, Side | Callable[[], None]]]) -> None:
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                side = found[index][1]
+                if isinstance(side, Side):
+                    self._then(side)
+                else:
+                    side()
+
+        if len(found) == 1:
+            chosen(0)
+        else:
+            screen = ChoiceScreen("Which one?", [text for text, _ in found])
+            self._view.app.push_screen(screen, chosen)
+
+    # -- files and runs ----------------------------------------------------------------------------
+
+    def _ask_file(self) -> None:
+        def check(path: Path) -> str | None:
+            return None if path.is_file() else "this is a directory" if path.is_dir() else "there is no such file"
+
+        def given(text: str | None) -> None:
+            if text is not None:
+                self._then(Side(path=text.strip()))
+
+        self._view.app.push_screen(PathPrompt("Compare with which file?", _usable(check), suffix=".npy"), given)
+
+    def _ask_run(self, key: TensorKey) -> None:
+        def check(path: Path) -> str | None:
+            return None if path.is_dir() else "there is no such directory"
+
+        def given(text: str | None) -> None:
+            if text is not None:
+                self._then(Side(key, str(Path(text.strip()).expanduser())))
+
+        note = "the same node, slot, rank and step there; , and . lead to other steps"
+        self._view.app.push_screen(PathPrompt("Compare with which run?", _usable(check), suffix="/", note=note), given)
+
+
+def _row_text(row: TensorRow) -> str:
+    return f"{row.role}:{row.slot}{round_text(row.key.round)}  {row.origin_text or row.key.node}"
+
+
+def _usable(check: Callable[[Path], str | None]) -> Callable[[str], str | None]:
+    """What is wrong with a path that is being typed: it may be none at all, such as the home directory of nobody."""
+
+    def checked(text: str) -> str | None:
+        if not text.strip():
+            return "a path is needed"
+        try:
+            return check(Path(text.strip()).expanduser())
+        except (OSError, ValueError, RuntimeError) as error:
+            return f"not a usable path: {error}"
+
+    return checked
+
+
+MOST_ELEMENTS: Final = 1 << 27
+"""Elements of the difference that are written at most."""
+
+
+def extract_of(
+    stem: str,
+    head: Sequence[str],
+    found: Differences | None,
+    entries: Sequence[Entry],
+    *,
+    one: tuple[str, str] | None,
+    window: Callable[[], Array | None],
+) -> Extract:
+    """The comparison as text, the largest differences as a table, the difference in the slice as an array.
+
+    Args:
+        stem: see ``Extract``.
+        head: what stands on top.
+        found: how the tensors differ, when that is known.
+        entries: the largest differences, as they are listed.
+        one: index and numbers of the element under the cursor.
+        window: the difference in the slice that is shown.
+    """
+    lines = [*head]
+    if found is not None:
+        lines += ["", *stats_lines(found)]
+    if entries:
+        lines += ["", *aligned([TITLES, *(entry_cells(entry) for entry in entries)])]
+
+    def array() -> Array:
+        values = window()
+        if values is None or values.size > MOST_ELEMENTS:
+            raise TdbgError(
+                "this difference is too big to be written at once",
+                where="the slice that is shown",
+                hint="choose a smaller slice with s",
+            )
+        return values
+
+    return Extract(
+        stem=stem,
+        text="\n".join(lines),
+        one=" ".join(one) if one is not None else "",
+        header=TITLES if entries else (),
+        rows=[_row(entry) for entry in entries],
+        array=array,
+    )
+
+
+def _row(entry: Entry) -> tuple[object, ...]:
+    relative = "" if entry.relative is None else entry.relative
+    apart = "" if entry.ulp is None else entry.ulp
+    numbers = (exact_text(value) for value in (entry.here, entry.there, entry.difference))
+    return (index_text(entry.index), *numbers, "inf" if relative == math.inf else relative, apart)
+
+
+WIDE: Final = 150
+"""Columns from which table and list stand side by side."""
+CHOOSE: Final = "w chooses another step, rank, tensor or file"
+SLIDER: Final = (0.0, 1.0, 2.0, 5.0, *(10.0 * tenth for tenth in range(1, 11)))
+
+
+class CompareView(WindowView):
+    """See ``kinds.VIEWS``.
+
+    Attributes:
+        other: what the tensor is compared with; None before the first one was found.
+        couple: both, once they are read.
+        found: how they differ, once that is known.
+    """
+
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = COMPARE_ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(COMPARE_ACTIONS))
+    DEFAULT_CSS = """
+    CompareView {
+        #sides { height: 2; }
+        #answer { height: auto; }
+        #main { height: 1fr; }
+        LargestPane { display: none; }
+        &.-list LargestPane { display: block; }
+        &.-list CompareTable { display: none; }
+        &.-wide LargestPane { display: block; margin-left: 2; width: 2fr; }
+        &.-wide CompareTable { display: block; width: 3fr; }
+    }
+    """
+    hints = HINTS
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Begins with the previous step."""
+        super().__init__(host, about)
+        self.comparer = Comparer(host.session)
+        self.other: Side | None = None
+        self.couple: Couple | None = None
+        self.found: Differences | None = None
+        self.hint = ""
+        self.tolerance = EXACT
+        self._unfinished: Callable[[], None] | None = None
+        self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
+
+    def body(self) -> Iterable[Widget]:
+        """Which tensors, the answer, table and list."""
+        yield Line(id="sides")
+        yield Line(id="answer")
+        with Horizontal(id="main"):
+            yield CompareTable(self._work_of_heat)
+            yield LargestPane()
+
+    def on_mount(self) -> None:
+        """Against the previous step."""
+        self.table.front.focus()
+        self.largest.show(None)
+        self.work("looking", lambda _: self.comparer.previous(self.about.key), self._against)
+        self._draw_head()
+
+    def on_unmount(self) -> None:
+        """Closes other runs."""
+        self.comparer.close()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Side by side where there is room."""
+        self.set_class(event.size.width >= WIDE, "-wide")
+        key = self.about.key
+        room = max(20, event.size.width - 24)
+        self.set_heading(f"Compare {slot_text(key)}  {shorten(key.node, room)}")
+
+    @property
+    def table(self) -> CompareTable:
+        """Numbers or colours."""
+        return self.query_one(CompareTable)
+
+    @property
+    def bar_shows(self) -> bool:
+        """Not beside the list alone."""
+        return self.has_class("-wide") or not self.has_class("-list")
+
+    @property
+    def largest(self) -> LargestPane:
+        """Statistics and list."""
+        return self.query_one(LargestPane)
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor; the other one while its values are shown, when it is of this run."""
+        other = self.other.key if self.other is not None and not self.other.path else None
+        if other is None or self.table.shown is not Shown.THERE:
+            return self.about
+        row = self.host.session.nodes(other.rank).find(other.node, other.graph)
+        return Focus(other, row) if row >= 0 else self.about
+
+    # -- reading and comparing ---------------------------------------------------------------------
+
+    def look_again(self) -> None:
+        """Reads both anew and compares them; slice and cursor stay."""
+        if self.other is None:
+            self.on_mount()
+        else:
+            self._against(self.other, reshape=self.couple is not None and self.couple.fit is not Fit.SAME)
+
+    def _against(self, side: Side, *, reshape: bool = False) -> None:
+        """Another other side."""
+        key, self.other, session = self.about.key, side, self.host.session
+        keys = [key] if side.path or side.key is None else [key, side.key]
+        self.couple = self.found = self._unfinished = None
+        self.hint = ""
+        self.largest.show(None)
+        self._draw_head()
+
+        def job(progress: ProgressFn) -> tuple[Couple, Files]:
+            before = files_of(session, keys)
+            return self.comparer.couple(key, side, progress, reshape=reshape), files_of(session, keys, before)
+
+        self.work_anew("reading", job, self._read)
+
+    def _read(self, found: tuple[Couple, Files]) -> None:
+        """Both are there: the table first, the numbers of the whole tensor when they are known."""
+        couple, self.files = found
+        self.couple, self.other = couple, couple.there.side
+        self.table.set_couple(couple, Rule(self.tolerance))
+        self._draw_head()
+        self._compare(couple)
+
+    def _compare(self, couple: Couple) -> None:
+        tolerance = self.tolerance
+
+        def done(result: tuple[Differences, str]) -> None:
+            self._unfinished = None
+            self.found, self.hint = result
+            self._show_found()
+
+        self._unfinished = lambda: self._compare(couple)
+        self.work("comparing", lambda progress: couple.compare(tolerance, progress=progress), done)
+
+    def _show_found(self) -> None:
+        found = self.found
+        if found is not None:
+            self.largest.show(found)
+            self.table.set_rule(Rule(found.tolerance, found.boundary))
+        self._draw_head()
+
+    def _work_of_heat(self, what: str, job: Callable[[ProgressFn], Any], done: Callable[[Any], None]) -> None:
+        """Work of the heat map comes first; the comparison that it takes the place of begins again."""
+
+        def finished(result: Any) -> None:
+            done(result)
+            if self._unfinished is not None:
+                self._unfinished()
+
+        self.work(what, job, finished)
+
+    def failed(self, error: Exception) -> None:
+        """No tensor to compare with: says why, and what to press."""
+        self._unfinished = None
+        if isinstance(error, DifferentShapesError) and self.other is not None:
+            self.say("")
+            other = self.other
+            self.table.show_text(f"The shapes differ: {error.where}\n\n{CHOOSE}")
+            ask_shape(self, error, lambda: self._against(other, reshape=True))
+        elif self.couple is None and not isinstance(error, CancelledError):
+            self.say("")
+            reason = clean_lines(str(error)) or type(error).__name__
+            self.table.show_text(f"Nothing to compare with:\n\n{reason}\n\n{CHOOSE}")
+        else:
+            super().failed(error)
+        self._draw_head()
+
+    def action_cancel(self) -> None:
+        """Esc: ends editing, else stops what is under way, else goes back."""
+        stopped = self.working and not self.bar.editing
+        super().action_cancel()
+        if stopped:
+            self._unfinished = None
+            self._draw_head()
+
+    # -- the head ----------------------------------------------------------------------------------
+
+    def _draw_head(self) -> None:
+        self.query_one("#sides", Line).show(sides(self.about.key, self.other, self.couple, working=self.working))
+        line = self.query_one("#answer", Line)
+        if self.found is not None:
+            line.show(answer(self.found, self.hint, max(40, self.size.width - 4)))
+        else:
+            idle = self.couple is not None and self._unfinished is None
+            line.show(Content.styled("the whole tensors are not compared yet: c compares them" if idle else "", GREY))
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def action_other(self) -> None:
+        """Chooses the other side."""
+        Chooser(self, self.comparer, self._against).ask(self.about.key, self.other)
+
+    def action_again(self) -> None:
+        """Compares the whole tensors, after that was stopped."""
+        if self.couple is not None and self.found is None and not self.working:
+            self._compare(self.couple)
+
+    def action_other_step(self, by: int) -> None:
+        """The other side at its next dumped step in a direction."""
+        side = self.other or Side(self.about.key)
+        if side.key is None:
+            self.say("a file has no steps", note=True)
+            return
+
+        def found(beside: Side | None) -> None:
+            if beside is None:
+                self.say(f"no {'later' if by > 0 else 'earlier'} step has it", note=True)
+            else:
+                self._against(beside)
+
+        self.work("looking", lambda _: self.comparer.beside(side, by), found)
+
+    def action_other_rank(self, by: int) -> None:
+        """The other side in the next rank."""
+        side = self.other or Side(self.about.key)
+        ranks = list(self.host.session.ranks()) if not side.path else []
+        if side.key is None or side.key.rank not in ranks or len(ranks) < 2:
+            self.say("there is no other rank", note=True)
+            return
+        rank = ranks[(ranks.index(side.key.rank) + by) % len(ranks)]
+        self._against(replace(side, key=replace(side.key, rank=rank)))
+
+    def action_show(self, name: str) -> None:
+        """What the cells hold."""
+        self.table.set_shown(Shown[name])
+        self.say(self.table.shown.value, note=True)
+
+    def action_heat(self) -> None:
+        """Heat map on and off."""
+        self._show_table()
+        super().action_heat()
+
+    @on(TableOrMap.Switched)
+    def _switched(self) -> None:
+        self.set_hints(MAP_HINTS if self.table.mapped else HINTS)
+
+    def action_tolerance(self) -> None:
+        """Asks for a tolerance."""
+
+        def given(text: str | None) -> None:
+            tolerance = parse_tolerance(text) if text is not None else None
+            if isinstance(tolerance, Tolerance):
+                self._tolerate(tolerance)
+
+        def check(text: str) -> str | None:
+            parsed = parse_tolerance(text)
+            return parsed if isinstance(parsed, str) else None
+
+        note = "rtol=1e-5 atol=1e-8, or 5% of the greatest difference, or exact"
+        self.app.push_screen(TextPrompt("Tolerance", format_tolerance(self.tolerance), check, note=note), given)
+
+    def action_slide(self, by: int) -> None:
+        """The slider one notch further."""
+        now = self.tolerance.percent
+        notches = [notch for notch in SLIDER if (notch - now) * by > 0]
+        if notches:
+            self._tolerate(replace(self.tolerance, percent=notches[0] if by > 0 else notches[-1]))
+
+    def _tolerate(self, tolerance: Tolerance) -> None:
+        self.tolerance = tolerance
+        couple, found = self.couple, self.found
+        if couple is None:
+            return
+        if found is None:
+            self._compare(couple)
+            return
+
+        def done(result: Differences) -> None:
+            self.found = result
+            self._show_found()
+
+        self.work("counting", lambda progress: couple.within(found, tolerance, progress), done)
+
+    def action_measure(self) -> None:
+        """Another order of the list."""
+        self.largest.next_measure()
+
+    def action_largest(self, by: int) -> None:
+        """Along the list, in the table."""
+        table = self.largest.table
+        if not table.row_count:
+            self.say("no element differs" if self.found is not None else "not compared yet", note=True)
+            return
+        if self.table.cursor_index == table.cursor_key:
+            table.move_to((table.cursor_row + by) % table.row_count)
+        self._go_to_listed()
+
+    @on(VirtualTable.RowSelected)
+    def _listed(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        self._go_to_listed()
+
+    def _go_to_listed(self) -> None:
+        index = self.largest.table.cursor_key
+        if isinstance(index, tuple):
+            self._show_table()
+            self.table.go_to(index)
+            self.table.front.focus()
+
+    def _show_table(self) -> None:
+        self.remove_class("-list")
+
+    def action_switch(self) -> None:
+        """Between table and list."""
+        if self.has_class("-wide"):
+            to_list = not self.largest.table.has_focus
+        else:
+            self.toggle_class("-list")
+            to_list = self.has_class("-list")
+        if to_list:
+            self.largest.table.focus()
+        else:
+            self.table.front.focus()
+
+    def action_values(self) -> None:
+        """From a cell of the heat map to its element; from there to the values of the tensor that is shown."""
+        if self.table.mapped:
+            self.table.to_element()
+        else:
+            self.host.open("values", replace(self.focus_here, at=self.table.cursor_index))
+
+    def action_slice(self) -> None:
+        """Edits the slice."""
+        self._show_table()
+        super().action_slice()
+
+    @on(CompareTable.Refused)
+    def _refused(self, event: CompareTable.Refused) -> None:
+        event.stop()
+        self.say(event.text)
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """See ``View``."""
+        if self.couple is None:
+            return None
+        entries = self.largest.measure.entries(self.found) if self.found is not None else ()
+        one = self.table.cell_parts(exact=True)
+        head = [str(self.query_one(name, Line).content) for name in ("#sides", "#answer")]
+        stem = stem_of(self.about.key, "compare")
+        return extract_of(stem, head, self.found, entries, one=one, window=self.table.window)

@@ -1,1 +1,0 @@
-"""A tensor against another one."""

@@ -1,0 +1,458 @@
+"""The two parts of a comparison: a table or heat map of the difference, and the largest differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from rich.text import Text
+from textual import on
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from tui_debugger.arrays import Array
+from tui_debugger.session.diagnosis.comparing import Couple
+from tui_debugger.stats.compare import Differences, Entry, entry_at
+from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference, outside_mask
+from tui_debugger.stats.slicing import Slice
+from tui_debugger.text.differences import element_text, stats_lines
+from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.theme import DOUBT, FINDING, GREY
+from tui_debugger.tui.values.heat_map import Work
+from tui_debugger.tui.values.window import SliceBar, TableOrMap
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+
+MARK = "!"
+"""Stands behind a difference that is not allowed: colour is never the only sign."""
+
+
+class Shown(Enum):
+    """What the cells hold."""
+
+    ALL = "both and difference"
+    DIFFERENCE = "difference"
+    HERE = "this tensor"
+    THERE = "the other one"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What is allowed: a tolerance with its boundary for the whole tensor."""
+
+    tolerance: Tolerance = EXACT
+    boundary: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DifferenceSheet(Sheet):
+    """here − there, computed for what is on the screen only.
+
+    Attributes:
+        pairs: both tensors; ``array`` is the first of them.
+        rule: differences up to its boundary show as 0, those that are not allowed with a mark.
+    """
+
+    pairs: Pairs
+    rule: Rule = Rule()
+
+    def windows(self, top: int, left: int, height: int, width: int) -> tuple[Array, Array]:
+        """The same window of both."""
+        here, there = (
+            Sheet(array, self.view, self.fold).cells(top, left, height, width)
+            for array in (self.pairs.here, self.pairs.there)
+        )
+        return here, there
+
+    def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
+        """See ``Sheet``."""
+        return self._differences(*self.windows(top, left, height, width), form)
+
+    def _differences(self, here: Array, there: Array, form: NumberFormat) -> Texts:
+        found = self.settled(here, there)
+        whole = here.dtype.kind in "biu" and there.dtype.kind in "biu"
+        texts = format_window(found.astype(np.int64) if whole and abs(found).max() < 2**53 else found, form)
+        marked = outside_mask(here, there, self.rule.tolerance, self.rule.boundary)
+        if self.rule.tolerance.exact:  # then everything that differs is outside: only what is odd stands out
+            marked = marked & ~np.isfinite(found)
+        return [
+            [_cell(text, kind, bool(mark)) for (text, kind), mark in zip(line, marks, strict=True)]
+            for line, marks in zip(texts, marked.tolist(), strict=True)
+        ]
+
+    def settled(self, here: Array, there: Array) -> Array:
+        """The difference of two windows, 0 where it is within the boundary."""
+        found = difference(here, there)
+        if self.rule.boundary:
+            found[np.abs(found) <= self.rule.boundary] = 0
+        return found
+
+    def part(self, parts: tuple[range, ...]) -> Array:
+        """The difference at these indices of the free dimensions."""
+        here, there = (Sheet(array, self.view).part(parts) for array in (self.pairs.here, self.pairs.there))
+        return self.settled(here, there)
+
+
+def _cell(text: str, kind: CellKind, marked: bool) -> tuple[str, CellKind]:
+    if marked:
+        return text + MARK, CellKind.OUTSIDE
+    # NaN on both sides is no difference: it is there to be seen, not to stand out.
+    return f"{text} ", CellKind.ZERO if kind is CellKind.NAN else kind
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TripleSheet(DifferenceSheet):
+    """Three lines a row: here, there, difference, so that digits stand below each other."""
+
+    stride: ClassVar[int] = 3
+
+    @cached_property
+    def rows(self) -> int:
+        """Lines."""
+        return self._plain.rows * self.stride
+
+    @property
+    def _plain(self) -> Sheet:
+        return Sheet(self.array, self.view, self.fold)
+
+    def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
+        """See ``Sheet``."""
+        first, last = top // self.stride, -(-(top + height) // self.stride)
+        here, there = self.windows(first, left, min(last, self._plain.rows) - first, width)
+        parts = (_padded(format_window(here, form)), _padded(format_window(there, form)))
+        lines = [line for row in zip(*parts, self._differences(here, there, form), strict=True) for line in row]
+        return lines[top - first * self.stride :][:height]
+
+    def index(self, row: int, column: int) -> Index | None:
+        """See ``Sheet``."""
+        return super().index(row // self.stride, column)
+
+    def place(self, index: Index) -> tuple[int, int] | None:
+        """The line of the difference."""
+        found = super().place(index)
+        return None if found is None else (found[0] * self.stride + self.stride - 1, found[1])
+
+    def row_label(self, row: int) -> str:
+        """Index, then a sign for the other tensor and for the difference."""
+        line, part = divmod(row, self.stride)
+        index = super().row_label(line)
+        width = max(1, len(super().row_label(self._plain.rows - 1)))
+        return index.rjust(width) if not part else ("·" if part == 1 else "Δ").rjust(width)
+
+
+def _padded(texts: Texts) -> Texts:
+    """Room for the mark, so that digits stand below each other."""
+    return [[(f"{text} ", kind) for text, kind in line] for line in texts]
+
+
+def sheet_of(pairs: Pairs, view: Slice, shown: Shown, rule: Rule) -> Sheet:
+    """What is to be shown of two tensors."""
+    if shown is Shown.HERE:
+        return Sheet(pairs.here, view)
+    if shown is Shown.THERE:
+        return Sheet(pairs.there, view)
+    kind: type[DifferenceSheet] = TripleSheet if shown is Shown.ALL else DifferenceSheet
+    return kind(array=pairs.here, view=view, pairs=pairs, rule=rule)
+
+
+class CompareTable(TableOrMap):
+    """Shows a window of two tensors.
+
+    Attributes:
+        couple: both; None before they are read.
+        shown: what the cells hold.
+        rule: what is allowed.
+    """
+
+    DEFAULT_CSS = """
+    CompareTable { width: 1fr; }
+    """
+
+    class Refused(Message):
+        """Something cannot be shown."""
+
+        def __init__(self, text: str) -> None:
+            """``text`` says what, and why."""
+            super().__init__()
+            self.text = text
+
+    def __init__(self, work: Work) -> None:
+        """``work`` does long work of the heat map."""
+        super().__init__(work, id="table")
+        self.couple: Couple | None = None
+        self.shown = Shown.ALL
+        self.rule = Rule()
+        self._going: Index | None = None
+
+    def compose(self) -> Iterable[Widget]:
+        """The slice stands on top."""
+        yield SliceBar(id="slice")
+        yield from super().compose()
+
+    @property
+    def slice_bar(self) -> SliceBar:
+        """The slice."""
+        return self.query_one(SliceBar)
+
+    @property
+    def sheet(self) -> Sheet | None:
+        """What the heat map draws: of both tensors their difference."""
+        sheet = self._sheet(Shown.DIFFERENCE if self.shown is Shown.ALL else self.shown)
+        return sheet if sheet is not None and not sheet.empty else None
+
+    # -- what is shown -----------------------------------------------------------------------------
+
+    def set_couple(self, couple: Couple, rule: Rule) -> None:
+        """Other tensors; the slice and the cursor stay where they were if they can."""
+        self.couple, self.rule = couple, rule
+        old = self.slice_bar.view
+        self.slice_bar.set_shape(couple.pairs.shape)
+        if self.slice_bar.view is old:
+            self._show()
+
+    def show_text(self, text: str) -> None:
+        """Text instead of numbers: why there are none."""
+        self.couple = None
+        self.to_table()
+        self.grid.show_text(text)
+        self.line("cell").show("")
+
+    def set_rule(self, rule: Rule) -> None:
+        """What is allowed."""
+        self.rule = rule
+        self._show()
+
+    def set_shown(self, shown: Shown) -> None:
+        """What the cells hold."""
+        if shown is not self.shown:
+            index = self.cursor_index
+            self.shown = shown
+            self._show()
+            if index is not None:
+                self.go_to(index)
+
+    def go_to(self, index: Index) -> None:
+        """Puts the cursor on an element, in another slice if need be."""
+        if self.couple is not None and not self.put_cursor(index):
+            self._going = index
+            self.slice_bar.include(index)
+
+    @on(SliceBar.Changed)
+    def _sliced(self, event: SliceBar.Changed) -> None:
+        event.stop()
+        self._show()
+        going, self._going = self._going, None
+        if going is not None:
+            self.go_to(going)
+
+    @on(SliceBar.Refused)
+    def _not_sliced(self, event: SliceBar.Refused) -> None:
+        event.stop()
+        couple = self.couple
+        if couple is not None and not couple.pairs.count and self.slice_bar.view is None:
+            self.grid.show_text(f"These tensors have no elements: their shape is {couple.pairs.shape}.")
+        else:
+            self.post_message(self.Refused(event.text))
+
+    @on(SliceBar.Ended)
+    def _edited(self, event: SliceBar.Ended) -> None:
+        event.stop()
+        self.front.focus()
+        self.post_message(self.Refused(""))
+
+    def _sheet(self, shown: Shown) -> Sheet | None:
+        view = self.slice_bar.view
+        return None if self.couple is None or view is None else sheet_of(self.couple.pairs, view, shown, self.rule)
+
+    def _show(self) -> None:
+        if self.mapped:
+            self.draw()
+        else:
+            self.fill_grid()
+
+    def fill_grid(self) -> None:
+        """What the cells hold now."""
+        sheet = self._sheet(self.shown)
+        if sheet is not None and sheet.empty:
+            self.grid.show_text(f"No elements in {sheet.view.text} of shape {sheet.array.shape}.")
+        elif sheet is not None:
+            self.grid.set_sheet(sheet)
+
+    def window(self) -> Array | None:
+        """The difference in the slice that is shown, as numbers; None while there is nothing."""
+        sheet = self._sheet(Shown.DIFFERENCE)
+        return None if sheet is None else np.asarray(sheet.part(sheet.lines))
+
+    # -- the element under the cursor --------------------------------------------------------------
+
+    def show_cell(self) -> None:
+        """Its index and its numbers."""
+        line, parts = self.line("cell"), self.cell_parts()
+        if parts is None:
+            line.show("")
+        else:
+            index, rest = parts
+            line.show(Content.assemble(index, (f"  {rest}", f"not bold {GREY}" if self.mapped else "not bold")))
+
+    def cell_parts(self, *, exact: bool = False) -> tuple[str, str] | None:
+        """Index and numbers of the element under the cursor; ``exact``: with all digits of the difference too."""
+        index, couple = self.cursor_index, self.couple
+        if index is None or couple is None:
+            return None
+        entry = entry_at(couple.pairs, index, couple.unit)
+        text = element_text(entry, exact=exact)
+        cell = self.heat.cell if self.mapped else None
+        if cell is not None and len(cell[0]) * len(cell[1]) > 1:
+            text = f"first of {len(cell[0])}×{len(cell[1])} in this cell: {text}"
+        return f"[{', '.join(map(str, index))}]", text
+
+
+class Measure(Enum):
+    """What makes a difference large."""
+
+    ABS = "absolute error"
+    REL = "relative error"
+    ULP = "units in the last place"
+
+    @property
+    def following(self) -> Measure:
+        """The next one."""
+        members = list(Measure)
+        return members[(members.index(self) + 1) % len(members)]
+
+    def entries(self, found: Differences) -> tuple[Entry, ...]:
+        """The largest ones."""
+        return {Measure.ABS: found.by_abs, Measure.REL: found.by_rel, Measure.ULP: found.by_ulp}[self]
+
+
+TITLES = ("index", "here", "there", "difference", "relative", "ULP")
+
+
+def entry_cells(entry: Entry) -> tuple[str, ...]:
+    """A line of the list."""
+    here, there = (exact_text(value) for value in (entry.here, entry.there))
+    apart = NONE if entry.ulp is None else number(entry.ulp)
+    return (index_text(entry.index), here, there, _short(entry.difference), number(entry.relative), apart)
+
+
+def index_text(index: Index) -> str:
+    """``[0, 3]``."""
+    return f"[{', '.join(map(str, index))}]"
+
+
+def _short(value: object) -> str:
+    return exact_text(value) if isinstance(value, complex) else number(float(exact_float(value)))
+
+
+def exact_float(value: object) -> float:
+    """A scalar of numpy as a float."""
+    return float(value)  # type: ignore[arg-type]  # whatever numpy's scalar types are
+
+
+@dataclass(frozen=True, eq=False)
+class EntryRows:
+    """The largest differences as rows of a table."""
+
+    entries: Sequence[Entry]
+
+    @property
+    def row_count(self) -> int:
+        """How many there are."""
+        return len(self.entries)
+
+    def cells(self, index: int) -> tuple[Cell, ...]:
+        """Index, both values, difference, relative error, units in the last place."""
+        entry = self.entries[index]
+        place, *rest = entry_cells(entry)
+        style = FINDING if entry.relative is None else DOUBT
+        return (place, rest[0], rest[1], Text(rest[2], style if entry.relative is None else ""), *rest[3:])
+
+    def key(self, index: int) -> Index:
+        """The element."""
+        return self.entries[index].index
+
+    def find(self, key: object) -> int:
+        """Row of an element, or -1."""
+        return next((row for row, entry in enumerate(self.entries) if entry.index == key), -1)
+
+
+class LargestPane(Vertical):
+    """Statistics and list.
+
+    Attributes:
+        measure: by what the list is ordered.
+    """
+
+    DEFAULT_CSS = """
+    LargestPane {
+        width: 1fr; height: 1fr;
+        #numbers { height: auto; margin-bottom: 1; }
+        #list-title { height: 1; }
+    }
+    """
+
+    def __init__(self) -> None:
+        """Empty."""
+        super().__init__(id="largest")
+        self.measure = Measure.ABS
+        self._found: Differences | None = None
+
+    def compose(self) -> Iterable[Widget]:
+        """From top to bottom."""
+        yield Line(id="numbers")
+        yield Line(id="list-title")
+        yield VirtualTable(empty="no element differs", id="list")
+
+    @property
+    def table(self) -> VirtualTable:
+        """The list."""
+        return self.query_one(VirtualTable)
+
+    def show(self, found: Differences | None) -> None:
+        """Other numbers; None while they are worked out."""
+        self._found = found
+        numbers = self.query_one("#numbers", Line)
+        if found is None:
+            numbers.show("")
+            self.query_one("#list-title", Line).show("")
+            self.table.set_empty("not compared yet")
+            self.table.set_rows(EntryRows(()), keep=False)
+            return
+        head, *lines = stats_lines(found)
+        numbers.show(Content("\n").join([Content.styled(head, f"bold {GREY}"), *(Content(line) for line in lines)]))
+        self._show_list()
+
+    def next_measure(self) -> None:
+        """Another order of the list."""
+        self.measure = self.measure.following
+        self._show_list()
+
+    def _show_list(self) -> None:
+        found = self._found
+        if found is None:
+            return
+        entries = self.measure.entries(found)
+        title = f"Largest {len(entries)} by {self.measure.value}" if entries else f"By {self.measure.value}"
+        self.query_one("#list-title", Line).show(Content.assemble((title, "bold"), ("   u changes the order", GREY)))
+        empty = found.no_ulps if self.measure is Measure.ULP and found.no_ulps else "no element differs"
+        self.table.set_empty(empty)
+        self.table.set_columns(_columns(entries))
+        self.table.set_rows(EntryRows(entries), keep=False)
+
+
+def _columns(entries: Sequence[Entry]) -> tuple[Column, ...]:
+    """As wide as what stands in them."""
+    cells = [entry_cells(entry) for entry in entries]
+    widths = [max([len(title), *(len(line[i]) for line in cells)]) for i, title in enumerate(TITLES)]
+    return tuple(
+        Column(title, width, right=i > 0, frozen=i == 0)
+        for i, (title, width) in enumerate(zip(TITLES, widths, strict=True))
+    )

@@ -1,0 +1,504 @@
+"""Shows how the values of a tensor are distributed: counts, moments, percentiles, headroom of types, and bars."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from textual import on
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.errors import CancelledError
+from tui_debugger.model import ProgressFn, TensorKey
+from tui_debugger.session import Session
+from tui_debugger.session.diagnosis.distribution import Bars, Look, Spread, Wish, look, percentiles
+from tui_debugger.text.clean import clean
+from tui_debugger.text.distribution import (
+    bin_text,
+    bins_text,
+    counts_items,
+    counts_of,
+    headroom_items,
+    moments_items,
+    packed,
+    percentile_items,
+    range_text,
+    share,
+    taken_text,
+)
+from tui_debugger.text.numbers import number, plural, size
+from tui_debugger.text.tensors import run_text, shape_text, slot_text, step_text
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.theme import ORANGE
+from tui_debugger.tui.views.distribution_chart import GUTTER, Chart, Layer
+from tui_debugger.tui.views.export import Extract, stem_of
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.view import Files, Host, ValuesView, files_of
+from tui_debugger.tui.widgets.text import shorten
+
+_GROUP = "Distribution"
+
+
+def _action(id_: str, title: str, keys: str, text: str) -> Action:
+    return view_action(id_, title, keys, text, _GROUP)
+
+
+DISTRIBUTION_ACTIONS: tuple[Action, ...] = (
+    LOOK_AGAIN,
+    _action("move(-1)", "Bin to the left", "left h", "To the bin on the left; the line below says its edges."),
+    _action("move(1)", "Bin to the right", "right l", "To the bin on the right."),
+    _action("move(-10)", "Ten bins left", "pageup", "Ten bins to the left."),
+    _action("move(10)", "Ten bins right", "pagedown", "Ten bins to the right."),
+    _action("end(False)", "First bin", "home g", "To the first bin."),
+    _action("end(True)", "Last bin", "end G", "To the last bin."),
+    _action("zoom_in", "Zoom in", "+ up k", "Shows the third of the range around the cursor in finer bins."),
+    _action("zoom_out", "Zoom out", "- down j", "Back to the wider range before."),
+    _action("zoom_all", "Whole range", "0", "Shows all finite values."),
+    _action("bins", "Bins by magnitude", "x", "Bins of equal width, or by powers of two on both sides of 0."),
+    _action("counts", "Log counts", "y", "The height of the bars: the count, or its logarithm."),
+    _action("numbers", "Numbers", "d", "Hides the numbers above, which makes the bars higher, or shows them again."),
+    _action("percentiles", "Percentiles", "t", "Finds the percentiles of a large tensor: exact, with several passes."),
+    _action("previous", "Previous step", "p", "The previous step below it, in the same bins, or not."),
+    _action("step(-1)", "Step back", "[", "The same tensor one dumped step back."),
+    _action("step(1)", "Step forward", "]", "The same tensor one dumped step forward."),
+    _action("values", "Values", "enter", "The values themselves."),
+)
+
+UNLIMITED = 1 << 20
+_BAD = frozenset({"NaN", "-Inf", "+Inf"})
+
+
+def counts_line(spread: Spread, width: int) -> Content:
+    """Every element once; NaN and Inf stand out. The shares are left out where there is no room for them."""
+    lines = _counts(spread, width)
+    if len(lines) > 1:
+        lines = _counts(spread, width, shares=False)
+    text = "\n".join(lines)
+    content = Content(text)
+    for name, count in counts_of(spread.stats) if spread.stats is not None else ():
+        if count and name in _BAD:
+            word = f"{name} {count:,}"
+            at = text.index(word)
+            content = content.stylize(f"bold {ORANGE}", at, at + len(word))
+    return content
+
+
+def _counts(spread: Spread, width: int, *, shares: bool = True) -> list[str]:
+    stats = spread.stats
+    if stats is None:
+        return ["no statistics are known"]
+    return packed(f"{plural(stats.count, 'element')}: ", counts_items(stats, shares=shares), width)
+
+
+def moments_lines(spread: Spread, width: int) -> list[str]:
+    """Smallest, greatest, mean and so on of the finite elements."""
+    stats = spread.stats
+    if stats is None:
+        return []
+    items = moments_items(stats)
+    one_line = packed("", items, width, "  ")
+    return one_line if len(one_line) == 1 else packed("", items, width)
+
+
+def percentile_lines(spread: Spread, width: int) -> list[str]:
+    """The percentiles, or how to get them."""
+    if spread.classes is None:
+        return []
+    found = spread.quantiles
+    if found is None:
+        nbytes = spread.row.meta.nbytes if spread.row.meta is not None else 0
+        return [f"percentiles: t finds them, exactly, reading {size(nbytes)} a few times"]
+    if not found.values:
+        return ["no percentiles: no element is finite"]
+    return packed("exact percentiles: ", percentile_items(found), width, "  ")
+
+
+def headroom_lines(spread: Spread, width: int) -> list[str]:
+    """How far the values are from the limits of their type and of others."""
+    if spread.headroom is not None:
+        return [line for items in headroom_items(spread.headroom, spread.dtype) for line in packed("", items, width)]
+    stats = spread.stats
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return []
+    text = range_text(max(abs(stats.minimum), abs(stats.maximum)), spread.dtype)
+    return [text] if text else []
+
+
+def all_lines(spread: Spread, width: int = UNLIMITED) -> list[str]:
+    """All numbers."""
+    return [
+        *_counts(spread, width),
+        *moments_lines(spread, width),
+        *percentile_lines(spread, width),
+        *headroom_lines(spread, width),
+    ]
+
+
+_NUMBERS = ("counts", "moments", "percentiles", "headroom")
+_RECORDED = "Only statistics of this tensor are known, not its values:\nno percentiles, no shares, no bars."
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What is shown, or asked for.
+
+    Attributes:
+        about: the tensor.
+        log: bins by magnitude.
+        log_counts: heights of the bars by the logarithm of the count.
+        ranges: what was zoomed into, one inside the other; empty shows all.
+        previous: the previous step below.
+    """
+
+    about: Focus
+    log: bool = False
+    log_counts: bool = False
+    ranges: tuple[tuple[float, float], ...] = ()
+    previous: bool = False
+
+
+class DistributionView(ValuesView):
+    """Numbers above, bars below. Everything about a large tensor is worked out beside the event loop."""
+
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = DISTRIBUTION_ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(DISTRIBUTION_ACTIONS))
+    DEFAULT_CSS = """
+    DistributionView {
+        #facts, #mode { color: $text-muted; }
+        #mode { height: 1; }
+        #bin { height: 1; text-style: bold; }
+        .-empty { display: none; }
+    }
+    """
+    hints = (
+        *(("+ -", "zoom"), ("x", "log x"), ("y", "log y"), ("p", "previous"), ("[ ]", "step")),
+        *(("d", "bars"), ("?", "keys"), ("Esc", "back")),
+    )
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Nothing is read before the view shows."""
+        super().__init__(host, about)
+        self._shown = self._wanted = _Shown(about)
+        self._known: dict[TensorKey, Spread] = {}
+        self._look: Look | None = None
+        self._room = 0
+        self.heading = "Distribution"
+
+    def body(self) -> Iterable[Widget]:
+        """Facts, numbers, bars, the cursor's bin."""
+        yield Line(id="facts")
+        for name in _NUMBERS:
+            yield Line(id=name, classes="-empty")
+        yield Line(id="mode")
+        yield Chart(id="chart")
+        yield Line(id="bin")
+
+    def on_mount(self) -> None:
+        """Starts reading."""
+        self._chart.focus()
+        self._show_heading()
+        self._update()
+
+    def on_resize(self) -> None:
+        """As many bins as fit."""
+        self._show_heading()
+        self._show_numbers()
+        if self._look is not None and self._room != self._bins_that_fit() and not self.working:
+            self._update()
+
+    @property
+    def _chart(self) -> Chart:
+        return self.query_one(Chart)
+
+    def _line(self, name: str) -> Line:
+        return self.query_one(f"#{name}", Line)
+
+    def _show_heading(self) -> None:
+        key = self.about.key
+        name = shorten(key.node, max(20, self.app.size.width - 30))
+        self.set_heading(f"Distribution  {slot_text(key)}  {name}{self.graph_words(key)}")
+
+    # -- work ------------------------------------------------------------------------------------
+
+    def _bins_that_fit(self) -> int:
+        return max(self.app.size.width - 2 - GUTTER, 8)
+
+    @property
+    def _now(self) -> _Shown:
+        """What the next key starts from: what is on its way, so that fast typing loses nothing, else what is there."""
+        return self._wanted if self.working else self._shown
+
+    def look_again(self) -> None:
+        """Counts everything anew; zoom and cursor stay."""
+        self._update(anew=True)
+
+    def _update(self, wanted: _Shown | None = None, *, anew: bool = False) -> None:
+        """Works out what is to be shown and shows it; what was shown stays when that is stopped."""
+        wanted = self._wanted = wanted or self._now
+        about, previous, session = wanted.about, wanted.previous, self.host.session
+        known = {} if anew else dict(self._known)
+        room = self._bins_that_fit()
+        wish = Wish(room, wanted.log, wanted.ranges[-1] if wanted.ranges else None)
+        cursor = _middle(self._look, self._chart.cursor)
+
+        def job(progress: ProgressFn) -> tuple[Look, Files] | None:
+            tensors = _tensors(session, about, previous)
+            new = [key for key in tensors if key not in known]
+            before = files_of(session, new, anew=anew)
+            found = look(session, [known.get(key, key) for key in tensors], wish, progress) if tensors else None
+            return (found, files_of(session, new, before)) if found is not None else None
+
+        def done(answer: tuple[Look, Files] | None) -> None:
+            if answer is None:
+                self.say("this tensor has no previous step", note=True)
+                return
+            found, files = answer
+            if anew:
+                self._known.clear()
+            self.files = {**self.files, **files}
+            self._shown, self.about, self._room, self._look = self._wanted, about, room, found
+            self._known |= {each.row.key: each for each in found.spreads} | {about.key: found.spreads[0]}
+            self._show(cursor)
+            if room != self._bins_that_fit():
+                self._update()
+
+        (self.work_anew if anew else self.work)("counting", job, done)
+
+    @property
+    def shown_keys(self) -> Collection[TensorKey]:
+        """See ``ValuesView``: steps that one came from are kept, too."""
+        return [each.row.key for each in self._look.spreads] if self._look is not None else []
+
+    def forget_tensors(self, keys: Collection[TensorKey]) -> None:
+        """See ``ValuesView``."""
+        for key in keys:
+            self._known.pop(key, None)
+
+    @property
+    def _spread(self) -> Spread | None:
+        return self._look.spreads[0] if self._look is not None else None
+
+    def failed(self, error: Exception) -> None:
+        """Says it where the bars would be as long as there are none."""
+        super().failed(error)
+        if isinstance(error, CancelledError) or (self._look is not None and self._wanted.about is self.about):
+            return
+        self._shown, self.about, self._look = self._wanted, self._wanted.about, None
+        key = self.about.key
+        self._line("facts").show(f"step {step_text(key.step)}  rank {key.rank}  {clean(key.graph)}")
+        for name in (*_NUMBERS, "mode"):
+            self._line(name).show("")
+        self._chart.show_text("There is nothing to show at this step.")
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def _show(self, cursor: float | None) -> None:
+        found = self._look
+        if found is None:
+            return
+        self._show_numbers()
+        self._show_mode()
+        if not found.bars[0].bins:
+            recorded = found.spreads[0].classes is None
+            self._chart.show_text(_RECORDED if recorded else "No finite value, so there are no bars.")
+            return
+        at = self._chart.cursor if cursor is None else _bin_of(found.bars[0], cursor)
+        layers = [
+            Layer(f"{_run(spread)}{_amount(bars, spread)}", bars)
+            for spread, bars in zip(found.spreads, found.bars, strict=True)
+        ]
+        self._chart.show(layers, log_counts=self._shown.log_counts, cursor=at)
+
+    def _show_numbers(self) -> None:
+        spread = self._spread
+        if spread is None:
+            return
+        width = self.app.size.width - 2
+        self._line("facts").show(self._facts(spread))
+        self._line("counts").show(counts_line(spread, width))
+        self._line("moments").show("\n".join(moments_lines(spread, width)))
+        self._line("percentiles").show("\n".join(percentile_lines(spread, width)))
+        self._line("headroom").show("\n".join(headroom_lines(spread, width)))
+
+    def _facts(self, spread: Spread) -> str:
+        row, key = spread.row, spread.row.key
+        words = [f"{clean(spread.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""]
+        words += [_run(spread), f"rank {key.rank}", clean(key.graph)]
+        greatest = spread.headroom.greatest if spread.headroom is not None else None
+        how = "statistics as recorded" if spread.classes is None else taken_text(spread.dtype, greatest)
+        return "\n".join(packed("", [*filter(None, [*words, how])], self.app.size.width - 2, "  "))
+
+    def _show_mode(self) -> None:
+        shown, found = self._shown, self._look
+        if found is None or not found.bars[0].bins:
+            self._line("mode").show("")
+            return
+        bins = found.bars[0].bins
+        words = [bins_text(bins, log=shown.log), "log counts" if shown.log_counts else "counts"]
+        if shown.ranges:
+            words.append(f"from {number(bins[0].low)} to {number(bins[-1].high)}: 0 shows all")
+        stats = found.spreads[0].stats
+        if stats is not None and stats.bad:
+            words.append(f"{stats.count - stats.finite:,} not finite, in no bar")
+        self._line("mode").show(" · ".join(words))
+
+    @on(Chart.CursorMoved)
+    def _show_bin(self) -> None:
+        self._line("bin").show(self._bin_text())
+
+    def _bin_text(self) -> str:
+        found, at = self._look, self._chart.cursor
+        if found is None or not self._chart.bins:
+            return ""
+        parts = []
+        for spread, bars in zip(found.spreads, found.bars, strict=True):
+            stats = spread.stats
+            of_all = f" ({share(bars.counts[at], stats.count)})" if stats is not None and bars.counts[at] else ""
+            step = f"{_run(spread)}: " if len(found.bars) > 1 else ""
+            parts.append(f"{step}{plural(bars.counts[at], 'element')}{of_all}")
+        return f"{bin_text(found.bars[0].bins[at])}   {'   '.join(parts)}"
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def action_move(self, by: int) -> None:
+        """Arrow and page keys."""
+        self._chart.move_to(self._chart.cursor + by)
+
+    def action_end(self, last: bool) -> None:
+        """Home and End."""
+        self._chart.move_to(self._chart.bins if last else 0)
+
+    def action_zoom_in(self) -> None:
+        """A third of the bins, around the cursor."""
+        bins = self._look.bars[0].bins if self._look is not None else ()
+        if not bins:
+            return
+        at, reach = self._chart.cursor, max(len(bins) // 6, 1)
+        low, high = bins[max(at - reach, 0)].low, bins[min(at + reach, len(bins) - 1)].high
+        if len(bins) == 1 or (low, high) == (bins[0].low, bins[-1].high):
+            self.say("this is as near as it gets", note=True)
+            return
+        self._update(replace(self._now, ranges=(*self._now.ranges, (low, high))))
+
+    def action_zoom_out(self) -> None:
+        """The range before."""
+        if not self._now.ranges:
+            self.say("this is the whole range", note=True)
+            return
+        self._update(replace(self._now, ranges=self._now.ranges[:-1]))
+
+    def action_zoom_all(self) -> None:
+        """The whole range."""
+        self._update(replace(self._now, ranges=()))
+
+    def action_bins(self) -> None:
+        """Equal or by magnitude."""
+        self._update(replace(self._now, log=not self._now.log))
+
+    def action_counts(self) -> None:
+        """Count or its logarithm: nothing is counted anew."""
+        log_counts = not self._now.log_counts
+        self._wanted = replace(self._wanted, log_counts=log_counts)
+        self._shown = replace(self._shown, log_counts=log_counts)
+        self._show(None)
+
+    def action_numbers(self) -> None:
+        """All the room for the bars, or the numbers again."""
+        for name in _NUMBERS:
+            line = self._line(name)
+            line.display = not line.display
+
+    def action_previous(self) -> None:
+        """With the previous step or without."""
+        self._update(replace(self._now, previous=not self._now.previous))
+
+    def action_step(self, by: int) -> None:
+        """The same tensor at the dumped step beside this one."""
+        about = self._now.about
+        steps = list(self.host.session.steps(about.key.rank))
+        at = steps.index(about.key.step) + by if about.key.step in steps else -1
+        if not 0 <= at < len(steps):
+            self.say(f"step {step_text(about.key.step)} is the {'last' if by > 0 else 'first'} one", note=True)
+            return
+        self._update(replace(self._now, about=about.at_step(steps[at]), ranges=()))
+
+    def action_percentiles(self) -> None:
+        """Those of a large tensor."""
+        spread, session = self._spread, self.host.session
+        if spread is None or spread.classes is None:
+            self.say("there are no values to take percentiles of", note=True)
+        elif spread.quantiles is None:
+            self._wanted = self._shown
+            self.work("percentiles", lambda progress: percentiles(session, spread, progress=progress), self._have)
+
+    def _have(self, found: object) -> None:
+        from tui_debugger.stats.quantiles import Quantiles
+
+        spread = self._spread
+        if spread is not None and self._look is not None and isinstance(found, Quantiles):
+            known = replace(spread, quantiles=found)
+            self._known[self.about.key] = known
+            self._look = replace(self._look, spreads=(known, *self._look.spreads[1:]))
+            self._show_numbers()
+
+    def action_values(self) -> None:
+        """The values."""
+        self.host.open("values", self.about)
+
+    # -- what can be handed out --------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """Numbers as text, bins as a table."""
+        found, spread = self._look, self._spread
+        if found is None or spread is None:
+            return None
+        stem = stem_of(self.about.key, "distribution")
+        header = ("low", "low included", "high", "high included", *(f"count {_run(each)}" for each in found.spreads))
+        columns = [bars.counts for bars in found.bars]
+        rows = [
+            (each.low, each.with_low, each.high, each.with_high, *(counts[i] for counts in columns))
+            for i, each in enumerate(found.bars[0].bins)
+        ]
+        text = [f"Distribution  {slot_text(self.about.key)}  {clean(self.about.key.node)}"]
+        for each in found.spreads:
+            text += [self._facts(each), *all_lines(each), ""]
+        text += [
+            f"{bin_text(each)}  {'  '.join(f'{counts[i]:,}' for counts in columns)}"
+            for i, each in enumerate(found.bars[0].bins)
+        ]
+        return Extract(stem, "\n".join(text), self._bin_text() or self.heading, header if rows else (), rows)
+
+
+def _tensors(session: Session, about: Focus, previous: bool) -> list[TensorKey]:
+    """The tensor and, where that is wanted, the one of the step before; empty when there is none."""
+    if not previous:
+        return [about.key]
+    before = session.before(about.key)
+    return [] if before is None else [about.key, before]
+
+
+def _bin_of(bars: Bars, value: float) -> int:
+    """The bin nearest to a value."""
+    return next((i for i, each in enumerate(bars.bins) if value <= each.high), len(bars.bins) - 1)
+
+
+def _middle(found: Look | None, at: int) -> float | None:
+    """The middle of a bin."""
+    bins = found.bars[0].bins if found is not None else ()
+    return bins[at].low / 2 + bins[at].high / 2 if at < len(bins) else None
+
+
+def _run(spread: Spread) -> str:
+    """``step 3``, ``step 1#2``."""
+    key = spread.row.key
+    return f"step {run_text(key)}"
+
+
+def _amount(bars: Bars, spread: Spread) -> str:
+    """How much of the tensor the bars show, where that is not all of it."""
+    shown, stats = sum(bars.counts), spread.stats
+    return f": {shown:,} of {stats.count:,}" if stats is not None and shown != stats.count else ""

@@ -1,0 +1,195 @@
+"""Shows what usually causes what was found on a tensor, with the numbers of this one, and what to look at next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from rich.style import Style
+from rich.text import Text
+from textual import events, on
+from textual.binding import BindingType
+from textual.widget import Widget
+
+from tui_debugger.model import Hit, TensorKey
+from tui_debugger.session.guidance.explain import explain
+from tui_debugger.session.guidance.lines import Kind, Line, lines
+from tui_debugger.session.guidance.types import Advice, Guidance
+from tui_debugger.text.tensors import slot_text, step_text
+from tui_debugger.tui import theme
+from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
+from tui_debugger.tui.views.export import Extract, stem_of
+from tui_debugger.tui.views.registry import VIEW_BY_ID, Focus
+from tui_debugger.tui.views.view import CHECKED, Host, News, SeenResults, View
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+
+STYLES: dict[Kind, Style] = {
+    Kind.NAME: theme.STRONG,
+    Kind.TENSOR: theme.DIM,
+    Kind.TITLE: theme.STRONG,
+    Kind.FOUND: theme.FINDING,
+    Kind.HEADING: theme.HEADING,
+    Kind.LIKELY: theme.FINDING,
+    Kind.UNKNOWN: theme.DOUBT,
+    Kind.RULED_OUT: theme.DIM,
+    Kind.ADVICE: theme.WATCHED,
+    Kind.MISSING: theme.DOUBT,
+}
+WIDEST = 120
+"""Cells after which text is hard to read."""
+_GROUP = "Explain"
+OWN: tuple[Action, ...] = (
+    LOOK_AGAIN,
+    view_action("advice(1)", "Next advice", "n tab", "Goes to the next line of advice; Enter follows it.", _GROUP),
+    view_action("advice(-1)", "Advice before", "N shift+tab", "Goes to the line of advice before.", _GROUP),
+)
+
+
+class ExplainView(View):
+    """Explains one tensor. Enter opens the view that the advice under the cursor, or the next one below, speaks of."""
+
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(OWN))
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = OWN
+    DEFAULT_CSS = "ExplainView VirtualTable { height: 1fr; }"
+    hints = (("n N", "advice"), ("Enter", "follow it"), ("o", "origin"), ("?", "keys"), ("Esc", "back"))
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Looks at the surroundings of the tensor once it shows."""
+        super().__init__(host, about)
+        key = about.key
+        node = shorten(key.node.rpartition("/")[2] or key.node, 40)
+        self.heading = (
+            f"Explain  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}  {node}:{slot_text(key)}"
+        )
+        self.guidance: Guidance | None = None
+        self._lines: list[Line] = []
+        self._advice: dict[int, Advice] = {}
+        self._width = -1
+        self._results = SeenResults(host.session)
+
+    def body(self) -> Iterable[Widget]:
+        """The text, a row per line."""
+        yield VirtualTable((Column("", 10, elastic=1),), header=False, empty="", id="explanation")
+
+    def on_mount(self) -> None:
+        """Starts to look."""
+        self.query_one(VirtualTable).focus()
+        self._look(self.about.hit, self.work)
+
+    def look_again(self) -> None:
+        """The same, with what the checks have found by now."""
+        self._look(None, self.work_anew)
+
+    def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
+        session, key = self.host.session, self.about.key
+        self._results.note([(key.rank, key.step)])
+        work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
+
+    def outdated_by(self, news: News) -> str:
+        """What is upstream counts, and what checks find on the tensor."""
+        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
+
+    def _show(self, guidance: Guidance) -> None:
+        self.guidance = guidance
+        self._lines = list(lines(guidance))
+        self._width = -1
+        self._lay_out()
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Breaks the lines anew."""
+        self.call_after_refresh(self._lay_out)
+
+    def _lay_out(self) -> None:
+        """Breaks the lines to the width that there is; the cursor stays on its line."""
+        table = self.query_one(VirtualTable)
+        width = min(table.line_width - 1, WIDEST)  # beside the cursor bar
+        if width == self._width or not self._lines or not table.line_width:
+            return
+        self._width = width
+        rows: list[tuple[Text]] = []
+        keys: list[tuple[int, int]] = []
+        self._advice = {}
+        for number, line in enumerate(self._lines):
+            for part, text in enumerate(self._shown(line).wrapped(width)):
+                if line.advice is not None and line.advice.view:
+                    self._advice[len(rows)] = line.advice
+                rows.append((Text(text, STYLES.get(line.kind, theme.NORMAL)),))
+                keys.append((number, part))
+        table.set_rows(ListRows(rows, keys))
+
+    @staticmethod
+    def _shown(line: Line) -> Line:
+        """A line with the key that does what it advises."""
+        advice = line.advice
+        if advice is None or not advice.view:
+            return line
+        view = VIEW_BY_ID.get(advice.view)
+        key = view.key if view is not None and advice.about is None else "↵"
+        return Line(line.kind, f"{key} {line.text}", line.indent, line.hang, advice)
+
+    # -- following advice --------------------------------------------------------------------------
+
+    def action_advice(self, by: int) -> None:
+        """The next line of advice that can be followed, in either direction."""
+        table = self.query_one(VirtualTable)
+        starts = [row for row in self._advice if self._advice.get(row - 1) is not self._advice[row]]
+        ahead = [row for row in starts if (row > table.cursor_row if by > 0 else row < table.cursor_row)]
+        if ahead:
+            table.move_to(min(ahead) if by > 0 else max(ahead))
+        else:
+            self.say("no advice that opens a view in that direction", note=True)
+
+    @on(VirtualTable.RowSelected)
+    def _follow(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        advice = self._advice.get(min((row for row in self._advice if row >= event.row), default=-1))
+        if advice is None:
+            self.say("no advice from here on that opens a view", note=True)
+            return
+        focus = self.about if advice.about is None else self._focus(advice.about)
+        if focus.row < 0:
+            self.say("the run has no such node any more")
+        else:
+            self.host.open(advice.view, focus)
+
+    @on(VirtualTable.RowHighlighted)
+    def _moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        if not (self.working or isinstance(event, VirtualTable.RowSelected)):
+            self.say("")
+
+    def _focus(self, key: TensorKey) -> Focus:
+        return Focus(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor that the advice under the cursor is about, else the view's own."""
+        advice = self._advice.get(self.query_one(VirtualTable).cursor_row)
+        return self.about if advice is None or advice.about is None else self._focus(advice.about)
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """The text; the causes as a table."""
+        if self.guidance is None:
+            return None
+        key = self.about.key
+        text = [part for line in self._lines for part in line.wrapped(WIDEST)]
+        rows = [
+            (", ".join(section.conditions), cause.title, cause.standing.word, cause.evidence)
+            for section in self.guidance.sections
+            for cause in section.causes
+        ]
+        return Extract(
+            stem=stem_of(key, "explain"),
+            text="\n".join(text),
+            one=self._under_cursor(),
+            header=("conditions", "cause", "standing", "evidence") if rows else (),
+            rows=rows,
+        )
+
+    def _under_cursor(self) -> str:
+        table = self.query_one(VirtualTable)
+        at = table.cursor_key
+        return self._lines[at[0]].text if isinstance(at, tuple) and at[0] < len(self._lines) else ""

@@ -1,0 +1,419 @@
+"""The health map: steps across, scopes down, the worst of each in a glyph, to see when it began and where it spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from textual import on
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, tensor_of
+from tui_debugger.session.diagnosis.health_text import (
+    CellText,
+    cell_text,
+    entry_name,
+    looked_for,
+    map_lines,
+    map_rows,
+    rows_of,
+)
+from tui_debugger.session.progress import scaled
+from tui_debugger.stats.health import WORTH_A_LOOK
+from tui_debugger.text.health import legend_text
+from tui_debugger.text.tensors import step_text
+from tui_debugger.tui.actions import Action, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.views.export import Extract
+from tui_debugger.tui.views.health_grid import GridRows, HealthGrid
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.widgets.open_tree import OpenTree
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session.types import Pair
+    from tui_debugger.tui.views.view import News
+
+
+ACTIONS: Final[tuple[Action, ...]] = tuple(
+    view_action(id_, title, keys, text, "Health map")
+    for id_, keys, title, text in (
+        ("check", "r", "Check", "Checks what was not checked yet, with the enabled watchpoints (none: NaN, Inf)."),
+        ("deeper", "+ =", "Deeper", "Opens the scopes one level deeper."),
+        ("shallower", "-", "Less deep", "Closes the deepest level of scopes."),
+        ("open_close", "space", "Open, close", "Opens or closes the scope; Enter does so, too."),
+        ("open_all", "*", "Open all below", "Opens or closes everything below the cursor."),
+        ("findings", "x", "Findings only", "Only rows in which something was found or could not be judged."),
+        ("nodes", "t", "Nodes", "A row per node in execution order, or scopes again."),
+        ("fit", "f", "Fit", "All steps at once, several in a column, or one in each."),
+        ("next", "n", "Next finding", "To the next finding of this row."),
+        ("previous", "N", "Finding before", "To the finding before in this row."),
+        ("steps_back", "{ [", "Page back", "A screenful of steps back."),
+        ("steps_on", "} ]", "Page on", "A screenful of steps on."),
+        ("rank_back", "<", "Previous rank", "One rank back; before the first one come all, merged."),
+        ("rank_on", ">", "Next rank", "One rank on."),
+    )
+)
+HINTS: Final = (
+    ("Enter", "go there"),
+    ("r", "check"),
+    ("+ -", "depth"),
+    ("x", "findings"),
+    ("f", "fit"),
+    ("< >", "rank"),
+    ("?", "keys"),
+    ("Esc", "back"),
+)
+FIRST_PART: Final = 2
+"""So many steps are checked before there is something new to see; then twice as many, and so on."""
+LARGEST_PART: Final = 256
+WIDE: Final = 1 << 20
+"""Room for a column per step in a text that is exported."""
+
+
+class HealthView(View):
+    """The whole run at once."""
+
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    DEFAULT_CSS = """
+    HealthView {
+        #where, #cell, #worst, #legend, #covered { height: 1; }
+        #where, #legend { color: $text-muted; }
+        #cell { text-style: bold; }
+    }
+    """
+    heading = "Health map"
+    hints = HINTS
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Which watchpoints count is decided now."""
+        super().__init__(host, about)
+        self.checks = HealthChecks(host.session)
+        self.map: HealthMap | None = None
+        self.ranks: tuple[int, ...] = ()
+        self.flat = False
+        self.fit_all = True
+        self.findings_only = False
+        self._tree: OpenTree | None = None
+        self._cell: Cell | None = None
+        self._said = CellText("", "", "")
+        self._placed = False
+
+    # -- contents ----------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """What is shown, the grid, the cell under the cursor, what the glyphs mean, what was covered."""
+        yield Line(id="where")
+        yield HealthGrid(id="grid")
+        yield Line(id="cell")
+        yield Line(id="worst")
+        yield Line(id="legend")
+        yield Line(id="covered")
+
+    def on_mount(self) -> None:
+        """Shows what is known."""
+        self.grid.focus()
+        self._load()
+
+    def on_resize(self) -> None:
+        """The legend and the path under the cursor take the room there is."""
+        if not self.working:
+            self.say("")
+        self._tell()
+
+    @property
+    def grid(self) -> HealthGrid:
+        """The cells."""
+        return self.query_one(HealthGrid)
+
+    def _put(self, name: str, content: Content | str) -> None:
+        """Shows a line; all of them are one line high, whatever they say."""
+        line = self.query_one(f"#{name}", Line)
+        if str(line.content) != str(content):
+            line.update(content, layout=False)
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Notes take the place of the legend: a line that comes and goes would draw every cell again."""
+        super().say("" if note else text, note=note)
+        vague = self.map is not None and self.map.vague
+        self._put("legend", text if note and text else legend_text(max(self.size.width - 2, 20), vague=vague))
+
+    def _load(self) -> None:
+        session, checks = self.host.session, self.checks
+        self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
+
+    def follow(self, news: News) -> None:
+        """New steps come at the right, not checked yet; everything stays where it is."""
+        session, checks = self.host.session, self.checks
+        for rank in {rank for rank, _ in news.pairs} | news.ranks:
+            checks.forget_from(rank, set(news.steps_of(rank)))
+        self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
+
+    def _show(self, found: HealthMap) -> None:
+        old = self.map
+        self.map = found
+        if found.vague != (old is not None and old.vague):
+            self.say("")  # the legend has one more to say
+        if old is None or old.tree is not found.tree:
+            self._tree = OpenTree.fresh(found.tree, ~found.shown) if self._tree is None else self._carried(found)
+        self.ranks = tuple(rank for rank in self.ranks if rank in found.ranks) or found.ranks
+        self._arrange()
+
+    def _carried(self, found: HealthMap) -> OpenTree:
+        tree = self._tree
+        return OpenTree.fresh(found.tree) if tree is None else tree.carried_to(found.tree, ~found.shown)
+
+    def _to_start(self) -> None:
+        """The cursor starts at the tensor that the view was opened from; else where it began to be bad."""
+        map_, grid = self.map, self.grid
+        if map_ is None:
+            return
+        key = self.about.key
+        row = map_.nodes.find(key.node, key.graph) if self.about.row >= 0 else -1
+        if row >= 0 and self._tree is not None:
+            entry = map_.tree.index_of_row(row)
+            if self._tree.open_around(entry):
+                self._arrange()
+            grid.move_to_key(entry)
+            grid.move_to_step(key.step)
+        elif len(grid.columns_shown) and grid.row_count and grid.code_at(0, 0) < WORTH_A_LOOK:
+            grid.next_finding(1, WORTH_A_LOOK)
+        self._tell()
+
+    def _arrange(self) -> None:
+        """Puts rows together: open scopes or nodes, all or those with findings."""
+        map_, tree = self.map, self._tree
+        if map_ is None or tree is None:
+            return
+        shown = map_.noteworthy(self.ranks) if self.findings_only else map_.shown
+        tree.keep(shown, expand=False)
+        entries = rows_of(map_, shown, flat=True) if self.flat else tree.visible().indices.astype(np.int64)
+        self.grid.set_empty("nothing was found in what was checked" if self.findings_only else "nothing was dumped")
+        self.grid.show_map(GridRows(map_, entries, flat=self.flat), self.ranks, tree.opened, fit_all=self.fit_all)
+        self._tell_where()
+        self._tell()
+
+    def _tell_where(self) -> None:
+        map_ = self.map
+        if map_ is None:
+            return
+        words = []
+        if len(map_.ranks) > 1:
+            words.append(f"all {len(map_.ranks)} ranks: the worst" if len(self.ranks) > 1 else f"rank {self.ranks[0]}")
+        if self.fit_all and self.grid.columns_shown.most > 1:
+            words.append(f"up to {self.grid.columns_shown.most:,} steps a column: the worst")
+        words += ["rows with findings only"] if self.findings_only else []
+        words += ["nodes in execution order"] if self.flat else []
+        single = map_.by_default or len(map_.watchpoints) == 1
+        words += looked_for(map_) if single else [f"looked for what {len(map_.watchpoints)} watchpoints find"]
+        self._put("where", "  ·  ".join(words))
+        missing = len(map_.missing)
+        hint = "   r checks what is missing" if missing and not self.working else ""
+        self._put("covered", Content.assemble(map_.covered_text(), (hint, "bold")))
+
+    @on(HealthGrid.CellMoved)
+    def _cell_moved(self, event: HealthGrid.CellMoved) -> None:
+        event.stop()
+        if not self._placed and self.map is not None:  # only now is it known where the columns are
+            self._placed = True
+            self._to_start()
+        self._tell_where()
+        self._tell()
+
+    def _tell(self) -> None:
+        """Says what is under the cursor."""
+        map_, grid = self.map, self.grid
+        if map_ is None or grid.entry < 0 or not grid.steps_here or grid.entry >= len(map_.tree):
+            self._cell = None
+            self._said = CellText("", "", "")
+        else:
+            self._cell = map_.cell(grid.entry, grid.steps_here, self.ranks)
+            self._said = cell_text(map_, grid.entry, grid.steps_here, self._cell, ranks=len(map_.ranks))
+        said, room = self._said, max(self.size.width - 4, 20)
+        self._put("cell", f"{said.health}  {shorten(said.path, max(room - len(said.health) - 2, 8))}")
+        self._put("worst", said.details)
+
+    # -- where it leads ----------------------------------------------------------------------------
+
+    @property
+    def focus_here(self) -> Focus:
+        """The worst tensor of the cell; of a node without findings its first one; else what the view came from."""
+        map_, cell, entry = self.map, self._cell, self.grid.entry
+        if map_ is None or cell is None or cell.pair is None:
+            return self.about
+        if cell.hit is not None:
+            return Focus.of_hit(cell.hit)
+        row = int(map_.tree.row[entry])
+        return self._of_node(map_, row, cell.pair) if row >= 0 else self.about
+
+    def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> Focus:
+        if map_.pairs.get(pair) is not None:  # it has been listed: this costs nothing
+            return Focus(*tensor_of(self.host.session, map_.nodes, row, pair))
+        graph, name = map_.nodes.graph_of(row).name, map_.nodes.names[row]
+        own = self.host.session.nodes(pair[0]).find(name, graph)
+        return Focus(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
+
+    @on(VirtualTable.RowSelected)
+    def _selected(self, event: VirtualTable.RowSelected) -> None:
+        """Enter: opens or closes a scope, or goes to the node on the main screen."""
+        event.stop()
+        if self.map is not None and not self.flat and self.map.tree.is_scope(self.grid.entry):
+            self.action_open_close()
+            return
+        focus = self.focus_here
+        if focus.row >= 0:
+            self.host.go_to(focus)
+        else:
+            self.say("this node was not dumped here", note=True)
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def action_open_close(self) -> None:
+        """Opens or closes the scope under the cursor."""
+        tree, entry = self._tree, self.grid.entry
+        if tree is not None and not self.flat and tree.is_scope(entry):
+            tree.opened[entry] = not tree.opened[entry]
+            self._arrange()
+
+    def action_open_all(self) -> None:
+        """Opens or closes everything below the cursor."""
+        if self._tree is not None and not self.flat and self._tree.is_scope(self.grid.entry):
+            self._tree.toggle_below(self.grid.entry)
+            self._arrange()
+
+    def action_deeper(self) -> None:
+        """One level deeper than the deepest row."""
+        self._to_level(1)
+
+    def action_shallower(self) -> None:
+        """One level less."""
+        self._to_level(-1)
+
+    def _to_level(self, by: int) -> None:
+        map_, tree = self.map, self._tree
+        if map_ is None or tree is None or self.flat:
+            return
+        rows = tree.visible().indices
+        level = max(int(map_.tree.depth[rows].max(initial=0)) + by, 0)
+        tree.opened[:] = (map_.tree.depth < level) & (map_.tree.size > 1)
+        above = [each for each in map_.tree.ancestors(self.grid.entry) if map_.tree.depth[each] >= level]
+        at = above[-1] if above else self.grid.entry
+        self._arrange()
+        self.grid.move_to_key(at)
+
+    def action_findings(self) -> None:
+        """Only rows with findings, or all."""
+        self.findings_only = not self.findings_only
+        self._arrange()
+
+    def action_nodes(self) -> None:
+        """Nodes, or scopes."""
+        self.flat = not self.flat
+        self._arrange()
+
+    def action_fit(self) -> None:
+        """All steps on one screen, or one in each column."""
+        self.fit_all = not self.fit_all
+        self._arrange()
+
+    def action_next(self) -> None:
+        """To the next finding of the row."""
+        if not self.grid.next_finding(1, WORTH_A_LOOK):
+            self.say("no finding after this one in this row", note=True)
+
+    def action_previous(self) -> None:
+        """To the finding before."""
+        if not self.grid.next_finding(-1, WORTH_A_LOOK):
+            self.say("no finding before this one in this row", note=True)
+
+    def action_steps_back(self) -> None:
+        """A screenful of steps back."""
+        self.grid.page_columns(-1)
+
+    def action_steps_on(self) -> None:
+        """A screenful of steps on."""
+        self.grid.page_columns(1)
+
+    def action_rank_back(self) -> None:
+        """One rank back."""
+        self._turn(-1)
+
+    def action_rank_on(self) -> None:
+        """One rank on."""
+        self._turn(1)
+
+    def _turn(self, by: int) -> None:
+        if self.map is None or len(self.map.ranks) < 2:
+            self.say("there is one rank only", note=True)
+            return
+        choices: Sequence[tuple[int, ...]] = (self.map.ranks, *((rank,) for rank in self.map.ranks))
+        self.ranks = choices[(choices.index(self.ranks) + by) % len(choices)]
+        self._arrange()
+
+    # -- checking ----------------------------------------------------------------------------------
+
+    def action_check(self) -> None:
+        """Checks what is missing, a part at a time: each is shown when it is there."""
+        if self.working:
+            return
+        if self.map is None:
+            self._load()
+            return
+        missing = self.checks.missing(self.host.session.pairs())
+        if not missing:
+            self.say("everything was checked with these watchpoints", note=True)
+            return
+        self._check(missing, 0, FIRST_PART)
+
+    def _check(self, missing: Sequence[Pair], start: int, count: int) -> None:
+        session, checks = self.host.session, self.checks
+        part = missing[start : start + count]
+
+        def job(progress: ProgressFn) -> HealthMap:
+            checks.check(part, scaled(progress, start, len(missing), len(part)))
+            return health(session, checks)
+
+        def done(found: HealthMap) -> None:
+            following = start + len(part)
+            self._show(found)
+            if following < len(missing) and not checks.missing(part):
+                self._check(missing, following, min(2 * count, LARGEST_PART))
+
+        self.work(f"checking {len(missing):,} of {len(session.pairs()):,} steps", job, done)
+
+    def action_cancel(self) -> None:
+        """Esc: what was finished is shown."""
+        asked = self.working
+        super().action_cancel()
+        if asked and self.map is None:
+            self.say("stopped: r starts again", note=True)
+        elif asked:
+            self._load()
+            self.say("stopped: what was finished is shown", note=True)
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """The rows as they are shown, with every step."""
+        map_, grid = self.map, self.grid
+        rows = grid.rows
+        if map_ is None or not isinstance(rows, GridRows):
+            return None
+        lines = map_lines(map_, rows.entries, self.ranks, WIDE, fit=False, flat=self.flat)
+        text = [*lines, "", legend_text(vague=map_.vague), *looked_for(map_), map_.covered_text()]
+        table = [(path, *cells) for path, _, cells in map_rows(map_, rows.entries, self.ranks)]
+        header = ("path", *(f"step {step_text(step)}" for step in map_.steps))
+        return Extract("health", "\n".join(text) + "\n", str(self._said), header, table)
+
+    @property
+    def row_name(self) -> str:
+        """The row under the cursor, for tests."""
+        return entry_name(self.map, self.grid.entry, flat=self.flat) if self.map is not None else ""

@@ -1,1 +1,0 @@
-"""The health map: steps across, scopes down."""

@@ -1,0 +1,563 @@
+"""Shows where the bad values of a tensor begin: the path upstream, hop by hop, and what each hop was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import on
+from textual.binding import BindingType
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.model import ProgressFn
+from tui_debugger.session.origin.examine import State
+from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path, questions_about, trace
+from tui_debugger.session.origin.path_text import path_lines
+from tui_debugger.session.origin.search import Fed
+from tui_debugger.session.origin.words import (
+    explanation,
+    headline,
+    initial_words,
+    is_overflow,
+    last_part,
+    length_words,
+    nearest_words,
+    question_words,
+    tensor_name,
+    way_words,
+    why,
+)
+from tui_debugger.session.types import TensorRow
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
+from tui_debugger.tui import theme
+from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.panes.tensors import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
+from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.view import CHECKED, News, SeenResults, View
+from tui_debugger.tui.widgets.text import Cell, Place, shorten
+from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+    from tui_debugger.tui.views.view import Host
+
+
+LineId = tuple[int, ...]
+"""Hop, branch of that hop, hop of the branch's own path, ...: what identifies a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathLine:
+    """One line.
+
+    Attributes:
+        place: which one it is: hops have an odd number of parts, branches an even one.
+        path: the path that the hop (or the hop that the branch goes into) belongs to.
+        item: a hop, or a branch that was not followed (yet).
+        opened: what is below it is shown.
+    """
+
+    place: LineId
+    path: Path
+    item: Hop | Branch
+    opened: bool = False
+
+    @property
+    def depth(self) -> int:
+        """How far it is indented."""
+        return len(self.place) - 1
+
+    @property
+    def tensor(self) -> TensorRow:
+        """The tensor."""
+        return self.item.tensor
+
+    @property
+    def row(self) -> int:
+        """Its node's row in its rank's node table."""
+        return self.item.row
+
+    @property
+    def hop(self) -> Hop | None:
+        """The hop; None for a branch."""
+        return self.item if isinstance(self.item, Hop) else None
+
+    @property
+    def inner(self) -> int:
+        """How many lines can be opened below it: other inputs of a hop, one path of a branch."""
+        return len(self.item.others) if isinstance(self.item, Hop) else 1
+
+    @property
+    def is_end(self) -> bool:
+        """Whether its path ends there."""
+        return self.item is self.path.end
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What is shown beside the path itself.
+
+    Attributes:
+        places: hops whose other inputs are shown, branches whose path is shown.
+        paths: the paths of branches that were followed.
+    """
+
+    places: frozenset[LineId] = frozenset()
+    paths: Mapping[LineId, Path] = field(default_factory=dict)
+
+    def toggled(self, place: LineId) -> Opened:
+        """With one more place opened, or closed."""
+        return Opened(self.places ^ {place}, self.paths)
+
+    def followed(self, place: LineId, path: Path) -> Opened:
+        """With the path of a branch, opened."""
+        return Opened(self.places | {place}, {**self.paths, place: path})
+
+
+def lines_of(path: Path, opened: Opened) -> tuple[PathLine, ...]:
+    """All lines, from the tensor that was asked about upstream."""
+    return tuple(_lines(path, opened, (), 0))
+
+
+def _lines(path: Path, opened: Opened, above: LineId, first: int) -> Iterator[PathLine]:
+    for number, hop in enumerate(path.hops[first:], first):
+        place = (*above, number)
+        yield PathLine(place, path, hop, place in opened.places)
+        if place not in opened.places:
+            continue
+        for at, branch in enumerate(hop.others):
+            inner = (*place, at)
+            followed = opened.paths.get(inner) if inner in opened.places else None
+            yield PathLine(inner, path, branch, followed is not None)
+            if followed is not None:
+                yield from _lines(followed, opened, inner, 1)  # its first hop is the branch itself
+    if path.nearest is not None:
+        yield PathLine((*above, len(path.hops), 0), path, path.nearest)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What tells the tensors of a run apart.
+
+    Attributes:
+        many_ranks: a rank column.
+        graphs: what graphs are called in a column, by name; none for a single graph.
+        rounds: some tensor was written several times within its step.
+    """
+
+    many_ranks: bool = False
+    graphs: Mapping[str, str] = field(default_factory=dict)
+    rounds: bool = False
+
+
+def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
+    """The columns of the path."""
+    more = shape.many_ranks + bool(shape.graphs)
+    return (
+        Column("", 1, frozen=True),
+        Column("step", 4, right=True, frozen=True),
+        *((Column("rank", 4, right=True, frozen=True),) if shape.many_ranks else ()),
+        *((Column("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
+        Column("tensor", 18, elastic=3),
+        Column("slot", 8 if shape.rounds else 5),
+        *COUNTS,
+        Column("into the one above", 32 - 5 * more, elastic=4),
+        *ENDS,
+        Column("dtype", 8),
+        Column("shape", 9, elastic=1),
+    )
+
+
+def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
+    """One line of the path."""
+    row = line.tensor
+    scope, _, name = row.key.node.rpartition("/")
+    text = Text("  " * line.depth, no_wrap=True)
+    if line.inner:
+        text.append(f"{theme.OPEN_GLYPH if line.opened else theme.CLOSED_GLYPH} ", theme.DIM)
+    text.append(clean(name), theme.NORMAL if line.hop is not None else theme.DIM)
+    rank = [Text(str(row.key.rank), theme.DIM)] if shape.many_ranks else []
+    graph = [Text(shape.graphs.get(row.key.graph, clean(row.key.graph)), theme.DIM)] if shape.graphs else []
+    meta = row.meta
+    return [
+        _mark(line),
+        step_text(row.key.step),
+        *rank,
+        *graph,
+        Place(text, scope, theme.DIM, words_only=True),
+        Text(slot_text(row.key), theme.DIM),
+        *count_cells(row.stats),
+        _way(line),
+        *end_cells(row.stats),
+        clean(meta.dtype) if meta is not None else "",
+        shape_text(meta.shape) if meta is not None else "",
+    ]
+
+
+def _mark(line: PathLine) -> Text:
+    if line.item.way.link is Link.NEAREST or (line.is_end and line.path.ends_at_origin):
+        return Text(theme.ORIGIN_GLYPH, theme.FINDING)
+    if line.path.ending is Ending.CLEAN:
+        return Text(" ")
+    if line.is_end:  # it goes on, but nobody sees where
+        return Text(theme.UNCERTAIN_GLYPH, theme.DOUBT)
+    return Text(theme.HIT_GLYPH, theme.FINDING)
+
+
+def _way(line: PathLine) -> Text:
+    text = Text(no_wrap=True)
+    if line.hop is None and line.item.way.link is not Link.NEAREST:
+        text.append("also ", theme.DIM)
+    elsewhere = line.item.way.link in (Link.SENT, Link.WEIGHT, Link.BEFORE)
+    text.append(way_words(line.item), theme.WATCHED if elsewhere else theme.NORMAL)
+    if isinstance(line.item, Hop) and line.item.others and not line.opened:
+        text.append(f"  +{len(line.item.others)} more bad", theme.DIM)
+    return text
+
+
+# -- inputs and outputs of the node ------------------------------------------------------------------
+
+NODE_COLUMNS: tuple[Column, ...] = (
+    Column("", 1, frozen=True),
+    Column("io", 8, frozen=True),
+    *STATISTICS[:4],
+    Column("dtype", 8),
+    Column("shape", 9, elastic=1),
+    Column("from", 12, elastic=3),
+    *STATISTICS[4:],  # 80 columns end before them
+)
+
+
+def tensors_of(hop: Hop) -> list[tuple[TensorRow, Fed | None]]:
+    """Inputs, what the other ranks put in, outputs; for inputs what is known about them."""
+    fed = [*hop.told.inputs, *hop.peers]
+    return [*((each.row, each) for each in fed), *((row, None) for row in hop.told.outputs)]
+
+
+def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
+    """One input or output; ``here`` is the rank of the node."""
+    rank = f" r{row.key.rank}" if row.key.rank != here else ""
+    head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG)]
+    if row.index < 0:
+        return [*head, Text(f"not dumped  {clean(row.origin_text)}", theme.DIM)]
+    if row.error:
+        return [*head, Text(clean(row.error), theme.DOUBT)]
+    meta = row.meta
+    kind = [clean(meta.dtype), shape_text(meta.shape)] if meta is not None else ["", ""]
+    numbers = statistic_cells(row.stats)
+    return [*head, *numbers[:4], *kind, _from(row, fed), *numbers[4:]]
+
+
+def _state(row: TensorRow, fed: Fed | None) -> Text:
+    bad = row.hit if fed is None else fed.state is State.BAD
+    if bad:
+        return Text(theme.HIT_GLYPH, theme.FINDING)
+    return Text(theme.UNCERTAIN_GLYPH if fed is not None and fed.state is State.UNKNOWN else " ", theme.DOUBT)
+
+
+def _from(row: TensorRow, fed: Fed | None) -> Text:
+    words = [last_part(row.origin_text)] if row.origin_text else []
+    if fed is not None:
+        words += ["constant"] if fed.constant else []
+        words += [f"value before, of step {run_text(row.key)}"] if fed.before else []
+    return Text("  ".join(words), theme.DIM, no_wrap=True)
+
+
+_GROUP = "Origin (o)"
+_ACTIONS = (
+    LOOK_AGAIN,
+    view_action(
+        "branches", "Other bad inputs", "space", "Shows what else was bad; on such a line its own path.", _GROUP
+    ),
+    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
+    view_action("question", "Next finding", "w", "The same for the next thing that was found on this tensor.", _GROUP),
+)
+_HEADER = ("step", "rank", "node", "slot", *TENSOR_HEADER, "how")
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A path, and which of how many questions it answers."""
+
+    path: Path
+    number: int
+    questions: int
+
+
+class OriginView(View):
+    """The path as a table; below it the inputs and outputs of the node under the cursor."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
+    OWN_ACTIONS = _ACTIONS
+    DEFAULT_CSS = """
+    OriginView {
+        #answer { text-style: bold; }
+        #why { color: $text-muted; max-height: 5; }
+        #path { height: 1fr; min-height: 4; }
+        #hop { height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+        #fed { height: 25%; min-height: 4; }
+        #frames { color: $text-muted; height: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+    }
+    """
+    heading = "Origin"
+    hints = (
+        *(("Enter", "go there"), ("Space", "other bad inputs"), ("Tab", "inputs"), ("v", "values")),
+        *(("E", "explain"), ("?", "keys"), ("Esc", "back")),
+    )
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Nothing is looked at yet."""
+        super().__init__(host, about)
+        self._answer: _Answer | None = None
+        self._opened = Opened()
+        self._lines: tuple[PathLine, ...] = ()
+        self._columns_for = Shape()
+        self._results = SeenResults(host.session)
+
+    def body(self) -> Iterable[Widget]:
+        """The answer, the path, the node under the cursor."""
+        yield Line(id="answer")
+        yield Line(id="why")
+        yield VirtualTable(path_columns(), empty="", id="path")
+        yield Line(id="hop")
+        yield VirtualTable(NODE_COLUMNS, id="fed")
+        yield Line(id="frames")
+
+    @property
+    def table(self) -> VirtualTable:
+        """The path."""
+        return self.query_one("#path", VirtualTable)
+
+    @property
+    def tensors(self) -> VirtualTable:
+        """Inputs and outputs of the node under the cursor."""
+        return self.query_one("#fed", VirtualTable)
+
+    def on_mount(self) -> None:
+        """Starts to look."""
+        self.table.focus()
+        self._ask(0)
+
+    def on_resize(self) -> None:
+        """The node's name takes the room there is."""
+        key = self.about.key
+        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}"
+        name = shorten(key.node, max(self.size.width - cell_len(where) - 21, 16))
+        self.set_heading(f"Origin of {name}  {where}")
+
+    # -- looking -------------------------------------------------------------------------------------
+
+    def _ask(self, number: int) -> None:
+        self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
+
+    def look_again(self) -> None:
+        """The same question; what was opened stays open as far as it is there."""
+        if self._answer is None:
+            self._ask(0)
+            return
+        job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
+        self.work_anew("going upstream", job, self._found_again)
+
+    def outdated_by(self, news: News) -> str:
+        """What is upstream counts; where nothing bad is, also where the nearest origin of the run is."""
+        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
+
+    def _found(self, answer: _Answer) -> None:
+        self._answer, self._opened = answer, Opened()
+        self._show_answer(answer.path)
+        self.table.move_to(len(self._lines) - 1)
+
+    def _found_again(self, found: tuple[_Answer, Opened]) -> None:
+        here = self.line
+        self._answer, self._opened = found
+        self._show_answer(self._answer.path)
+        if here is not None:  # the path may be longer now: the cursor stays on its tensor
+            same = (line.place for line in self._lines if line.tensor.key == here.tensor.key)
+            self.table.move_to_key(next(same, self._lines[-1].place))
+
+    def _show_answer(self, path: Path) -> None:
+        self._results.note(self.host.session.pairs() if path.ending is Ending.CLEAN else ())
+        self._show_lines()
+        self._line("answer", Content(headline(path)))
+        self._line("why", Content("\n".join(map(clean, self._reasons()))))
+
+    def _reasons(self) -> list[str]:
+        """Why it ends there, what else is to be known."""
+        answer = self._answer
+        if answer is None:
+            return []
+        path, lines = answer.path, list[str]()
+        if path.ending is Ending.CLEAN:
+            lines += filter(None, [initial_words(self.about.hit), nearest_words(path)])
+        elif path.ending is not Ending.NO_VALUE:
+            lines += (
+                []
+                if path.ending in (Ending.NOT_DUMPED, Ending.RANKS)
+                else why(path.end.told, overflow=is_overflow(path)).split("\n")
+            )
+            lines += explanation(path)
+            lines.append(length_words(path))
+        if not is_overflow(path) or answer.questions > 1:
+            which = (
+                f" (finding {answer.number + 1} of {answer.questions}: w shows the next)"
+                if answer.questions > 1
+                else ""
+            )
+            lines.append(f"bad here means: {question_words(path)}{which}")
+        return lines
+
+    def _line(self, name: str, content: Content) -> None:
+        self.query_one(f"#{name}", Line).show(content)
+
+    @property
+    def _shape(self) -> Shape:
+        if self._answer is None:
+            return Shape()
+        rounds = any(line.tensor.key.round for line in self._lines)
+        graphs = short_names(self._answer.path.graphs)
+        return Shape(len(self.host.session.ranks()) > 1, graphs, rounds)
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    def _show_lines(self) -> None:
+        if self._answer is None:
+            return
+        self._lines = lines_of(self._answer.path, self._opened)
+        shape = self._shape
+        if shape != self._columns_for:
+            self._columns_for = shape
+            self.table.set_columns(path_columns(shape))
+        rows = LazyRows(self._lines, lambda line: path_cells(line, shape), lambda line: line.place)
+        self.table.set_rows(rows)
+        self._show_hop()
+
+    @property
+    def line(self) -> PathLine | None:
+        """The line under the cursor."""
+        at = self.table.cursor_row
+        return self._lines[at] if at < len(self._lines) else None
+
+    @on(VirtualTable.RowHighlighted, "#path")
+    def _moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        self._show_hop()
+
+    def _show_hop(self) -> None:
+        line = self.line
+        if line is None:
+            return
+        key, hop = line.tensor.key, line.hop
+        where = f"  {slot_text(key)}  {key.graph}  rank {key.rank}"
+        name = shorten(key.node, max(self.size.width - cell_len(where) - 3, 16))
+        self._line("hop", Content.assemble((name, "bold"), clean(where), "\n", way_words(line.item)))
+        tensors = tensors_of(hop) if hop is not None else []
+        rows = [node_cells(row, fed, key.rank) for row, fed in tensors]
+        self.tensors.set_rows(ListRows(rows), keep=False)
+        stack = stack_text(hop.told.stack, hop.told.stack_of, hop.told.node) if hop is not None else ()
+        more = () if hop is not None or line.item is line.path.nearest else ("Space goes upstream from here",)
+        self._line("frames", Content("\n".join([*stack, *more])))
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor under the cursor: a hop, or one of the tensors below when the focus is there."""
+        line = self.line
+        if line is None:
+            return self.about
+        if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
+            row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
+            at = self.host.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
+            return Focus(row.key, at)
+        if line.tensor.key == self.about.key:
+            return self.about
+        return Focus(line.tensor.key, line.row)
+
+    @on(VirtualTable.RowSelected)
+    def _chosen(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        self.host.go_to(self.focus_here)
+
+    def action_values(self) -> None:
+        """The values of the tensor under the cursor."""
+        self.host.open("values", self.focus_here)
+
+    def action_question(self) -> None:
+        """The next of several findings."""
+        answer = self._answer
+        if answer is not None and answer.questions > 1:
+            self._ask((answer.number + 1) % answer.questions)
+        elif not self.working:
+            self.say("nothing else was found on this tensor", note=True)
+
+    def action_branches(self) -> None:
+        """Opens or closes what is below the cursor; a branch is followed when it is opened first."""
+        line = self.line
+        if line is None or self._answer is None or line.item is line.path.nearest:
+            return
+        if isinstance(line.item, Hop):
+            if not line.item.others:
+                self.say("nothing else bad went into this tensor", note=True)
+                return
+            self._opened = self._opened.toggled(line.place)
+            self._show_lines()
+        elif line.place in self._opened.paths:
+            self._opened = self._opened.toggled(line.place)
+            self._show_lines()
+        else:
+            job = partial(trace, self.host.session, line.tensor.key, self._answer.path.question)
+            self.work("going upstream", job, partial(self._followed, line))
+
+    def _followed(self, line: PathLine, path: Path) -> None:
+        self._opened = self._opened.followed(line.place, path)
+        self._show_lines()
+        self.say(f"{last_part(line.tensor.key.node)}: {headline(path)}", note=True)
+
+    # -- what it hands out ---------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """The path as text and as a table."""
+        answer = self._answer
+        line = self.line if answer is not None else None
+        if answer is None or line is None:
+            return None
+        stem = stem_of(self.about.key, "origin")
+        text = "\n".join(path_lines(answer.path))
+        graph = f"{line.tensor.key.graph}/" if answer.path.graphs else ""
+        one = f"{tensor_name(line.tensor)}  {graph}{line.tensor.key.node}"
+        rows = [_export_row(each) for each in self._lines]
+        if answer.path.graphs:
+            rows = [(line.tensor.key.graph, *row) for line, row in zip(self._lines, rows, strict=True)]
+        return Extract(stem, text, one, ("graph", *_HEADER) if answer.path.graphs else _HEADER, rows)
+
+
+def _find(session: Session, about: Focus, number: int, progress: ProgressFn) -> _Answer:
+    questions = questions_about(session, about.hit)
+    return _Answer(trace(session, about.key, questions[number], progress), number, len(questions))
+
+
+def _find_again(
+    session: Session, about: Focus, answer: _Answer, opened: Opened, progress: ProgressFn
+) -> tuple[_Answer, Opened]:
+    questions = questions_about(session, about.hit)
+    path = trace(session, about.key, answer.path.question, progress)
+    followed = {
+        place: trace(session, old.start.tensor.key, old.question, progress) for place, old in opened.paths.items()
+    }
+    there = {line.place: line.tensor.key for line in lines_of(path, Opened(opened.places, followed))}
+    kept = {place: each for place, each in followed.items() if there.get(place) == each.start.tensor.key}
+    return _Answer(path, min(answer.number, len(questions) - 1), len(questions)), Opened(opened.places, kept)
+
+
+def _export_row(line: PathLine) -> tuple[object, ...]:
+    key = line.tensor.key
+    place = (key.step, key.rank, key.node, slot_text(key))
+    return (*place, *tensor_fields(line.tensor), way_words(line.item))

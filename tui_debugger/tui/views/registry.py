@@ -1,0 +1,133 @@
+"""Every view, once: its key, its words and its class (loaded when it first opens); and what a view is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Hit, TensorKey
+    from tui_debugger.tui.views.view import View
+
+
+class About(Enum):
+    """What must be under the cursor for a view to open."""
+
+    RUN = "run"
+    TENSOR = "tensor"
+
+
+@dataclass(frozen=True, slots=True)
+class ViewKind:
+    """A view.
+
+    Attributes:
+        id: also the id of its action.
+        key: the same on the main screen and in every other view.
+        title, help: for footers, palette, help page and README.
+        about: what it shows.
+        place: module below ``tui.views`` and name of the class.
+    """
+
+    id: str
+    key: str
+    title: str
+    help: str
+    about: About
+    place: tuple[str, str]
+
+    def load(self) -> type[View]:
+        """The screen's class."""
+        module, name = self.place
+        found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
+        return found
+
+
+_T = About.TENSOR
+VIEWS: tuple[ViewKind, ...] = (
+    ViewKind(
+        "origin",
+        "o",
+        "Origin",
+        "Walks from this tensor upstream to where the bad values begin, with statistics at every hop.",
+        _T,
+        ("origin", "OriginView"),
+    ),
+    ViewKind(
+        "explain",
+        "E",
+        "Explain",
+        "What usually causes what was found here, with the numbers of this tensor, and what to look at next.",
+        _T,
+        ("explain", "ExplainView"),
+    ),
+    ViewKind(
+        "relations",
+        "L",
+        "Relations",
+        "The tensor, what made it and what uses it: walk along the links, back and forward.",
+        _T,
+        ("relations", "RelationsView"),
+    ),
+    ViewKind(
+        "trend",
+        "H",
+        "Through the steps",
+        "The tensor's statistics over all dumped steps as plots and as a table; several tensors on top of each other.",
+        _T,
+        ("trend", "TrendView"),
+    ),
+    ViewKind(
+        "compare",
+        "C",
+        "Compare",
+        "Value, value and difference: with another step, rank, tensor or .npy file.",
+        _T,
+        ("compare", "CompareView"),
+    ),
+    ViewKind(
+        "distribution",
+        "b",
+        "Distribution",
+        "Counts, moments, percentiles, a histogram, and how far the values are from overflow and underflow.",
+        _T,
+        ("distribution", "DistributionView"),
+    ),
+    ViewKind(
+        "health",
+        "M",
+        "Health map",
+        "Steps across, scopes down, the worst of each in a glyph: when it began and where it spread.",
+        About.RUN,
+        ("health", "HealthView"),
+    ),
+)
+VIEW_BY_ID: dict[str, ViewKind] = {view.id: view for view in VIEWS}
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """The tensor under the cursor when a view was opened.
+
+    Attributes:
+        key: the tensor.
+        row: the node's row in the node table of the tensor's rank.
+        hit: what the watchpoints found on it, when it was reached from the hit list.
+        at: full index of the element to look at; None for none in particular.
+    """
+
+    key: TensorKey
+    row: int
+    hit: Hit | None = None
+    at: tuple[int, ...] | None = None
+
+    @classmethod
+    def of_hit(cls, hit: Hit) -> Focus:
+        """The tensor of a hit."""
+        return cls(hit.key, hit.row, hit)
+
+    def at_step(self, step: int) -> Focus:
+        """The same tensor at another step: what was found there is another question."""
+        return self if step == self.key.step else Focus(self.key.at_step(step), self.row, at=self.at)

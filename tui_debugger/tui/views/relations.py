@@ -1,0 +1,684 @@
+"""Shows a tensor in the middle, what it was made from on the left, what uses it on the right; Enter walks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import on
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from tui_debugger.model import ProgressFn, Side, TensorKey
+from tui_debugger.session.diagnosis.relations import (
+    Related,
+    Relations,
+    Tie,
+    consumers,
+    producers,
+    relations,
+    tie_words,
+    watch_words,
+)
+from tui_debugger.session.types import TensorRow
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import hit_text, said_words
+from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
+from tui_debugger.tui import theme
+from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.panes.tensors import count_cells
+from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, News, SeenResults, View
+from tui_debugger.tui.widgets.text import Cell, Place, shorten
+from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.session import Session
+    from tui_debugger.session.types import Pair
+    from tui_debugger.tui.views.view import Host
+
+
+ItemId = tuple[int, ...]
+"""Which one of the side, which one of its own, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line.
+
+    Attributes:
+        place: what identifies it.
+        related: the tensor; what it is tied to is the item above it, or the tensor in the middle.
+        opened: its own producers (or consumers) stand below it.
+    """
+
+    place: ItemId
+    related: Related
+    opened: bool = False
+
+    @property
+    def depth(self) -> int:
+        """How many hops it is beyond the first."""
+        return len(self.place) - 1
+
+
+@dataclass(frozen=True)
+class OpenedSide:
+    """Producers or consumers.
+
+    Attributes:
+        first: one hop away.
+        inner: further ones, by the place that they were opened at; kept when it is closed.
+        opened: the places that are open.
+    """
+
+    first: Sequence[Related] = ()
+    inner: Mapping[ItemId, Sequence[Related]] = field(default_factory=dict)
+    opened: frozenset[ItemId] = frozenset()
+
+    def with_inner(self, place: ItemId, related: Sequence[Related]) -> OpenedSide:
+        """With what is one hop beyond an item, opened."""
+        return OpenedSide(self.first, {**self.inner, place: related}, self.opened | {place})
+
+    def toggled(self, place: ItemId) -> OpenedSide:
+        """With an item opened or closed that was opened before."""
+        return OpenedSide(self.first, self.inner, self.opened ^ {place})
+
+    def anew(self, first: Sequence[Related], look: Callable[[Related], Sequence[Related]]) -> OpenedSide:
+        """Other contents, with the same items opened; those of which nothing is left are closed."""
+        side = OpenedSide(first)
+        for place in sorted(self.inner, key=len):
+            at = {item.place: item for item in replace(side, opened=frozenset(side.inner)).items()}.get(place)
+            found = look(at.related) if at is not None else ()
+            if found:
+                side = side.with_inner(place, found)
+        return replace(side, opened=side.opened & self.opened)
+
+    def items(self) -> tuple[Item, ...]:
+        """All lines."""
+        return tuple(self._items(self.first, ()))
+
+    def _items(self, related: Sequence[Related], above: ItemId) -> Iterator[Item]:
+        for number, each in enumerate(related):
+            place = (*above, number)
+            opened = place in self.opened
+            yield Item(place, each, opened)
+            if opened:
+                yield from self._items(self.inner.get(place, ()), place)
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The tensors that were in the middle, in the order in which they were visited.
+
+    Attributes:
+        visited: never empty.
+        at: which one is shown.
+    """
+
+    visited: tuple[tuple[TensorKey, int], ...]
+    at: int = 0
+
+    @property
+    def here(self) -> tuple[TensorKey, int]:
+        """Tensor and node row."""
+        return self.visited[self.at]
+
+    def walked(self, key: TensorKey, row: int) -> Trail:
+        """One further; what was ahead is forgotten."""
+        if key == self.here[0]:
+            return self
+        return Trail((*self.visited[: self.at + 1], (key, row)), self.at + 1)
+
+    def moved(self, by: int) -> Trail:
+        """Back or forward, as far as it goes."""
+        return Trail(self.visited, max(0, min(self.at + by, len(self.visited) - 1)))
+
+
+def columns(title: str, *, rounds: bool = False) -> tuple[Column, ...]:
+    """The columns of one list."""
+    return (
+        Column("", 1, frozen=True),
+        Column(title, 12, elastic=5, frozen=True),
+        Column("at", 8 if rounds else 5),
+        Column("NaN", 4, right=True),
+        Column("Inf", 4, right=True),
+        Column("watched", 7, elastic=2),
+    )
+
+
+def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
+    """One line.
+
+    Args:
+        item: which one.
+        row: its tensor, measured or not yet.
+        middle: the tensor in the middle; another step, another run of its step and another graph are said.
+        graphs: what graphs are called, by name; none for a single graph.
+    """
+    related, key = item.related, item.related.key
+    scope, _, name = key.node.rpartition("/")
+    text = Text("  " * item.depth, no_wrap=True)
+    text.append(f"{theme.OPEN_GLYPH} " if item.opened else "", theme.DIM)
+    elsewhere = key.step != middle.step or (key.round and middle.round and key.round != middle.round)
+    if elsewhere:
+        text.append(f"@{'next' if related.ahead else run_text(key)} ", theme.WATCHED)
+    if key.graph != middle.graph:
+        text.append(f"graph {graphs.get(key.graph, clean(key.graph))} ", theme.WATCHED)
+    text.append(clean(name), theme.DIM if row.index < 0 else theme.NORMAL)
+    if row.origin_text:  # a constant's value
+        text.append(f" = {clean(row.origin_text)}", theme.DIM)
+    at = f"in:{related.slots[0]}" if related.slots else slot_text(key)
+    more = "+" if len(related.slots) > 1 else ""
+    return [
+        _mark(related, row),
+        Place(text, scope, theme.DIM),
+        Text(at + more, theme.DIM),
+        *_counts(row),
+        _watched(related),
+    ]
+
+
+def _mark(related: Related, row: TensorRow) -> Text:
+    hit = related.hit
+    if hit is not None and hit.origin:
+        return Text(theme.ORIGIN_GLYPH, theme.FINDING)
+    if related.tensor.hit or (row.stats is not None and row.stats.bad):
+        return Text(theme.HIT_GLYPH, theme.FINDING)
+    return Text(theme.UNCERTAIN_GLYPH if related.tensor.uncertain else " ", theme.DOUBT)
+
+
+def _counts(row: TensorRow) -> list[Cell]:
+    waiting = row.index >= 0 and not row.error and row.meta is None
+    return count_cells(row.stats, "…" if waiting else theme.NONE)
+
+
+def _watched(related: Related) -> Text:
+    text = Text(no_wrap=True)
+    for word in watch_words(related).split():
+        text.append(" " if text.plain else "")
+        text.append(word, theme.FINDING if word.startswith(theme.HIT_GLYPH) else theme.DIM)
+    return text
+
+
+def where_words(related: Related) -> str:
+    """``  out:0  step 3  rank 0``: what follows the name of a node."""
+    key = related.key
+    step = "no step yet" if related.ahead else f"step {step_text(key.step)}"
+    return f"  {slot_text(key)}  {step}  rank {key.rank}"
+
+
+def detail(related: Related, row: TensorRow, head: tuple[str, str], *, upstream: bool, maker: str) -> Content:
+    """Four lines about a tensor: which one, how it is tied, its values, what was found.
+
+    Args:
+        related: the tensor.
+        row: measured or not yet.
+        head: its node, as much of it as fits, and where that is.
+        upstream: it is a producer.
+        maker: the node that made the tensor in the middle.
+    """
+    (name, where), key = head, related.key
+    kind = f"{clean(related.type)}  " if related.type else ""
+    lines: list[Content | str | tuple[str, str]] = [(name, "bold"), where, "\n", kind]
+    tie = tie_words(related, upstream=upstream)
+    if related.tie is Tie.SELF:
+        tie += _made(key.side, clean(maker.rpartition("/")[2]))
+    values = "no later step was dumped" if related.ahead else _values(row)
+    lines += [tie, "\n", values, "\n", _found(related)]
+    return Content.assemble(*lines)
+
+
+def _made(side: Side, maker: str) -> str:
+    if side is Side.INPUT:
+        return f", taken from {maker}" if maker else ", taken from a node that no graph names"
+    return f", made by {maker}" if maker else ", made by nothing in the run"
+
+
+def _values(row: TensorRow) -> str:
+    if row.error:
+        return clean(row.error)
+    if row.index < 0:
+        value = f": {clean(row.origin_text)}" if row.origin_text else ""
+        return f"not dumped at step {step_text(row.key.step)}{value}"
+    if row.stats is None and row.meta is None:
+        return "not measured yet"
+    said = tensor_line(row.meta, row.stats)
+    constant = f"  constant {clean(row.origin_text)}" if row.origin_text else ""
+    seen = f"  (seen at in:{row.key.slot})" if row.key.side is Side.INPUT and row.role == "in" else ""
+    return said + constant + seen + ("  recorded, no values" if row.recorded else "")
+
+
+def _found(related: Related) -> str:
+    if related.hit is not None:
+        said = [word if word.endswith("?") else f"{theme.HIT_GLYPH}{word}" for word in said_words(related.hit).split()]
+        return clean(f"{' '.join(said)}: {hit_text(related.hit)}" if said else hit_text(related.hit))
+    watched = watch_words(related)
+    if not watched:
+        return "no watchpoint covers it"
+    if related.tensor.index < 0:
+        return f"watched by {watched}: not dumped"
+    return f"watched by {watched}: {'nothing found' if related.checked else 'not checked'}"
+
+
+class RelatedList(VirtualTable):
+    """Producers, the tensor itself, or consumers."""
+
+    class Left(Message):
+        """Go to another list.
+
+        Attributes:
+            by: -1 to the left, 1 to the right.
+        """
+
+        def __init__(self, by: int) -> None:
+            """Which way."""
+            super().__init__()
+            self.by = by
+
+    def __init__(self, title: str, empty: str, id: str) -> None:  # noqa: A002 - Textual's own name
+        """An empty list."""
+        super().__init__(columns(title), empty=empty, id=id)
+
+    def set_title(self, title: str, *, rounds: bool) -> None:
+        """Replaces the heading; ``rounds`` makes room for which of several writings a tensor is."""
+        self.set_columns(columns(title, rounds=rounds))
+
+    def action_pan_left(self) -> None:
+        """To the list on the left."""
+        self.post_message(self.Left(-1))
+
+    def action_pan_right(self) -> None:
+        """To the list on the right."""
+        self.post_message(self.Left(1))
+
+
+def look_again(
+    session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn
+) -> tuple[Relations, Mapping[str, OpenedSide]]:
+    """What is around a tensor, and what was opened beside it."""
+    found = relations(session, key, progress)
+    looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
+    anew = {name: sides[name].anew(first, partial(_keys_of, look, session, progress)) for name, look, first in looks}
+    return found, anew
+
+
+def _keys_of(
+    look: Callable[[Session, TensorKey, ProgressFn], Sequence[Related]],
+    session: Session,
+    progress: ProgressFn,
+    related: Related,
+) -> Sequence[Related]:
+    return look(session, related.key, progress)
+
+
+def measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) -> tuple[TensorRow, ...]:
+    """Rows with statistics."""
+    return session.measure(rows, progress)
+
+
+def with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relations:
+    """The same with rows that are known by now."""
+
+    def known(related: Sequence[Related]) -> tuple[Related, ...]:
+        return tuple(replace(each, tensor=row(each)) for each in related)
+
+    (centre,) = known((found.centre,))
+    return replace(
+        found,
+        centre=centre,
+        siblings=known(found.siblings),
+        producers=known(found.producers),
+        consumers=known(found.consumers),
+    )
+
+
+NARROW = 150
+"""Cells below which the lists stand one above the other."""
+_FRAMES = 5
+_LISTS = ("producers", "centre", "consumers")
+_GROUP = "Relations (L)"
+_ACTIONS = (
+    LOOK_AGAIN,
+    view_action("walk_back", "Back", "backspace [", "The tensor that was in the middle before.", _GROUP),
+    view_action("walk_forward", "Forward", "]", "Forward again.", _GROUP),
+    view_action("expand", "One hop more", "space", "Opens or closes what lies one hop beyond the cursor.", _GROUP),
+    view_action("values", "Values", "v", "The values of the tensor under the cursor.", _GROUP),
+    view_action("main", "Show in the panes", "t", "Goes to the tensor under the cursor on the main screen.", _GROUP),
+)
+_NOTHING_OPENED: Mapping[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
+_HEADER = (
+    "side",
+    "hop",
+    "step",
+    "node",
+    "slot",
+    "type",
+    "how",
+    "watchpoints",
+    *TENSOR_HEADER,
+)
+
+
+class RelationsView(View):
+    """Three lists with a cursor each; what is under the cursor is described below."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(_ACTIONS)]
+    OWN_ACTIONS = _ACTIONS
+    AUTO_FOCUS = "#centre"
+    DEFAULT_CSS = """
+    RelationsView {
+        #lists { layout: horizontal; height: 1fr; }
+        RelatedList { width: 1fr; height: 1fr; padding-right: 1; }
+        #centre { width: 0.8fr; }
+        #centre, #consumers { border-left: solid $border; }
+        &.-stacked #lists { layout: vertical; }
+        &.-stacked RelatedList { width: 1fr; padding-right: 0; }
+        &.-stacked #centre { width: 1fr; height: 3; }
+        &.-stacked #centre, &.-stacked #consumers { border-left: none; }
+        &.-stacked #source { height: 1; }
+        #detail { height: 4; text-wrap: nowrap; text-overflow: ellipsis; }
+        #source { color: $text-muted; height: 5; text-wrap: nowrap; text-overflow: ellipsis; }
+        #message.-empty { display: block; height: 1; }
+    }
+    """
+    heading = "Relations"
+    hints = (
+        *(("← →", "lists"), ("Enter", "walk there"), ("[ ]", "back, forward"), ("Space", "one hop more")),
+        *(("v", "values"), ("?", "keys"), ("Esc", "back")),
+    )
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Nothing is looked at yet."""
+        super().__init__(host, about)
+        self._trail = Trail(((about.key, about.row),))
+        self._shown: Relations | None = None
+        self._sides: dict[str, OpenedSide] = {name: OpenedSide() for name in _LISTS}
+        self._items: dict[str, tuple[Item, ...]] = dict.fromkeys(_LISTS, ())
+        self._measured: dict[TensorKey, TensorRow] = {}
+        self._results = SeenResults(host.session)
+
+    def body(self) -> Iterable[Widget]:
+        """The lists, and what is under the cursor."""
+        with Container(id="lists"):
+            yield RelatedList("made from", "nothing makes it", id="producers")
+            yield RelatedList("tensor", "", id="centre")
+            yield RelatedList("used by", "nothing uses it, as far as the graph says", id="consumers")
+        yield Line(id="detail")
+        yield Line(id="source")
+
+    def on_mount(self) -> None:
+        """Starts to look."""
+        self.table("centre").focus()
+        self._walk_to(self._trail)
+
+    def on_resize(self) -> None:
+        """Side by side where there is room."""
+        self.set_class(self.size.width < NARROW, "-stacked")
+        self._describe()
+
+    def table(self, name: str) -> RelatedList:
+        """One of the lists."""
+        return self.query_one(f"#{name}", RelatedList)
+
+    @property
+    def side(self) -> str:
+        """The list that has the focus."""
+        return next((name for name in _LISTS if self.table(name).has_focus), "centre")
+
+    @property
+    def item(self) -> Item | None:
+        """What is under the cursor of that list."""
+        items, at = self._items[self.side], self.table(self.side).cursor_row
+        return items[at] if at < len(items) else None
+
+    # -- walking -------------------------------------------------------------------------------------
+
+    def _walk_to(self, trail: Trail) -> None:
+        key, _ = trail.here
+        if self.outdated:
+            self._measured.clear()
+        self.work_anew("looking around", partial(relations, self.host.session, key), partial(self._arrived, trail))
+
+    def _arrived(self, trail: Trail, found: Relations) -> None:
+        self._trail = trail
+        self._take(found, _NOTHING_OPENED)
+        for name in _LISTS:
+            self._show(name, keep=False)
+        self._results.note(self._pairs())
+        self.table("centre").focus()
+        self._describe()
+        self._measure()
+
+    def look_again(self) -> None:
+        """The same tensor; what was opened and where the cursor is stay, as far as they are there."""
+        job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides))
+        self.work_anew("looking around", job, self._arrived_again)
+
+    def _arrived_again(self, found: tuple[Relations, Mapping[str, OpenedSide]]) -> None:
+        self._measured.clear()
+        self._take(*found)
+        for name in _LISTS:
+            self._show(name)
+        self._results.note(self._pairs())
+        self._describe()
+        self._measure()
+
+    def outdated_by(self, news: News) -> str:
+        """The steps of what is shown count, the next one where that reads a parameter, and what checks found there."""
+        rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
+        waits = any(item.related.ahead for item in self._items["consumers"])
+        later = waits and any(step > self._trail.here[0].step for step in news.steps_of(rank))
+        if later or rank in news.ranks or any(of == rank and step in steps for of, step in news.rewritten):
+            return RUN_CHANGED
+        return CHECKED if news.results and self._results.newer else ""
+
+    def _pairs(self) -> set[Pair]:
+        """(rank, step) of everything that is shown, also where nothing was dumped yet."""
+        rank = self._trail.here[0].rank
+        return {(rank, item.related.key.step) for items in self._items.values() for item in items}
+
+    def _take(self, found: Relations, inner: Mapping[str, OpenedSide]) -> None:
+        """Other contents; ``inner`` is what is opened in the lists."""
+        self._shown, trail = found, self._trail
+        self._sides = {
+            "producers": replace(inner["producers"], first=found.producers),
+            "centre": OpenedSide((found.centre, *found.siblings)),
+            "consumers": replace(inner["consumers"], first=found.consumers),
+        }
+        number = f"  {trail.at + 1} of {len(trail.visited)} visited" if len(trail.visited) > 1 else ""
+        key = found.centre.key
+        where = f"{slot_text(key)}  step {step_text(key.step)}  rank {key.rank}{self.graph_words(key)}{number}"
+        name = shorten(key.node, max(self.size.width - len(where) - 22, 16))
+        self.set_heading(f"Relations of {name}  {where}")
+        titles = {"producers": f"made from {len(found.producers):,}", "centre": "tensor"}
+        titles["consumers"] = f"used by {len(found.consumers):,}"
+        for side, title in titles.items():
+            first = self._sides[side].first
+            rounds = any(bool(each.key.round) for each in first if not each.slots)
+            self.table(side).set_title(title, rounds=rounds)
+
+    def action_walk_back(self) -> None:
+        """The tensor that was in the middle before."""
+        self._move(-1, "nothing was visited before")
+
+    def action_walk_forward(self) -> None:
+        """Forward again."""
+        self._move(1, "this is the last one visited")
+
+    def _move(self, by: int, at_end: str) -> None:
+        moved = self._trail.moved(by)
+        if moved.at == self._trail.at:
+            self.say(at_end, note=True)
+        else:
+            self._walk_to(moved)
+
+    @on(VirtualTable.RowSelected)
+    def _chosen(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        item = self.item
+        if item is not None and item.related.ahead:
+            self.say("no later step was dumped: there is nothing to go to", note=True)
+        elif item is None or item.related.key == self._trail.here[0]:
+            self.host.open("values", self.focus_here)
+        else:
+            self._walk_to(self._trail.walked(item.related.key, item.related.row))
+
+    @on(RelatedList.Left)
+    def _change_list(self, event: RelatedList.Left) -> None:
+        event.stop()
+        at = _LISTS.index(self.side) + event.by
+        if 0 <= at < len(_LISTS) and self._items[_LISTS[at]]:
+            self.table(_LISTS[at]).focus()
+
+    def on_descendant_focus(self) -> None:
+        """Another list has the cursor now."""
+        self._describe()
+
+    def action_expand(self) -> None:
+        """What lies one hop beyond the cursor."""
+        item, name = self.item, self.side
+        if item is None or name == "centre":
+            self.say("one hop more: put the cursor on a producer or a consumer", note=True)
+        elif item.place in self._sides[name].inner:
+            self._open(name, self._sides[name].toggled(item.place))
+        else:
+            look: Callable[[Session, TensorKey, ProgressFn], tuple[Related, ...]]
+            look = producers if name == "producers" else consumers
+            job = partial(look, self.host.session, item.related.key)
+            self.work("looking around", job, partial(self._expanded, name, item))
+
+    def _expanded(self, name: str, item: Item, found: Sequence[Related]) -> None:
+        if not found:
+            self.say(
+                "nothing makes it" if name == "producers" else "nothing uses it, as far as the graph says", note=True
+            )
+            return
+        self._open(name, self._sides[name].with_inner(item.place, found))
+
+    def _open(self, name: str, side: OpenedSide) -> None:
+        self._sides[name] = side
+        self._show(name)
+        self._describe()
+        self._measure()
+
+    # -- what is shown -------------------------------------------------------------------------------
+
+    def _show(self, name: str, *, keep: bool = True) -> None:
+        items = self._items[name] = self._sides[name].items()
+        middle = self._shown.centre.key if self._shown is not None else self._trail.here[0]
+        graphs = short_names(self._shown.graphs) if self._shown is not None else {}
+
+        def drawn(item: Item) -> Sequence[Cell]:
+            return cells(item, self._row(item.related), middle=middle, graphs=graphs)
+
+        self.table(name).set_rows(LazyRows(items, drawn, lambda item: item.place), keep=keep)
+
+    def _row(self, related: Related) -> TensorRow:
+        return self._measured.get(related.tensor.key, related.tensor)
+
+    @on(VirtualTable.RowHighlighted)
+    def _moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        self._describe()
+        self._measure()
+
+    def _describe(self) -> None:
+        item = self.item
+        if item is None or self._shown is None:
+            return
+        row = self._row(item.related)
+        key = item.related.key
+        where = where_words(item.related) + self.graph_words(key)
+        name = shorten(key.node, max(self.size.width - cell_len(where) - 4, 16))
+        text = detail(item.related, row, (name, where), upstream=self.side == "producers", maker=self._shown.maker)
+        self.query_one("#detail", Line).show(text)
+        self.query_one("#source", Line).show(Content("\n".join(self._source(item))))
+
+    def _source(self, item: Item) -> Sequence[str]:
+        if self._shown is not None and self.side == "centre":
+            return stack_text(self._shown.stack, lines=_FRAMES)
+        nodes, row = self.host.session.nodes(item.related.key.rank), item.related.row
+        return stack_text(nodes.stack(row), lines=_FRAMES) if 0 <= row < len(nodes) else ()
+
+    # -- statistics of what is in sight --------------------------------------------------------------
+
+    def _in_sight(self) -> list[TensorRow]:
+        """Tensors on the screen that were not measured yet."""
+        found: dict[TensorKey, TensorRow] = {}
+        for name in _LISTS:
+            table = self.table(name)
+            for item in self._items[name][table.top : table.top + table.page]:
+                row = item.related.tensor
+                if row.index >= 0 and row.key not in self._measured:
+                    found[row.key] = row
+        return [*found.values()]
+
+    def _measure(self) -> None:
+        if self.working:
+            return
+        rows = self._in_sight()
+        if rows:
+            self.work("statistics", partial(measured, self.host.session, rows), self._told)
+
+    def _told(self, rows: tuple[TensorRow, ...]) -> None:
+        self._measured.update((row.key, row) for row in rows)
+        for name in _LISTS:
+            self._show(name)
+        self._describe()
+        self._measure()  # what came into sight meanwhile
+
+    # -- other keys ----------------------------------------------------------------------------------
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor under the cursor."""
+        item = self.item
+        if item is None:
+            key, row = self._trail.here
+            return self.about if key == self.about.key else Focus(key, row)
+        related, key = item.related, item.related.tensor.key
+        if key == self.about.key:
+            return self.about
+        row = related.row if key == related.key else self.host.session.nodes(key.rank).find(key.node, key.graph)
+        return Focus(key, row, related.hit)
+
+    def action_values(self) -> None:
+        """The values of the tensor under the cursor."""
+        self.host.open("values", self.focus_here)
+
+    def action_main(self) -> None:
+        """The tensor under the cursor on the main screen."""
+        self.host.go_to(self.focus_here)
+
+    # -- what it hands out ---------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """The three lists as text and as a table."""
+        found = self._shown
+        if found is None:
+            return None
+        item = self.item
+        from tui_debugger.session.diagnosis.relations_text import relations_lines
+
+        stem = stem_of(found.centre.key, "relations")
+        known = with_rows(found, self._row)
+        one = item.related.key.node if item is not None else ""
+        rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]
+        return Extract(stem, "\n".join(relations_lines(known)), one, _HEADER, rows)
+
+    def _export(self, name: str, item: Item) -> tuple[object, ...]:
+        related, row = item.related, self._row(item.related)
+        key = related.key
+        how = tie_words(related, upstream=name == "producers")
+        place = (name, item.depth + (name != "centre"), key.step, key.node, slot_text(key))
+        return (*place, related.type, how, watch_words(related), *tensor_fields(row))

@@ -1,0 +1,674 @@
+"""Shows tensors over all dumped steps: plots, a table, and a cursor that goes along the steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from textual import on
+from textual.binding import BindingType
+from textual.containers import Container
+from textual.content import Content
+from textual.widget import Widget
+
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.session import Session
+from tui_debugger.session.diagnosis.trend import Point, Series, State, joined, related, trend, unchecked, with_hits
+from tui_debugger.session.diagnosis.trend_text import (
+    MARKS,
+    MOST,
+    Drawing,
+    about,
+    full_text,
+    groups_for,
+    name,
+    rows,
+    step_words,
+    worth_marking,
+)
+from tui_debugger.session.naming import place_text
+from tui_debugger.session.progress import scaled
+from tui_debugger.stats.health import Health
+from tui_debugger.text.clean import clean
+from tui_debugger.text.plot import BLOCKS, BRAILLE
+from tui_debugger.tui.actions import Action, bindings, view_action
+from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.dialogs.prompts import ChoiceScreen
+from tui_debugger.tui.views.export import Extract
+from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, StepTable
+from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.widgets.text import shorten
+from tui_debugger.tui.widgets.virtual_table import VirtualTable
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.tui.views.view import News
+
+
+ACTIONS: Final[tuple[Action, ...]] = tuple(
+    view_action(id_, title, keys, text, "Through the steps")
+    for id_, keys, title, text in (
+        ("next_plot", "m", "Next plot", "Another statistic comes first: norm, NaN and Inf, mean |x|, σ, zeros."),
+        ("log", "y", "Logarithmic", "A logarithmic axis, symmetric for values of both signs, and back."),
+        ("dots", "d", "Dots", "Braille dots, or quarter blocks."),
+        ("over('any')", "a", "Add a tensor", "Lays another tensor over these, found by name."),
+        ("over('node')", "s", "Of this node", "Lays another input, output or parameter of this node over these."),
+        ("over('related')", "w", "What belongs to it", "Lays the weight, gradient or optimizer state over it."),
+        ("over('rank')", "> <", "Another rank", "Lays the same tensor of another rank over it."),
+        ("remove", "x", "Remove", "Takes the tensor whose table is shown away."),
+        ("turn", "tab", "Next tensor", "The table shows the next tensor."),
+        ("bad(1)", "n", "Next bad step", "To the next step with a finding, NaN or Inf."),
+        ("bad(-1)", "N", "Bad step before", "To the bad step before."),
+        ("check", "r", "Check", "Checks all steps that were not checked with the enabled watchpoints."),
+        ("zoom", "z", "Zoom", "The whole room for the plots, or for the table, and back."),
+    )
+)
+HINTS: Final = (
+    ("← →", "steps"),
+    ("Enter", "values"),
+    ("m", "statistic"),
+    ("y", "log"),
+    ("a", "add"),
+    ("w", "weight/gradient"),
+    ("r", "check"),
+    ("?", "keys"),
+    ("Esc", "back"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tensor that can be added."""
+
+    text: str
+    key: TensorKey
+
+
+def _short(key: TensorKey, *, with_graph: bool = False) -> str:
+    """The tensor with the end of its name first: that is what tells it from others."""
+    scope, _, leaf = place_text(key, with_graph=with_graph).rpartition("/")
+    return f"{leaf}  {scope}" if scope else leaf
+
+
+def any_node(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+    """The first output of every node of the rank, in execution order."""
+    nodes = session.nodes(key.rank)
+    rows = np.flatnonzero(nodes.watchable)
+    several = len(nodes.graphs) > 1
+    offers = []
+    for row in rows[np.argsort(nodes.order[rows], kind="stable")].tolist():
+        found = TensorKey(key.rank, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, 0, key.step)
+        offers.append(Offer(_short(found, with_graph=several), found))
+    return offers
+
+
+def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
+    """Inputs, outputs and parameters of the node at a step, as they are on disk."""
+    rows = session.tensor_rows(key.rank, key.step, row)
+    found: dict[TensorKey, str] = {}
+    for each in rows:
+        if each.index >= 0:
+            words = f"{each.role}:{each.slot}"
+            found.setdefault(each.key.at_step(key.step), f"{words:<8} {_short(each.key)}")
+    return [Offer(text, tensor) for tensor, text in found.items()]
+
+
+def relatives_of(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+    """The weight, gradient and optimizer state that belong to it."""
+    return [Offer(f"{word:<9} {_short(tensor)}", tensor) for word, tensor in related(session, key)]
+
+
+def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
+    """The same tensor of the other ranks that have its node."""
+    return [
+        Offer(f"rank {rank}", dataclasses.replace(key, rank=rank))
+        for rank in session.ranks()
+        if rank != key.rank and session.nodes(rank).find(key.node, key.graph) >= 0
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to another tensor.
+
+    Attributes:
+        title: the question.
+        offers: what there is for a tensor, given as its key and the row of its node.
+        nothing: said when there is nothing.
+    """
+
+    title: str
+    offers: Callable[[Session, TensorKey, int], Sequence[Offer]]
+    nothing: str = "there is no other one"
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "any": Kind("Add which tensor?", any_node),
+    "node": Kind("Which tensor of this node?", same_node),
+    "related": Kind("What belongs to it", relatives_of, "no update operator reads this tensor directly"),
+    "rank": Kind("Which rank?", other_ranks, "no other rank has this tensor"),
+}
+"""By the argument of the keys' action."""
+
+FIRST_PART: Final = 32
+"""So many steps are read before there is something to see; then twice as many, and so on."""
+LARGEST_PART: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some steps of one tensor that are to be read next.
+
+    Attributes:
+        key: the tensor.
+        steps: ascending.
+        done, total: how many of its steps are read, and how many there are.
+    """
+
+    key: TensorKey
+    steps: Sequence[int]
+    done: int
+    total: int
+
+
+class Overlay:
+    """One or several tensors, in the order in which they were added.
+
+    Attributes:
+        keys: the tensors, at whatever step.
+        current: number of the one whose table is shown.
+    """
+
+    def __init__(self, steps: Callable[[int], Sequence[int]]) -> None:
+        """``steps`` gives the dumped steps of a rank."""
+        self._steps = steps
+        self.keys: list[TensorKey] = []
+        self.current = 0
+        self._series: dict[TensorKey, Series] = {}
+        self._todo: dict[TensorKey, list[int]] = {}
+        self._count = FIRST_PART
+
+    @property
+    def shown(self) -> list[Series]:
+        """What was read, in order."""
+        return [self._series[key] for key in self.keys if key in self._series]
+
+    @property
+    def here(self) -> Series | None:
+        """The tensor whose table is shown, once something of it was read."""
+        return self._series.get(self.keys[self.current]) if self.keys else None
+
+    def series_of(self, key: TensorKey) -> Series | None:
+        """What was read of one tensor."""
+        return self._series.get(key)
+
+    def has(self, key: TensorKey) -> bool:
+        """Whether a tensor is among them, whatever the step."""
+        return self._find(key) is not None
+
+    def is_complete(self, key: TensorKey) -> bool:
+        """Whether every step of a tensor was read."""
+        return key not in self._todo
+
+    @property
+    def reading(self) -> TensorKey | None:
+        """The first tensor of which something is still to be read."""
+        return next((key for key in self.keys if key in self._todo), None)
+
+    def add(self, key: TensorKey) -> None:
+        """Adds a tensor, at every step its newest round; its table is shown."""
+        key = replace(key, round=0)
+        self.keys.append(key)
+        self.current = len(self.keys) - 1
+        steps = sorted(self._steps(key.rank))
+        # What is around the step that one looks at comes first; each part is ascending all the same.
+        start = max(bisect_left(steps, key.step) - FIRST_PART // 2, 0)
+        stop = start + FIRST_PART
+        self._todo[key] = steps[start:stop] + steps[:start] + steps[stop:]
+        self._count = FIRST_PART
+
+    def renew(self, rank: int, steps: Iterable[int]) -> None:
+        """Has some steps read (again) of the tensors of a rank."""
+        there = set(self._steps(rank)).intersection(steps)
+        for key in self.keys:
+            if key.rank == rank and there:
+                self._todo[key] = sorted(there.union(self._todo.get(key, ())))
+
+    def drop(self, key: TensorKey) -> None:
+        """Takes a tensor away."""
+        self.keys.remove(key)
+        self._series.pop(key, None)
+        self._todo.pop(key, None)
+        self.current = min(self.current, len(self.keys) - 1)
+
+    def turn(self) -> None:
+        """The next one becomes the current one."""
+        self.current = (self.current + 1) % len(self.keys)
+
+    def next_part(self) -> Part | None:
+        """What to read next; None when everything was read."""
+        key = self.reading
+        if key is None:
+            return None
+        todo, total = self._todo[key], len(self._steps(key.rank))
+        return Part(key, todo[: self._count], total - len(todo), max(total, 1))
+
+    def arrived(self, part: Part, found: Series) -> None:
+        """Takes what was read, unless its tensor was taken away meanwhile."""
+        if part.key not in self._todo:
+            return
+        known = self._series.get(part.key)
+        self._series[part.key] = joined([known, found]) if known is not None else found
+        self._count = min(2 * self._count, LARGEST_PART)
+        self._todo[part.key] = self._todo[part.key][len(part.steps) :]
+        if not self._todo[part.key]:
+            del self._todo[part.key]
+
+    def replace(self, found: Iterable[Series]) -> None:
+        """Takes the same histories with other marks."""
+        for series in found:
+            key = self._find(series.key)
+            if key is not None:
+                self._series[key] = series
+
+    def _find(self, wanted: TensorKey) -> TensorKey | None:
+        return next((key for key in self.keys if _tensor(key) == _tensor(wanted)), None)
+
+
+def _tensor(key: TensorKey) -> tuple[object, ...]:
+    """A key without its step."""
+    return (key.rank, key.graph, key.node, key.side, key.slot)
+
+
+def legend(overlay: Overlay, room: int, *, graphs: bool = False) -> Content:
+    """The tensors in order, ``graphs`` with the names of theirs; the one whose table is shown stands out."""
+    ranks = [key.rank for key in overlay.keys]
+    parts: list[Content | tuple[str, str] | str] = []
+    for number, key in enumerate(overlay.keys):
+        series = overlay.series_of(key)
+        words = (
+            name(series, ranks, with_graph=graphs) if series is not None else clean(place_text(key, with_graph=graphs))
+        )
+        colour = COLOURS[number].color
+        mark = MARKS[number] if len(overlay.keys) > 1 else " "
+        style = f"{'bold ' if number == overlay.current else ''}{colour.name if colour else ''}"
+        parts += ["\n" if number else "", (f"{mark} {shorten(words, room)}", style)]
+    return Content.assemble(*parts)
+
+
+def extract_of(overlay: Overlay, drawings: Sequence[Drawing], under_cursor: str) -> Extract | None:
+    """Plots and tables with every step; None before something was read."""
+    series = overlay.shown
+    if not series:
+        return None
+    here, ranks = overlay.here, [each.key.rank for each in series]
+    graphs = len({each.key.graph for each in series}) > 1
+    table = [(name(each, ranks, with_graph=graphs), *row.values()) for each in series for row in rows(each)]
+    header = ("tensor", *rows(series[0])[0]) if len(series[0].steps) else ()
+    one = f"{name(here, ranks, with_graph=graphs)}  {under_cursor}" if here is not None else ""
+    return Extract("trend", full_text(series, drawings), one, header, table)
+
+
+WIDE: Final = 150
+"""Columns from which the table stands beside the plots."""
+
+
+class TrendView(View):
+    """One or several tensors through the steps."""
+
+    OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ACTIONS)]
+    DEFAULT_CSS = f"""
+    TrendView {{
+        #legend {{ height: auto; max-height: 9; }}
+        #facts {{ height: 1; color: $text-muted; }}
+        #here {{ height: 1; text-style: bold; }}
+        #both {{ layout: vertical; height: 1fr; }}
+        #plots {{ height: 3fr; }}
+        #steps {{ height: 2fr; }}
+        &.-wide #both {{ layout: horizontal; }}
+        &.-wide #plots {{ width: 1fr; height: 1fr; }}
+        &.-wide #steps {{ width: {WIDTH}; height: 1fr; margin-left: 1; }}
+        &.-plots #steps, &.-table #plots {{ display: none; }}
+        &.-table #steps {{ width: 1fr; margin: 0; }}
+    }}
+    """
+    heading = "Through the steps"
+    hints = HINTS
+
+    def __init__(self, host: Host, about: Focus) -> None:
+        """Nothing is read yet."""
+        super().__init__(host, about)
+        self.overlay = Overlay(host.session.steps)
+        self._several_graphs = about.key.rank >= 0 and len(host.session.nodes(about.key.rank).graphs) > 1
+        self.overlay.add(about.key)
+        self.log_axis = False
+        self.dots = BRAILLE
+        self._first_group = 0
+        self._placed = False
+        self._catching_up = False
+
+    # -- contents ----------------------------------------------------------------------------------
+
+    def body(self) -> Iterable[Widget]:
+        """Which tensors, plots and table, the step under the cursor, what was read and checked."""
+        yield Line(id="legend")
+        with Container(id="both"):
+            yield Plots(id="plots")
+            yield StepTable(COLUMNS, empty="nothing was read yet", id="steps")
+        yield Line(id="here")
+        yield Line(id="facts")
+
+    def on_mount(self) -> None:
+        """Starts to read."""
+        self.table.focus()
+        self._read_on()
+
+    def on_resize(self) -> None:
+        """Side by side where there is room."""
+        self.set_class(self.app.size.width >= WIDE, "-wide")
+        self._tell()
+
+    @property
+    def table(self) -> StepTable:
+        """The steps."""
+        return self.query_one(StepTable)
+
+    @property
+    def plots(self) -> Plots:
+        """The plots."""
+        return self.query_one(Plots)
+
+    @property
+    def step(self) -> int | None:
+        """The step under the cursor."""
+        point = self.point
+        return None if point is None else point[0]
+
+    @property
+    def point(self) -> Point | None:
+        """Step and round under the cursor."""
+        key = self.table.cursor_key
+        return key if isinstance(key, tuple) else None
+
+    def _put(self, name_: str, content: Content | str) -> None:
+        """Shows a line; only the legend may get higher."""
+        line = self.query_one(f"#{name_}", Line)
+        if name_ == "legend" or str(line.content) != str(content):
+            line.update(content, layout=str(line.content).count("\n") != str(content).count("\n"))
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Notes take the place of the facts: a line that comes and goes would draw every plot again."""
+        super().say("" if note else text, note=note)
+        if note and text:
+            self._put("facts", clean(text))
+        else:
+            self._tell_facts()
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _read_on(self, *, quietly: bool = False) -> None:
+        """Reads some more steps of the next tensor that is not complete; each part is shown when it is there."""
+        part = self.overlay.next_part()
+        if part is None:
+            self._catching_up = False
+            return
+        self._catching_up = quietly
+        session = self.host.session
+
+        def job(progress: ProgressFn) -> Series:
+            return trend(session, part.key, part.steps, scaled(progress, part.done, part.total, len(part.steps)))
+
+        def done(found: Series) -> None:
+            self.overlay.arrived(part, found)
+            self._show()
+            self._read_on(quietly=quietly)
+
+        if quietly:
+            self.work_quietly(job, done)
+        else:
+            self.work(f"reading {part.total:,} steps", job, done)
+
+    def failed(self, error: Exception) -> None:
+        """A tensor that cannot be read at all is taken away again, as long as there is another."""
+        super().failed(error)
+        key = self.overlay.reading
+        if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
+            self._drop(key)
+
+    def follow(self, news: News) -> None:
+        """Reads what is new, unless reading was stopped before; everything stays where it is."""
+        ranks = {key.rank for key in self.overlay.keys}
+        if not (news.results or ranks & news.ranks or any(rank in ranks for rank, _ in news.pairs)):
+            return
+        stopped = self.overlay.reading is not None and not self._catching_up
+        for rank in ranks:
+            every = rank in news.ranks
+            self.overlay.renew(rank, self.host.session.steps(rank) if every else news.steps_of(rank))
+        if news.results:
+            self.work_quietly(self._with_hits(), partial(self._followed, stopped=stopped))
+        else:
+            self._followed(stopped=stopped)
+
+    def _followed(self, found: Sequence[Series] = (), *, stopped: bool) -> None:
+        if found:
+            self.overlay.replace(found)
+            self._show()
+        if stopped:
+            self._tell_facts()
+        else:
+            self._read_on(quietly=True)
+
+    def _with_hits(self) -> Callable[[ProgressFn], list[Series]]:
+        """Work that marks what was read with what the session has found by now."""
+        session, shown_now = self.host.session, tuple(self.overlay.shown)
+        return lambda _: [with_hits(session, each) for each in shown_now]
+
+    def _show(self) -> None:
+        """Shows what was read."""
+        series = self.overlay.shown
+        if not series:
+            return
+        groups = groups_for(len(series))
+        first = self._first_group % len(groups)
+        self.plots.show_series(series, [*groups[first:], *groups[:first]], log=self.log_axis, dots=self.dots)
+        here = self.overlay.here
+        if here is not None:
+            self.table.set_rows(SeriesRows(here))
+            if not self._placed:
+                self._placed = self.table.move_to_key((self.about.key.step, self.about.key.round))
+        self._tell()
+
+    def _tell(self) -> None:
+        self._put("legend", legend(self.overlay, max(self.size.width - 6, 20), graphs=self._several_graphs))
+        self._tell_here()
+        self._tell_facts()
+
+    def _tell_here(self) -> None:
+        series, point = self.overlay.here, self.point
+        index = series.at(*point) if series is not None and point is not None else -1
+        self._put("here", step_words(series, index) if series is not None and index >= 0 else "")
+
+    def _tell_facts(self) -> None:
+        series = self.overlay.here
+        if series is None:
+            return
+        session = self.host.session
+        missing = int((series.health == Health.UNCHECKED).sum())
+        words = [about(series)]
+        if not (self.overlay.is_complete(series.key) or self._catching_up):
+            words.append("not all steps are read: r reads on")
+        elif missing and session.watchpoints.enabled():
+            words.append(f"{missing:,} not checked: r checks them")
+        self._put("facts", "  ·  ".join(words))
+
+    @on(VirtualTable.RowHighlighted)
+    def _cursor_moved(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        self.plots.move_to(self.step)
+        self._tell_here()
+
+    @on(Plots.Clicked)
+    def _pointed(self, event: Plots.Clicked) -> None:
+        event.stop()
+        series = self.overlay.here
+        if series is not None and len(series.steps):
+            self.table.move_to(int(np.abs(series.steps - event.step).argmin()))
+
+    # -- where it leads ----------------------------------------------------------------------------
+
+    @property
+    def focus_here(self) -> Focus:
+        """The tensor whose table is shown, at the step under the cursor, with what was found there."""
+        series, point = self.overlay.here, self.point
+        if series is None or point is None:
+            return self.about
+        key = series.key_at(*point)
+        known = self.host.session.known([(key.rank, key.step)])
+        at = known.hits.find(key) if known is not None else -1
+        return Focus.of_hit(known.hits[at]) if known is not None and at >= 0 else Focus(key, series.row)
+
+    @on(VirtualTable.RowSelected)
+    def _selected(self, event: VirtualTable.RowSelected) -> None:
+        """Enter: the values at this step."""
+        event.stop()
+        series, point = self.overlay.here, self.point
+        index = series.at(*point) if series is not None and point is not None else -1
+        if series is None or index < 0 or series.state[index] == State.ABSENT:
+            self.say("it was not dumped at this step", note=True)
+        elif series.state[index] == State.RECORDED:
+            self.say("only statistics were dumped at this step: there are no values to show", note=True)
+        else:
+            self.host.open("values", self.focus_here)
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def action_next_plot(self) -> None:
+        """Another statistic first."""
+        self._first_group += 1
+        self._show()
+
+    def action_log(self) -> None:
+        """Logarithmic axes, or linear ones."""
+        self.log_axis = not self.log_axis
+        self._show()
+
+    def action_dots(self) -> None:
+        """Braille or blocks."""
+        self.dots = BLOCKS if self.dots is BRAILLE else BRAILLE
+        self._show()
+
+    def action_zoom(self) -> None:
+        """Plots and table, plots alone, table alone."""
+        state = "-plots" if not (self.has_class("-plots") or self.has_class("-table")) else ""
+        state = "-table" if self.has_class("-plots") else state
+        self.set_class(state == "-plots", "-plots")
+        self.set_class(state == "-table", "-table")
+
+    def action_turn(self) -> None:
+        """The next tensor's table."""
+        self.overlay.turn()
+        self._show()
+
+    def action_bad(self, direction: int) -> None:
+        """To the next bad step, or the one before."""
+        series = self.overlay.here
+        if series is None:
+            return
+        bad = np.flatnonzero(worth_marking(series))
+        row = self.table.cursor_row
+        bad = bad[bad > row] if direction > 0 else bad[bad < row][::-1]
+        if len(bad):
+            self.table.move_to(int(bad[0]))
+        else:
+            self.say(f"no bad step {'after' if direction > 0 else 'before'} this one", note=True)
+
+    # -- other tensors -----------------------------------------------------------------------------
+
+    def action_over(self, which: str) -> None:
+        """Lays another tensor over these, of one of ``adding.KINDS``."""
+        kind, focus = KINDS[which], self.focus_here
+        offers = kind.offers(self.host.session, focus.key, focus.row)
+        new = [offer for offer in offers if not self.overlay.has(offer.key)]
+        if not new:
+            self.say(kind.nothing if not offers else "all of these are shown already", note=True)
+        elif len(self.overlay.keys) >= MOST:
+            self.say(f"{MOST} tensors are as many as can be told apart: x takes one away", note=True)
+        elif len(new) == 1:
+            self._add(new[0].key)
+        else:
+            self.app.push_screen(
+                ChoiceScreen(kind.title, [offer.text for offer in new]),
+                lambda index: self._add(new[index].key) if index is not None else None,
+            )
+
+    def _add(self, key: TensorKey) -> None:
+        self.overlay.add(key)
+        self._first_group = 0
+        self._tell()
+        if not self.working:
+            self._read_on()
+
+    def action_remove(self) -> None:
+        """Takes the current tensor away."""
+        if len(self.overlay.keys) < 2:
+            self.say("this is the only tensor", note=True)
+        else:
+            self._drop(self.overlay.keys[self.overlay.current])
+            self._read_on()
+
+    def _drop(self, key: TensorKey) -> None:
+        self.overlay.drop(key)
+        self._first_group = 0
+        self._show()
+
+    # -- checking ----------------------------------------------------------------------------------
+
+    def action_check(self) -> None:
+        """Reads what is missing, else checks the steps that were not checked."""
+        if self.working:
+            return
+        if self.overlay.reading is not None:
+            self._read_on()
+            return
+        session = self.host.session
+        if not session.watchpoints.enabled():
+            self.say("no watchpoint is enabled: NaN and Inf are marked anyway", note=True)
+            return
+        missing = sorted(
+            {pair for each in self.overlay.shown for pair in unchecked(session, each)}, key=lambda pair: pair[::-1]
+        )
+        if not missing:
+            self.say("all of these steps were checked with these watchpoints", note=True)
+            return
+        shown_now = tuple(self.overlay.shown)
+
+        def job(progress: ProgressFn) -> list[Series]:
+            session.check(missing, progress)
+            return [with_hits(session, each) for each in shown_now]
+
+        self.work(f"checking {len(missing):,} steps", job, self._checked)
+
+    def _checked(self, found: list[Series]) -> None:
+        self.overlay.replace(found)
+        self._show()
+        self._read_on()
+
+    def action_cancel(self) -> None:
+        """Esc: what was checked until then is shown."""
+        was_working = self.working
+        super().action_cancel()
+        if was_working and self.overlay.shown and self.overlay.reading is None:
+            self.work("reading results", self._with_hits(), self._checked)
+
+    # -- handing out -------------------------------------------------------------------------------
+
+    def extract(self) -> Extract | None:
+        """Plots and tables with every step."""
+        return extract_of(self.overlay, self.plots.drawings, str(self.query_one("#here", Line).content))

@@ -1,1 +1,0 @@
-"""Tensors over the steps: plots and a table."""

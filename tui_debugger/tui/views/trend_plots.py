@@ -1,0 +1,262 @@
+"""The plots of a history below each other, with one mark at the step under the cursor, and the table beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui_debugger.session.diagnosis.trend import Point, Series
+from tui_debugger.session.diagnosis.trend_text import TITLES, Canvas, Drawing, Group, cells, drawing, worth_marking_at
+from tui_debugger.stats.health import WORTH_A_LOOK, Health
+from tui_debugger.text.health import GLYPHS
+from tui_debugger.text.plot import BRAILLE, Dots
+from tui_debugger.text.tensors import step_text
+from tui_debugger.tui import theme
+from tui_debugger.tui.views.health_grid import STYLES
+from tui_debugger.tui.widgets.text import Cell, changed_until, fit, joined
+from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
+
+LEAST: Final = 11
+"""Lines of a plot with its title: with fewer its shape is lost."""
+COLOURS: Final = tuple(
+    Style(color=colour)
+    for colour in (
+        theme.BLUE,
+        "#d8dee9",
+        theme.ORANGE,
+        "#af87ff",
+        "#5fd7af",
+        "#d7d75f",
+        "#ff87af",
+        "#5fd7ff",
+        "#d7af87",
+    )
+)
+"""Of one curve each; its mark tells it apart without colour."""
+
+
+class Plots(Widget):
+    """As many plots as there is room for."""
+
+    DEFAULT_CSS = "Plots { width: 1fr; height: 1fr; }"
+
+    class Clicked(Message):
+        """Somebody pointed at a step."""
+
+        def __init__(self, step: float) -> None:
+            """``step`` may lie between two."""
+            super().__init__()
+            self.step = step
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
+        """Empty."""
+        super().__init__(id=id)
+        self.drawings: tuple[Drawing, ...] = ()
+        self._series: Sequence[Series] = ()
+        self._groups: Sequence[Group] = ()
+        self._log = False
+        self._dots = BRAILLE
+        self._step: int | None = None
+        self._lines: list[list[Segment]] = []
+        self._drawn_size = Size(0, 0)
+
+    def show_series(self, series: Sequence[Series], groups: Sequence[Group], *, log: bool, dots: Dots) -> None:
+        """Shows tensors; the first groups get the room."""
+        self._series, self._groups, self._log, self._dots = series, groups, log, dots
+        self._plan()
+
+    def move_to(self, step: int | None) -> None:
+        """Puts the mark at a step."""
+        if step == self._step:
+            return
+        before = [self._line(y) for y in range(self.size.height)]
+        self._step = step
+        for y, strip in enumerate(before):
+            cells = changed_until(strip, self._line(y))
+            if cells:
+                self.refresh(Region(0, y, cells, 1))
+
+    @property
+    def column(self) -> int | None:
+        """Where the mark stands, in cells of the widget."""
+        if self._step is None or not self.drawings:
+            return None
+        plot = self.drawings[0].plot
+        low, high = plot.x_axis.low, plot.x_axis.high
+        if not low <= self._step <= high:
+            return None
+        return plot.margin + int(plot.columns(np.array([float(self._step)]))[0])
+
+    def _plan(self) -> None:
+        """Draws as many plots as fit, in line with each other."""
+        width, height = self.size
+        self._drawn_size = self.size
+        count = max(min(height // LEAST, len(self._groups)), 1) if self._series and height > 3 else 0
+        groups = self._groups[:count]
+        heights = [height // count + (number < height % count) - 1 for number in range(count)] if count else []
+
+        def drawn(margin: int) -> tuple[Drawing, ...]:
+            return tuple(
+                drawing(self._series, group, Canvas(width, tall, self._log, self._dots, margin))
+                for group, tall in zip(groups, heights, strict=True)
+            )
+
+        first = drawn(0)
+        margin = max((each.plot.margin - 1 for each in first), default=0)
+        self.drawings = first if all(each.plot.margin - 1 == margin for each in first) else drawn(margin)
+        self._lines = [line for each in self.drawings for line in self._panel(each)]
+        self.refresh()
+
+    def _panel(self, drawn: Drawing) -> list[list[Segment]]:
+        base = self.rich_style
+        dim, plot = base + theme.DIM, drawn.plot
+        title = [Segment(f" {drawn.title}", base + theme.STRONG)]
+        if len(self._series) == 1 and len(drawn.legend) > 1:
+            for number, legend in enumerate(drawn.legend):
+                title.append(Segment(f"   {legend.mark} {legend.text}", base + COLOURS[number % len(COLOURS)]))
+        title += [Segment("   no value to draw", dim)] if drawn.empty else []
+        lines = [title]
+        for row, (label, edge, text) in enumerate(zip(plot.labels, plot.border, plot.rows, strict=True)):
+            owners = plot.owners[row].tolist()
+            cells = [
+                Segment(char, base + COLOURS[owner % len(COLOURS)] if owner >= 0 else base)
+                for char, owner in zip(text, owners, strict=True)
+            ]
+            lines.append([Segment(label + edge, dim), *joined(cells)])
+        pad = " " * (plot.margin - 1)
+        axis = [
+            Segment(GLYPHS[Health(code)], base + STYLES[Health(code)]) if code else Segment(line, dim)
+            for line, code in zip(plot.axis, drawn.marks.tolist(), strict=True)
+        ]
+        return [*lines, [Segment(pad + "└", dim), *joined(axis)], [Segment(f"{pad} {plot.ticks}", dim)]]
+
+    # -- drawing ---------------------------------------------------------------------------------
+
+    def on_resize(self) -> None:
+        """There is other room."""
+        if self._drawn_size != self.size:
+            self._plan()
+
+    def notify_style_update(self) -> None:
+        """Colours changed."""
+        super().notify_style_update()
+        if self._series:
+            self._plan()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        return self._line(y)
+
+    def _line(self, y: int) -> Strip:
+        width, base = self.size.width, self.rich_style
+        if y >= len(self._lines):
+            return Strip.blank(width, base)
+        strip = Strip(fit(self._lines[y], width, base), width)
+        column = self.column
+        if column is None or column >= width or self._is_title(y):
+            return strip
+        if self._is_ticks(y):
+            return self._with_step(strip, column)
+        if y % 2 and not self._is_ticks(y + 1):  # every line that changes is sent from its beginning on: half will do
+            return strip
+        marked = strip.crop(column, column + 1)
+        if marked.text.isspace():  # to be seen without colour, too
+            marked = Strip([Segment("┊", self.rich_style)])
+        marked = marked.apply_style(theme.CURSOR)
+        return Strip.join([strip.crop(0, column), marked, strip.crop(column + 1, width)])
+
+    def _with_step(self, strip: Strip, column: int) -> Strip:
+        """The number of the step below its mark."""
+        text = step_text(self._step) if self._step is not None else ""
+        width = strip.cell_length
+        start = max(min(column - len(text) // 2, width - len(text)), 0)
+        marked = Strip([Segment(text, self.rich_style + theme.CURSOR)])
+        return Strip.join([strip.crop(0, start), marked, strip.crop(start + len(text), width)])
+
+    def _is_title(self, y: int) -> bool:
+        return y in self._starts()
+
+    def _is_ticks(self, y: int) -> bool:
+        return y + 1 in {*self._starts(), len(self._lines)}
+
+    def _starts(self) -> set[int]:
+        starts, at = set[int](), 0
+        for each in self.drawings:
+            starts.add(at)
+            at += len(each.plot.rows) + 3
+        return starts
+
+    def on_click(self, event: events.Click) -> None:
+        """Goes to the step that was pointed at."""
+        at = event.get_content_offset(self)
+        if at is None or not self.drawings:
+            return
+        plot = self.drawings[0].plot
+        share = (at.x - plot.margin) / max(plot.width - 1, 1)
+        if 0 <= share <= 1:
+            low, high = plot.x_axis.low, plot.x_axis.high
+            self.post_message(self.Clicked(low + (high - low) * share))
+
+
+_WIDTHS: Final = (6, 1, 10, 10, 10, 10, 5, 5, 8)
+COLUMNS: Final = tuple(
+    Column(title, width, elastic=int(title == "hits"), right=title not in ("", "hits"), frozen=number < 2)
+    for number, (title, width) in enumerate(zip(TITLES, _WIDTHS, strict=True))
+)
+WIDTH: Final = sum(_WIDTHS) + len(_WIDTHS) + 8
+"""Cells that the whole table likes to have."""
+
+
+class SeriesRows:
+    """Steps of one tensor as rows on demand."""
+
+    def __init__(self, series: Series) -> None:
+        """The rows are the runs, in the order in which they ran."""
+        self.series = series
+
+    @property
+    def row_count(self) -> int:
+        """Number of steps."""
+        return len(self.series.steps)
+
+    def cells(self, index: int) -> Sequence[Cell]:
+        """Numbers, or why there are none."""
+        step, _, *rest = cells(self.series, index)
+        health = worth_marking_at(self.series, index)
+        mark = Text(_, STYLES[health])
+        if len(rest) == 1:
+            return (step, mark, Text(rest[0], theme.DIM))
+        bad = theme.FINDING if health >= WORTH_A_LOOK else theme.NORMAL
+        *numbers, nan, inf, hits = rest
+        loud = [Text(text, bad if text not in ("0", theme.NONE) else theme.DIM) for text in (nan, inf)]
+        return (step, mark, *numbers, *loud, Text(hits, theme.DOUBT))
+
+    def key(self, index: int) -> Point:
+        """Step and round."""
+        return self.series.point(index)
+
+    def find(self, key: Hashable) -> int:
+        """Row of a (step, round), or -1; of round 0 the newest one."""
+        return self.series.at(*key) if isinstance(key, tuple) else -1
+
+
+class StepTable(VirtualTable):
+    """Left and right go along the steps, as up and down do."""
+
+    def action_pan_left(self) -> None:
+        """One step back."""
+        self.action_cursor_up()
+
+    def action_pan_right(self) -> None:
+        """One step on."""
+        self.action_cursor_down()

@@ -1,0 +1,172 @@
+"""Evaluates one watchpoint on many tensors at once: on which it says something, and what kind of thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Float64, Int8, Int16, Mask
+from tui_debugger.model import ErrorBits, Verdict, Watchpoint
+from tui_debugger.stats.records import BEFORE_WORDS, CHANGE_KNOWN, Records, State
+from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import NOT_FINITE, PLAIN, PREVIOUS_BITS, JudgingPlan, judging_plan
+
+Rows = npt.NDArray[np.integer[Any]]
+
+SILENT: Final = -1
+"""Verdict of a row about which there is nothing to report."""
+
+_BEFORE_BITS: Final = np.array([int(PREVIOUS_BITS.get(word, ErrorBits.NONE)) for word in BEFORE_WORDS], np.int16)
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What a watchpoint says of some rows.
+
+    Attributes:
+        verdict: ``SILENT`` or a ``Verdict``.
+        error: ``ErrorBits`` that kept the condition from being judged.
+    """
+
+    verdict: Int8
+    error: Int16
+
+    @property
+    def finding(self) -> Int16:
+        """The error bits of what makes a tensor a finding (0: the condition itself holds), -1 where there is none."""
+        found = (self.verdict == Verdict.FINDING) | (self.verdict == Verdict.BLOCKED)
+        return np.where(found, self.error, np.int16(-1)).astype(np.int16)
+
+
+class ColumnEvaluator:
+    """Rows of a table, ready to be judged by any number of watchpoints; see ``conditions.evaluate`` for the rules."""
+
+    def __init__(self, records: Records, rows: Rows) -> None:
+        """``records`` are made for at least the needs of the watchpoints; rows that are unknown stay silent."""
+        self._records = records
+        self._rows = rows
+        # One gather of what every watchpoint asks; what only some ask is gathered when they do.
+        table = self._table = np.take(records.rows, rows, axis=0)
+        self.count = len(rows)
+        self._broken: Mask = table["state"] == State.UNREADABLE
+        self._measured: Mask = (table["state"] == State.MEASURED) & (table["count"] > 0)
+        self._nan: Mask = table["nan"] > 0
+        self._infinite: Mask = (table["pos_inf"] > 0) | (table["neg_inf"] > 0)
+        self._error = np.where(self._nan, np.int16(ErrorBits.NAN), np.int16(0))
+        self._error[self._infinite] |= int(ErrorBits.INF)
+
+    def evaluate(self, watchpoint: Watchpoint, first_step: Mask, *, initial: bool = False) -> Evaluated:
+        """Judges a watchpoint on the rows.
+
+        Args:
+            watchpoint: condition and parameters; its selection is not looked at.
+            first_step: for each row whether this is the first dumped step.
+            initial: the tensors hold initial values.
+        """
+        plan = judging_plan(watchpoint)
+        wire = plan.condition.wire
+        verdict = np.full(self.count, SILENT, np.int8)
+        if not self.count or wire == WIRE_OPERATOR_OVERFLOW or plan.condition.initial_only != initial:
+            return Evaluated(verdict, np.zeros(self.count, np.int16))
+        error = self._errors(plan)
+        kept = np.flatnonzero(error)
+        verdict[kept] = _verdicts(error[kept], first_step[kept])
+        open_rows = self._measured & (error == 0)
+        if wire == WIRE_OVERFLOW:
+            verdict[open_rows & (self._nan | self._infinite)] = Verdict.FINDING
+        elif wire == WIRE_NOT_CHANGED:
+            column = self._records.close.get(plan.closeness)
+            if column is not None:
+                verdict[open_rows & (column[self._rows] == 1)] = Verdict.FINDING
+        else:
+            hit, unknown = self._compare(plan)
+            verdict[hit & open_rows] = Verdict.FINDING
+            verdict[unknown & open_rows] = Verdict.CANNOT_JUDGE
+            error[unknown & open_rows] = int(ErrorBits.NO_VALUE)
+        return Evaluated(verdict, error)
+
+    def _errors(self, plan: JudgingPlan) -> Int16:
+        """Everything that keeps a condition from being judged."""
+        if plan.condition.wire == WIRE_OVERFLOW:
+            error = np.zeros(self.count, np.int16)
+        else:
+            error = self._error.copy()
+            if plan.condition.wire == WIRE_NOT_CHANGED and plan.closeness[2]:
+                error[self._nan] &= ~int(ErrorBits.NAN)
+            if plan.need.previous:
+                error |= _BEFORE_BITS[self._table["before"]]
+            error[~self._measured] = 0
+        error[self._broken] = int(ErrorBits.UNREADABLE)
+        return error
+
+    def _compare(self, plan: JudgingPlan) -> tuple[Mask, Mask]:
+        """Conditions that hold a quantity against a value: where one holds, and where a quantity is not known."""
+        hit = np.zeros(self.count, np.bool_)
+        checks = [(quantity, value, holds) for quantity, value, holds in plan.checks if holds is not None]
+        if not checks:
+            return hit, hit
+        known = self._extremes.copy()
+        for bounds in plan.need.ranges:
+            column = self._records.ranges.get(bounds)
+            known &= column[self._rows] >= 0 if column is not None else np.False_
+        with np.errstate(all="ignore"):
+            for quantity, value, holds in checks:
+                hit |= _HOLDS[holds](self._quantity(quantity, plan), value)  # NaN never holds
+                if quantity in PLAIN:
+                    known &= ~np.isnan(self._table[PLAIN[quantity]])
+        hit &= self._extremes
+        return hit, self._some_finite & ~known & ~hit
+
+    @cached_property
+    def _extremes(self) -> Mask:
+        known: Mask = ~(np.isnan(self._table["minimum"]) | np.isnan(self._table["maximum"]))
+        return known
+
+    @cached_property
+    def _some_finite(self) -> Mask:
+        table = self._table
+        some: Mask = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"] > 0
+        return some
+
+    def _quantity(self, name: str, plan: JudgingPlan) -> Float64:
+        """The actual values behind a parameter, NaN where unknown."""
+        table = self._table
+        result: Float64 = np.full(self.count, np.nan)
+        if name == "abs_mean_update_ratio":
+            ratio = table["difference"] / (table["reference"] + plan.epsilon)
+            result = np.where((table["asked"] & CHANGE_KNOWN) != 0, ratio, np.nan)
+        elif name == "range_percentage":
+            column = self._records.ranges.get(plan.bounds)
+            if column is not None:
+                inside = column[self._rows]
+                result = np.where(inside >= 0, 100.0 * inside / table["count"], np.nan)
+        elif name == "max_min":
+            result = table["maximum"] - table["minimum"]
+        elif name == "zero_percentage":
+            result = 100.0 * table["zero"] / table["count"]
+        elif name in PLAIN:
+            result = table[PLAIN[name]]
+        return result
+
+
+def _verdicts(error: Int16, first_step: Mask) -> Int8:
+    """What kind of thing the error bits of rows are."""
+    verdict = np.full(len(error), Verdict.CANNOT_JUDGE, np.int8)
+    verdict[(error == int(ErrorBits.NO_PREVIOUS)) & first_step] = Verdict.NOT_COMPARABLE
+    verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED
+    verdict[(error & int(ErrorBits.SHAPE_CHANGED)) != 0] = Verdict.FINDING
+    return verdict
+
+
+_Holds = Callable[[Float64, float], Mask]
+_HOLDS: Final[Mapping[str, _Holds]] = {
+    "gt": lambda actual, value: actual > value,
+    "lt": lambda actual, value: actual < value,
+    "ge": lambda actual, value: actual >= value,
+    "le": lambda actual, value: actual <= value,
+}

@@ -1,0 +1,154 @@
+"""The watchpoints a person gets offered before knowing what to look for.
+
+The set has to be silent on a healthy run and to name the cause on a sick one: tests/zoo trains some twenty networks of
+each kind under it. Conditions and names are MindInsight's; these differences are on purpose, each measured there or on
+recorded dumps:
+
+* No ``weight_initialization``: matrices that begin as 0 are a choice (LoRA's B, the last layer of a residual branch).
+  What is wrong is that they stay 0, which ``weight_not_changed`` says.
+* ``weight_change_too_large``: the ratio is mean |change| / (mean |weight| + 0.1). With MindInsight's 1e-9 whatever
+  begins as 0 or almost 0 changes beyond all bounds (LoRA's B under AdamW at 1e-3 with warm-up: 190,000 in the first
+  step and up to 2.2 in the next two; the heads of the recorded MLP and of the recorded run with an ``if``: above 1 in
+  healthy steps). Learning rates of 1e3 give 40 to 500 under SGD and 4,000 under Adam.
+* ``weight_not_changed``, which MindInsight could never offer (its group of trainable weights was always empty):
+  bitwise. With rtol 1e-5 and atol 1e-8 a small GPT-2 fine-tuned at 2e-5 with warm-up from 0 gave 15 findings in its
+  first step and 5 in the next two (the gains of LayerNorms are 1, and move by 5e-6); a Trainer-like loop at 5e-4 gave
+  15 in its first step.
+* No ``weight_change_too_small``: it is what fine-tunes, warm-ups and the ends of schedules are made of. With 1e-4 the
+  fine-tune gave findings in every step, for gains 5 a step, and the Trainer-like loop 5 a step from its 12th of 16
+  steps on. A weight that hardly moves for a bad reason has a gradient that is lost, or does not move at all.
+* Change watches weights without biases. A bias (a LayerNorm's beta) in front of a softmax or a normalization, such as
+  that of attention keys, has no gradient by mathematics and never changes. The matrix beside a frozen bias is frozen
+  too.
+* Vanishing gradients and all-zero gradients are looked for where optimizers use them (``weight_gradient``), not on
+  every operator of the backward pass: there masks (``Equal``, 6 findings a step in a recorded GAN), filled constants,
+  and what goes to branches that were not taken (``Tile``, ``RealDiv`` in a recorded run with an ``if``) are 0 in
+  healthy steps. The limit is 1e-12, not 1e-9: gradients of 1e-10 train well under Adam. Biases are left out, for the
+  reason above.
+* All-zero tensors are looked for among those gradients and activations only. Fresh optimizer state, a learning rate
+  of 0, masks, labels and ``0 * x`` are zero in healthy runs.
+* In live PyTorch trainings what does not change, and what is 0, counts from the third step in a row on
+  (``in_a_row``): a learning rate of 0 at the beginning of a warm-up, and LoRA's A, whose gradient is 0 until B has
+  moved, take one or two. Steps in which nothing was to happen do not count: see ``torch.expectation``. A dump is
+  judged step by step: its first step, where warm-ups stand at 0, has no step before to compare with.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.model import (
+    BIAS,
+    TRAINABLE,
+    WEIGHT_GRADIENT,
+    Category,
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    Watchpoint,
+)
+from tui_debugger.watch.conditions import CONDITIONS, Value, validate
+
+VANISHED: Final = 1e-12
+"""Mean magnitude below which a gradient is lost."""
+GAIN: Final = 0.1
+"""Added to the size of a weight before its change is related to it."""
+PATIENCE: Final = 3
+"""Steps in a row in which something soft has to hold."""
+BIAS_GRADIENT: Final = "BiasAddGrad"
+_BIAS_GRADIENTS: Final = (NodeSelector(NodeKind.REGEX, BIAS), NodeSelector(NodeKind.TYPE, BIAS_GRADIENT))
+"""By name as well: where processes sum their gradients up the type is that of the collective operation."""
+RECOMMENDED: Final = "recommend_"
+"""How the names of recommended watchpoints begin, in MindInsight as here."""
+
+_SATURATION: Final[dict[str, dict[str, Value]]] = {
+    "tanh": {
+        "range_start_inclusive": math.tanh(-8.8),
+        "range_end_inclusive": math.tanh(8.8),
+        "range_percentage_lt": 0.1,
+    },
+    "sigmoid": {
+        "range_start_inclusive": 1 / (1 + math.exp(16.2)),
+        "range_end_inclusive": 1 / (1 + math.exp(-16.2)),
+        "range_percentage_lt": 0.1,
+    },
+    "relu": {"range_start_inclusive": -1.0, "range_end_inclusive": 0.0, "range_percentage_gt": 99.9},
+}
+_FAMILIES: Final = {
+    "tanh": re.compile(r"(?i:tanh)|.*[a-z]TanhFusion"),
+    "sigmoid": re.compile(r"(?i:sigmoid)|.*[a-z]SigmoidFusion"),
+    "relu": re.compile(r"(?i:relu|reluv2)|.*[a-z](?<!Leaky)(Relu|ReLU)Fusion|.*Add(Relu|ReLU)"),
+}
+"""Operator types of one activation, alone or at the end of a fused operator. HSigmoid, LeakyReLU ... are others."""
+
+
+def activation_family(op_type: str) -> str:
+    """``tanh``, ``sigmoid`` or ``relu`` for an operator that is, or ends with, that activation; else empty."""
+    return next((family for family, pattern in _FAMILIES.items() if pattern.fullmatch(op_type)), "")
+
+
+def recommended(category: npt.NDArray[np.uint8], types: Sequence[str], *, device: str = "") -> tuple[Watchpoint, ...]:
+    """The recommended watchpoints for a run with these nodes, each only when it covers some node.
+
+    Args:
+        category: ``model.Category`` values, one per node.
+        types: operator type names, one per node.
+        device: ``Ascend``, ``GPU``, ``CPU`` or empty: conditions that never work there are left out.
+
+    Returns:
+        Watchpoints with id 0, in MindInsight's order.
+    """
+    present = {Category(value) for value in np.unique(category).tolist()}
+    gradient = int(Category.GRADIENT)
+    forward = {name for name, value in zip(types, category.tolist(), strict=True) if value != gradient}
+    return tuple(
+        watchpoint
+        for watchpoint in (*_by_category(present), *_by_activation(forward))
+        if CONDITIONS[watchpoint.condition].available(device or "unknown")
+    )
+
+
+def _by_category(present: set[Category]) -> Iterator[Watchpoint]:
+    if present & TRAINABLE:
+        weights = NodeSelection((_category("trainable"),), (NodeSelector(NodeKind.REGEX, BIAS),))
+        yield _watch("weight_change_too_large", weights, abs_mean_update_ratio_gt=1, epsilon=GAIN)
+        yield _watch("weight_not_changed", weights, rtol=0, atol=0, in_a_row=PATIENCE)
+    gradients = NodeSelection((_category(WEIGHT_GRADIENT),), _BIAS_GRADIENTS)
+    if Category.GRADIENT in present:
+        yield _watch("gradient_vanishing", gradients, abs_mean_lt=VANISHED, in_a_row=PATIENCE)
+    if present - {Category.CONSTANT}:
+        everything = NodeSelection((_category("tensor"),))
+        yield _watch("operator_overflow", everything)
+        yield _watch("tensor_overflow", everything)
+    signals = [WEIGHT_GRADIENT] if Category.GRADIENT in present else []
+    signals += ["activation"] if Category.ACTIVATION in present else []
+    if signals:
+        include = tuple(_category(name) for name in signals)
+        zeros = NodeSelection(include, gradients.exclude)
+        yield _watch("tensor_all_zero", zeros, zero_percentage_ge=100, in_a_row=PATIENCE)
+
+
+def _by_activation(types: Iterable[str]) -> Iterator[Watchpoint]:
+    """Saturated or dead activations, fused operators such as ``MatMulBiasAddReluFusion`` included."""
+    for family, pattern in _FAMILIES.items():
+        members = sorted({name for name in types if pattern.fullmatch(name)})
+        if members:
+            include = tuple(NodeSelector(NodeKind.TYPE, name) for name in members)
+            selection = NodeSelection(include, (_category("gradient"),))
+            yield _watch("activation_range", selection, f"{family}_activation_range", **_SATURATION[family])
+
+
+def _category(name: str) -> NodeSelector:
+    return NodeSelector(NodeKind.CATEGORY, name)
+
+
+def _watch(condition: str, selection: NodeSelection, name: str = "", /, **params: Value) -> Watchpoint:
+    return Watchpoint(
+        0, condition, validate(condition, params), selection, name=f"{RECOMMENDED}{name or condition}_watchpoint"
+    )

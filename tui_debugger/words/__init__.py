@@ -1,1 +1,0 @@
-"""How values read to people: numbers, hits, watchpoints, names. The screen and the commands say the same words."""

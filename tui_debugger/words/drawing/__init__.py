@@ -1,1 +1,0 @@
-"""Pictures made of characters: curves, axes, heat maps; for the screen and the commands."""
