@@ -39,6 +39,7 @@ class Expectation:
         self._captures: Iterable[Capture] = ()
         self._outputs: dict[str, bool] = {}
         self._nodes: Collection[str] = ()
+        self._losses: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -77,9 +78,12 @@ class Expectation:
         own = {id(parameter) for parameter in self._parameters.values()}
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
-    def look_at(self, captures: Iterable[Capture], nodes: Collection[str]) -> None:
-        """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
-        self._captures, self._nodes = captures, nodes
+    def look_at(self, captures: Iterable[Capture], nodes: Collection[str], losses: Collection[str]) -> None:
+        """What was seen of the step, all nodes that are known, and which of them are losses.
+
+        Looked at when somebody asks for an excuse.
+        """
+        self._captures, self._nodes, self._losses = captures, nodes, losses
         self._outputs.clear()
 
     def next_step(self) -> None:
@@ -97,12 +101,19 @@ class Expectation:
         condition = CONDITIONS[result.condition]
         if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
-            return unused and name.startswith(GRADIENTS)
+            return unused and (name.startswith(GRADIENTS) or self._scaled_too_far(name))
         if not parameter:
             return False
         if self.skipped or self._idle(parameter):
             return True
         return condition.wire == WIRE_NOT_CHANGED and name == parameter and self._at_rest(self._parameters[parameter])
+
+    def _scaled_too_far(self, name: str) -> bool:
+        """Whether a loss of float16 left its range and holds no NaN: the scale may have done that."""
+        seen = [each for each in self._captures if each.name == name] if name in self._losses else []
+        stats = [None if each.record is None else each.record.stats for each in seen]
+        halves = all(each.meta.dtype == "float16" for each in seen)
+        return bool(seen) and halves and all(each is not None and not each.nan for each in stats)
 
     def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
         """Whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
@@ -118,7 +129,7 @@ class Expectation:
         if not owners or any(ran.get(owner) for owner in owners):
             return False
         known = parameter not in self._with_gradient or any(owner in ran for owner in owners)
-        return known or any(node.rpartition("/")[0] in owners for node in self._nodes)
+        return known or any(node.rpartition("/")[0] in owners for node in self._nodes if node not in self._losses)
 
     def _ran(self) -> dict[str, bool]:
         """By scope whether there was anything in what its module returned, of those that ran.
@@ -127,6 +138,8 @@ class Expectation:
         """
         if not self._outputs:
             for each in self._captures:
+                if each.name in self._losses:
+                    continue
                 scope = each.name.rpartition("/")[0]
                 some, before = 0 not in each.meta.shape, self._outputs.get(scope, self.at_once)
                 self._outputs[scope] = (before and some) if self.at_once else (before or some)
