@@ -17,6 +17,7 @@ from tui_debugger.analysis.condition_table import CONDITIONS, WIRE_NOT_CHANGED, 
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of
+from tui_debugger.torch.structure import Structure
 
 Told = Callable[[torch.optim.Optimizer, bool], None]
 
@@ -40,6 +41,7 @@ class Expectation:
         self._outputs: dict[str, bool] = {}
         self._nodes: Collection[str] = ()
         self._losses: Collection[str] = ()
+        self._scaled: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -78,12 +80,10 @@ class Expectation:
         own = {id(parameter) for parameter in self._parameters.values()}
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
-    def look_at(self, captures: Iterable[Capture], nodes: Collection[str], losses: Collection[str]) -> None:
-        """What was seen of the step, all nodes that are known, and which of them are losses.
-
-        Looked at when somebody asks for an excuse.
-        """
-        self._captures, self._nodes, self._losses = captures, nodes, losses
+    def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
+        """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        self._captures, self._nodes = captures, structure.nodes
+        self._losses, self._scaled = structure.losses, structure.scaled
         self._outputs.clear()
 
     def next_step(self) -> None:
@@ -101,19 +101,12 @@ class Expectation:
         condition = CONDITIONS[result.condition]
         if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
-            return unused and (name.startswith(GRADIENTS) or self._scaled_too_far(name))
+            return unused and (name.startswith(GRADIENTS) or name in self._scaled)
         if not parameter:
             return False
         if self.skipped or self._idle(parameter):
             return True
         return condition.wire == WIRE_NOT_CHANGED and name == parameter and self._at_rest(self._parameters[parameter])
-
-    def _scaled_too_far(self, name: str) -> bool:
-        """Whether a loss of float16 left its range and holds no NaN: the scale may have done that."""
-        seen = [each for each in self._captures if each.name == name] if name in self._losses else []
-        stats = [None if each.record is None else each.record.stats for each in seen]
-        halves = all(each.meta.dtype == "float16" for each in seen)
-        return bool(seen) and halves and all(each is not None and not each.nan for each in stats)
 
     def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
         """Whether no optimizer was to change a parameter in this step, or the learning rate still rises."""

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -80,50 +80,16 @@ def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - see above
 
 
-BackwardBegins = Callable[[Sequence[Any], Sequence[Any], bool], None]
-"""Told of what a backward pass begins, with which gradients of that, and whether it adds to those of parameters."""
+def run_backward() -> Any:
+    """What ``backward`` and ``torch.autograd.grad`` call with the tensors, their gradients, and more."""
+    autograd: Any = torch.autograd
+    return autograd._engine_run_backward  # noqa: SLF001 - see above
 
 
-class BackwardPasses:
-    """Tells when a backward pass begins: what ``backward`` and ``torch.autograd.grad`` were called on."""
-
-    def __init__(self, told: BackwardBegins) -> None:
-        """``told``: a method. What it belongs to is not kept alive."""
-        self._told = weakref.WeakMethod(told)
-
-    def install(self) -> None:
-        """Listens."""
-        if self._told not in _listeners:
-            _listeners.append(self._told)
-        if not hasattr(_autograd._engine_run_backward, _WRAPPED):  # noqa: SLF001 - see above
-            _autograd._engine_run_backward = _telling(_autograd._engine_run_backward)  # noqa: SLF001 - see above
-
-    def remove(self) -> None:
-        """Listens no more; the last one leaves PyTorch as it was."""
-        if self._told in _listeners:
-            _listeners.remove(self._told)
-        run = _autograd._engine_run_backward  # noqa: SLF001 - see above
-        if not _listeners and hasattr(run, _WRAPPED):
-            _autograd._engine_run_backward = getattr(run, _WRAPPED)  # noqa: SLF001 - see above
-
-
-_autograd: Any = torch.autograd
-_listeners: Final[list[weakref.ref[BackwardBegins]]] = []
-_WRAPPED: Final = "_tdbg_wrapped"
-
-
-def _telling(original: Any) -> Any:
-    """What both public functions call to run the backward pass, which then says so before it does."""
-
-    @functools.wraps(original)
-    def run(outputs: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-        for each in tuple(_listeners):
-            if (tell := each()) is not None:
-                tell(outputs, gradients, bool(kwargs.get("accumulate_grad")))
-        return original(outputs, gradients, *args, **kwargs)
-
-    setattr(run, _WRAPPED, original)
-    return run
+def replace_run_backward(function: Any) -> None:
+    """Puts another function in its place."""
+    autograd: Any = torch.autograd
+    autograd._engine_run_backward = function  # noqa: SLF001 - see above
 
 
 def backward_function() -> int:

@@ -1,8 +1,8 @@
 """Hooks on modules: their outputs, and the gradients of their outputs.
 
 What functions between modules compute (a sum, a logarithm) is recorded where it goes into a module: as a node of its
-own, named by the function. What they compute after the last module is recorded where ``backward`` is called on it: as
-``Loss``.
+own, named by the function. What they compute after the last module is recorded where ``backward`` is called on it:
+see ``loss``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import weakref
 from collections import Counter
 from collections.abc import Sequence
 from threading import get_ident
@@ -20,19 +19,13 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from tui_debugger.torch.calls import Calls, Guard, capturing, is_compiling
+from tui_debugger.torch.calls import Calls, Guard, is_compiling
 from tui_debugger.torch.elements import readable
 from tui_debugger.torch.hook import Hook
-from tui_debugger.torch.internals import (
-    BackwardPasses,
-    EveryOperator,
-    in_backward,
-    other_mode,
-    transformed,
-    version_of,
-)
+from tui_debugger.torch.internals import EveryOperator, in_backward, other_mode, version_of
 from tui_debugger.torch.leaves import leaves
-from tui_debugger.torch.naming import GRADIENTS, LOSS, Place, Tree, clean, numbered, without_gradients
+from tui_debugger.torch.loss import Losses
+from tui_debugger.torch.naming import GRADIENTS, Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN, output_of, unique
 
@@ -64,10 +57,7 @@ class ModuleHooks:
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
         self._calls = Calls(recording, tree, guard, self._began)
-        self._losses = 0
-        """Of this call of the model."""
-        self._backward_passes = BackwardPasses(self._begins_backward)
-        weakref.finalize(self, self._backward_passes.remove)
+        self._losses = Losses(recording, self._calls, guard)
 
     @property
     def installed(self) -> bool:
@@ -87,7 +77,7 @@ class ModuleHooks:
                 if place.kind:
                     hooks.append(module.register_forward_pre_hook(Hook(self._enter, place), with_kwargs=True))
                 hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
-        self._backward_passes.install()
+        self._losses.install(tree)
         self._follow()
 
     def remove(self) -> None:
@@ -95,14 +85,14 @@ class ModuleHooks:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._backward_passes.remove()
+        self._losses.remove()
         self.new_step()
 
     def new_step(self, *, ended: bool = False) -> None:
         """A step is over."""
         self._times.clear()
         self._again.clear()
-        self._losses = 0
+        self._losses.begin()
         self._calls.new_step(ended=ended)
         self._follow()
 
@@ -151,42 +141,7 @@ class ModuleHooks:
         elif calls.outer is not None:
             calls.elsewhere(place)
 
-    def _begins_backward(self, outputs: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
-        """``backward`` (it ``adds`` to the gradients of parameters) or ``torch.autograd.grad`` is called on tensors.
-
-        A derivative that a model computes for itself is its own work, as all else between its modules.
-        """
-        calls = self._calls
-        if in_backward() or is_compiling() or calls.thread not in (None, get_ident()):
-            return
-        if calls.outer is None or (adds and not calls.no_grad):
-            self._guard(lambda: self._know_losses(outputs, gradients, adds))
-
     # -- inside --------------------------------------------------------------------------------------
-
-    def _know_losses(self, outputs: Sequence[Any], gradients: Sequence[Any], adds: bool) -> None:
-        """What is differentiated is recorded, but for what is known: the output of a module, or a weight."""
-        recording = self._recording
-        flow = recording.flow
-        if capturing():
-            return
-        for tensor, gradient in zip(outputs, gradients, strict=False):
-            if not isinstance(tensor, torch.Tensor) or transformed(tensor) or not (adds or tensor.numel() == 1):
-                continue
-            if recording.step.seen_as(tensor) or flow.parameter(tensor):
-                continue
-            self._losses += 1
-            name = numbered(self._loss, self._losses)
-            with recording.at_work():
-                recording.structure.losses.add(name)
-                recording.made(name, flow.of(tensor).work or LOSS, [tensor], functools.partial(flow.sources, [tensor]))
-                if flow.following and isinstance(gradient, torch.Tensor):
-                    flow.began_backward(gradient, name)
-
-    @property
-    def _loss(self) -> str:
-        """The node of the first loss: the whole model may be of a class of that name, and has it then."""
-        return LOSS if all(place.name != LOSS for place in self._tree.places) else f"Backward{LOSS}"
 
     def _began(self, of_the_root: bool) -> None:
         if self._calls.no_grad:
@@ -195,7 +150,7 @@ class ModuleHooks:
             self._recording.begin_call()
             self._times.clear()
             self._again.clear()
-            self._losses = 0
+            self._losses.begin()
 
     def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """What functions computed, and a module is given, is recorded now: the module may change it in place."""

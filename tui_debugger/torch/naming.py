@@ -19,8 +19,6 @@ GRADIENTS: Final = "Gradients/"
 """Scope of gradients."""
 NO_GRAD: Final = "NoGrad"
 """Scope of what a pass without gradients makes: an evaluation, a rollout, a reference model."""
-LOSS: Final = "Loss"
-"""The node of what ``backward`` is called on, where no module returned it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

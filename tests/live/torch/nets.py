@@ -391,6 +391,11 @@ def not_a_number(out: torch.Tensor) -> torch.Tensor:
     return cross_entropy(out) + (float("nan") if Fault.now() else 0)
 
 
+def large(out: torch.Tensor) -> torch.Tensor:
+    """At the bad step so large that a scale of 2^120 is too much for it."""
+    return cross_entropy(out) * (1e6 if Fault.now() else 1)
+
+
 class Judged(nn.Module):
     """Returns its loss, which a module inside computes."""
 
@@ -461,6 +466,7 @@ class Net:
     parts: int = 1
     spoiled: str = ""
     zeros: bool = False
+    scale: float = 0
 
 
 NETS = {
@@ -490,6 +496,8 @@ NETS = {
     "a loss": Net(Residual, loss=log_of_zero),
     "a loss whose gradients are finite": Net(Residual, loss=not_a_number),
     "a loss of two batches": Net(Residual, loss=not_a_number, parts=2),
+    "a loss that is scaled": Net(Residual, loss=not_a_number, scale=4),
+    "a loss that is scaled too far": Net(Residual, loss=large, scale=2.0**120),
     "the gradient of a loss": Net(Residual, loss=root_of_zero),
     "a loss that a module computes": Net(Judged, loss=lambda loss: loss),
     "a derivative in a model": Net(Derived),
@@ -507,6 +515,7 @@ def train(net: Net, address: str, level: str) -> None:
     model = net.build()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     handle = tdbg.attach(model, optimizer, address, level=level)
+    scaler = torch.amp.GradScaler("cpu", init_scale=net.scale or 1, enabled=bool(net.scale))
     Fault.lasting = net.lasting
     for step in range(STEPS):
         Fault.step = step
@@ -515,12 +524,13 @@ def train(net: Net, address: str, level: str) -> None:
                 model.get_parameter(net.spoiled)[3, 0] = float("nan")
         optimizer.zero_grad(set_to_none=not net.zeros)
         for part in batches(net, step):
-            net.loss(model(*part)).backward()
+            scaler.scale(net.loss(model(*part))).backward()
         if net.clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if not net.learns:
             optimizer.zero_grad()
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
     handle.detach()
 
 

@@ -140,6 +140,7 @@ TRUE: dict[str, tuple[Places, str]] = {
     "a loss": (at("Loss"), "Loss"),
     "a loss whose gradients are finite": (at("Loss"), "Loss"),
     "a loss of two batches": (at("Loss"), "Loss"),
+    "a loss that is scaled": (at("Loss"), "Loss"),
     "the gradient of a loss": (at("Gradients/head/LinearGrad"),) * 2,
     "a loss that a module computes": (at("loss/CrossEntropyLoss"), "loss/CrossEntropyLoss"),
     # What ran as it never ran before is not recorded.
@@ -151,7 +152,14 @@ TRUE: dict[str, tuple[Places, str]] = {
 def said() -> dict[str, Said]:
     """What a session says of all of them, in two processes."""
     found: dict[str, Said] = {}
-    names = [*TRUE, "masks", "a derivative in a model", "an expert that is new and bad", nets.RIVALS]
+    names = [
+        *TRUE,
+        "masks",
+        "a derivative in a model",
+        "a loss that is scaled too far",
+        "an expert that is new and bad",
+        nets.RIVALS,
+    ]
     for part in (names[::2], names[1::2]):
         server = serve("127.0.0.1", 0)
         try:
@@ -177,7 +185,12 @@ def test_masks_of_infinities_are_no_findings(said: dict[str, Said]) -> None:
 def test_a_loss_is_found_though_its_gradients_are_finite_and_once(said: dict[str, Said]) -> None:
     assert said["a loss whose gradients are finite"].hits[nets.BAD] == ["Loss"]
     assert said["a loss of two batches"].hits[nets.BAD] == ["Loss"]
+    assert said["a loss that is scaled"].hits[nets.BAD] == ["Loss", "ScaledLoss"]
     assert not [each for each in said["a loss that a module computes"].hits[nets.BAD] if each.startswith("Loss")]
+
+
+def test_a_loss_that_only_its_scaler_makes_infinite_is_no_finding(said: dict[str, Said]) -> None:
+    assert said["a loss that is scaled too far"].hits == {step: [] for step in range(nets.STEPS)}
 
 
 def test_a_derivative_that_a_model_computes_for_itself_is_no_loss(said: dict[str, Said]) -> None:
