@@ -242,12 +242,13 @@ class Attachment(Handle):
     def _count_unseen(self) -> None:
         """Modules that ran, or should have, and could not be looked at."""
         recording, compiled = self._recording, self._training.tree.compiled
+        losses = recording.structure.losses
         for scope in compiled:
             recording.lost("passes of modules inside torch.compile", scope)
         ran = (
             recording.step.starts
             or recording.passes
-            or any(not name.startswith(GRADIENTS) for name in recording.step.names())
+            or any(not name.startswith(GRADIENTS) and name not in losses for name in recording.step.names())
         )
         if not compiled and not ran:
             recording.lost("steps in which no module was seen to run", "")

@@ -175,7 +175,7 @@ class Training:
     @property
     def unseen(self) -> bool:
         """Whether a step has run and no module was seen in it."""
-        return not self.recording.learning and not self.recording.structure.nodes
+        return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""

@@ -381,6 +381,49 @@ def log_of_zero(out: torch.Tensor) -> torch.Tensor:
     return -(torch.log(chances * (0 if Fault.now() else 1)) * chances).sum()
 
 
+def root_of_zero(out: torch.Tensor) -> torch.Tensor:
+    """Is finite; at the bad step its gradient is not."""
+    return RootOfZero.apply(cross_entropy(out) * 2)
+
+
+def not_a_number(out: torch.Tensor) -> torch.Tensor:
+    """At the bad step NaN, with the gradients that it always has."""
+    return cross_entropy(out) + (float("nan") if Fault.now() else 0)
+
+
+def large(out: torch.Tensor) -> torch.Tensor:
+    """At the bad step so large that a scale of 2^120 is too much for it."""
+    return cross_entropy(out) * (1e6 if Fault.now() else 1)
+
+
+class Judged(nn.Module):
+    """Returns its loss, which a module inside computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(WIDTH, 4)
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        classes = torch.full((len(x),), -100 if Fault.now() else 1)  # the mean over no row at all
+        return self.loss(self.head(x), classes)
+
+
+class Derived(nn.Module):
+    """Adds a derivative that it computes itself, of something that is infinite there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        energy = (y.square() + float("inf")).sum()
+        (force,) = torch.autograd.grad(energy, y, create_graph=True)
+        return self.head(force)
+
+
 class AsFound(nn.Module):
     """Works in memory that it allocates as it finds it: NaN, until somebody fills it."""
 
@@ -423,6 +466,7 @@ class Net:
     parts: int = 1
     spoiled: str = ""
     zeros: bool = False
+    scale: float = 0
 
 
 NETS = {
@@ -450,6 +494,13 @@ NETS = {
     "a function that runs now and then": Net(Sometimes, learns=False),
     "memory as it was found": Net(AsFound),
     "a loss": Net(Residual, loss=log_of_zero),
+    "a loss whose gradients are finite": Net(Residual, loss=not_a_number),
+    "a loss of two batches": Net(Residual, loss=not_a_number, parts=2),
+    "a loss that is scaled": Net(Residual, loss=not_a_number, scale=4),
+    "a loss that is scaled too far": Net(Residual, loss=large, scale=2.0**120),
+    "the gradient of a loss": Net(Residual, loss=root_of_zero),
+    "a loss that a module computes": Net(Judged, loss=lambda loss: loss),
+    "a derivative in a model": Net(Derived),
 }
 
 
@@ -464,6 +515,7 @@ def train(net: Net, address: str, level: str) -> None:
     model = net.build()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     handle = tdbg.attach(model, optimizer, address, level=level)
+    scaler = torch.amp.GradScaler("cpu", init_scale=net.scale or 1, enabled=bool(net.scale))
     Fault.lasting = net.lasting
     for step in range(STEPS):
         Fault.step = step
@@ -472,12 +524,13 @@ def train(net: Net, address: str, level: str) -> None:
                 model.get_parameter(net.spoiled)[3, 0] = float("nan")
         optimizer.zero_grad(set_to_none=not net.zeros)
         for part in batches(net, step):
-            net.loss(model(*part)).backward()
+            scaler.scale(net.loss(model(*part))).backward()
         if net.clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if not net.learns:
             optimizer.zero_grad()
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
     handle.detach()
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -90,6 +94,63 @@ def test_what_runs_inside_torch_func_is_not_recorded(attach: Attach) -> None:
         optimizer.step()
     (what,) = unrecorded(handle)
     assert "torch.func" in what
+
+
+class Held(torch.autograd.Function):
+    """Hands on its input; what it saves for the backward pass is known weakly."""
+
+    saved: list[weakref.ref[Callable[[], None]]]
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.saved = lambda: None
+        Held.saved.append(weakref.ref(ctx.saved))
+        return x.clone()
+
+    @staticmethod
+    def backward(_: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+@pytest.mark.parametrize("followed", [True, False], ids=["first step", "later"])
+def test_a_loss_keeps_nothing_alive(attach: Attach, followed: bool) -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    if not followed:
+        learn(model, optimizer)
+    Held.saved = []
+    loss = Held.apply(model(torch.randn(4, 8))).square().mean()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    there = weakref.ref(loss)
+    del loss
+    gc.collect()
+    assert there() is None
+    assert [each() for each in Held.saved] == [None]
+    assert not unrecorded(handle)
+
+
+def test_backward_may_be_called_on_anything(attach: Attach) -> None:
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    for _ in range(3):
+        first, second = model(torch.randn(4, 8)), model(torch.randn(4, 8))
+        torch.autograd.backward([first, second.sum()], [torch.ones(4, 4), None])
+        model[0].bias.sum().backward()
+        torch.nn.Parameter(torch.ones(())).backward()
+        out = model(torch.randn(4, 8))
+        torch.autograd.backward(torch.autograd.graph.get_gradient_edge(out), torch.ones(4, 4))
+        with pytest.raises(RuntimeError, match="scalar outputs"):
+            model(torch.randn(4, 8)).backward()
+        with pytest.raises(RuntimeError, match="does not require grad"):
+            torch.ones(()).backward()
+        other = threading.Thread(target=nn.Linear(8, 1)(torch.randn(8)).backward)
+        other.start()
+        other.join()
+        optimizer.step()
+    assert not unrecorded(handle)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
