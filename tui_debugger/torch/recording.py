@@ -17,7 +17,7 @@ from tui_debugger.torch.flow import Flow
 from tui_debugger.torch.internals import Counter, no_autocast
 from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.passes import Passes
-from tui_debugger.torch.plans import Plan, Plans
+from tui_debugger.torch.plans import EVERYTHING, Plan, Plans, foreseen
 from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.transfer import Waiting
 from tui_debugger.torch.verdicts import judge_one
@@ -386,7 +386,10 @@ class Recording:
         counter: Counter | None = None,
     ) -> Capture:
         known = {"look": self.learning, "exactly": self.measuring, "screen": self.learning}
-        return step.see(name, slot, tensor, plan, mutated=mutated, alone=alone, counter=counter, **known)
+        unwatched = foreseen(name) if plan is None and self.learning else EVERYTHING
+        return step.see(
+            name, slot, tensor, plan, mutated=mutated, alone=alone, counter=counter, unwatched=unwatched, **known
+        )
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent

@@ -196,7 +196,7 @@ def test_several_steps_of_a_critic_stay_one_step(attach: Attach, given: bool) ->
 
 def test_an_optimizer_that_steps_inside_another_one_ends_no_steps(attach: Attach) -> None:
     class Twice(torch.optim.SGD):
-        def step(self, closure: object = None) -> None:
+        def step(self, *_: object) -> None:
             inner = torch.optim.SGD(self.param_groups[0]["params"], 1e-3)
             for _ in range(3):
                 inner.step()
