@@ -133,6 +133,7 @@ class Attachment(Handle):
         self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
         """How often others stepped since the one that ends steps did."""
         self._usual = 0
+        self._recording.at_backward_end = _weakly(self._backward_ended)
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
@@ -326,6 +327,10 @@ class Attachment(Handle):
             self._guard(lambda: self._see_gradients(optimizer))
         finally:
             self._iterated = False
+
+    def _backward_ended(self) -> None:
+        if self._hooks.installed:
+            self._guard(self._training.backward_ended)
 
     def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         with self._recording.at_work():

@@ -422,6 +422,7 @@ class Net:
     clip: bool = False
     parts: int = 1
     spoiled: str = ""
+    replaced: str = ""
     zeros: bool = False
 
 
@@ -435,6 +436,7 @@ NETS = {
     "a sum": Net(lambda: Residual(overflows=True)),
     "tied weights": Net(Tied, ids),
     "a bad tied weight": Net(lambda: Tied(Scaled), ids, spoiled="embedding.weight"),
+    "a weight that got other data": Net(Residual, replaced="head.weight"),
     "a layer that is called twice": Net(Twice, zeros=True),
     "the gradient of a layer that is called twice": Net(lambda: Twice(backward=True), parts=2),
     "a checkpoint": Net(lambda: Checkpointed(Broken, reentrant=False)),
@@ -470,6 +472,9 @@ def train(net: Net, address: str, level: str) -> None:
         if net.spoiled and Fault.now():
             with torch.no_grad():
                 model.get_parameter(net.spoiled)[3, 0] = float("nan")
+        if net.replaced and Fault.now():
+            weight = model.get_parameter(net.replaced)
+            weight.data = weight.data / 0
         optimizer.zero_grad(set_to_none=not net.zeros)
         for part in batches(net, step):
             net.loss(model(*part)).backward()

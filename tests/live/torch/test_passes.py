@@ -200,3 +200,14 @@ def test_what_cannot_be_recorded_is_counted(train: Train, kind: str, level: str,
     run = train("hidden", steps=2, kind=kind, level=level)
     _, out, _ = run.finish()
     assert what in out
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+@pytest.mark.parametrize("kind", ["zeros", "none"])
+def test_gradients_that_the_program_has_cleared_are_judged_as_they_were(train: Train, level: str, kind: str) -> None:
+    run = train("by_hand", steps=5, level=level, kind=kind, bad="train.3.0")
+    run.training.set_watchpoints(run.recommended())
+    found = findings(run)
+    assert {step for step, _ in found} == {3}
+    assert {f"Gradients/{each}" for each in ("0/weight", "0/bias", "2/weight", "2/bias")} <= {name for _, name in found}
+    assert "switched off" not in run.outcome()[2]
