@@ -244,7 +244,9 @@ class Recording:
         """
         self.updated.append(parameter)
         if self.flow.following:
-            self.structure.add_gradient(name, self.flow.sources([gradient]))
+            # What it was before the program mixed others in is not seen: any of them may be where something began.
+            mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
+            self.structure.add_gradient(name, [*self.flow.sources([gradient]), *mixed])
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""

@@ -423,6 +423,7 @@ class Net:
     parts: int = 1
     spoiled: str = ""
     replaced: str = ""
+    hooked: str = ""
     zeros: bool = False
 
 
@@ -437,6 +438,8 @@ NETS = {
     "tied weights": Net(Tied, ids),
     "a bad tied weight": Net(lambda: Tied(Scaled), ids, spoiled="embedding.weight"),
     "a weight that got other data": Net(Residual, replaced="head.weight"),
+    "the gradient of a weight": Net(Residual, hooked="second.bias"),
+    "the gradient of a weight among clipped ones": Net(Residual, hooked="second.bias", clip=True),
     "a layer that is called twice": Net(Twice, zeros=True),
     "the gradient of a layer that is called twice": Net(lambda: Twice(backward=True), parts=2),
     "a checkpoint": Net(lambda: Checkpointed(Broken, reentrant=False)),
@@ -467,6 +470,8 @@ def train(net: Net, address: str, level: str) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     handle = tdbg.attach(model, optimizer, address, level=level)
     Fault.lasting = net.lasting
+    if net.hooked:
+        model.get_parameter(net.hooked).register_hook(lambda gradient: gradient / (0 if Fault.now() else 1))
     for step in range(STEPS):
         Fault.step = step
         if net.spoiled and Fault.now():
