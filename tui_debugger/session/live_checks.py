@@ -242,8 +242,10 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
         if category in PARAMETERS:
             # The others are what the optimizer made them, or the module that keeps its statistics there.
             made = assigned(graph.nodes, row)
-            tampered = category in TRAINABLE and made == [] and graph.nodes.names[row] not in bad_before
-            origins[at] = tampered or (category is Category.PARAMETER and made is None)
+            # A weight that the program wrote while others were bad may have been made of those, as averages are.
+            tampered = category in TRAINABLE and made == [] and not bad_before
+            given = graph.nodes.names[row].startswith(_INPUTS)
+            origins[at] = tampered or (category is Category.PARAMETER and made is None and (given or not bad_before))
             continue
         kind = graph.nodes.op_type(row)
         exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it
@@ -251,6 +253,10 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
             _clean_input(graph, clean, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
         )
     return origins
+
+
+_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
+"""How our client for PyTorch names what a model is called with, which no weight is part of."""
 
 
 def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:
