@@ -195,7 +195,7 @@ def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[
     for place in np.flatnonzero(looked & graph.parameter).tolist():
         row = int(graph.node[place])
         made = assigned(nodes, row)
-        if nodes.category_of(row) not in TRAINABLE:
+        if nodes.category_of(row) not in TRAINABLE and made != []:
             kept = made is not None and outlives_steps(nodes, row)  # statistics of a module, and nothing fed in
         elif made:
             continue  # read again after an optimizer changed it
@@ -243,7 +243,7 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
             # The others are what the optimizer made them, or the module that keeps its statistics there.
             made = assigned(graph.nodes, row)
             # A weight that the program wrote while others were bad may have been made of those, as averages are.
-            tampered = category in TRAINABLE and made == [] and not bad_before
+            tampered = made == [] and not bad_before
             given = graph.nodes.names[row].startswith(_INPUTS)
             origins[at] = tampered or (category is Category.PARAMETER and made is None and (given or not bad_before))
             continue

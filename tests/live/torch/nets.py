@@ -320,6 +320,22 @@ class Rival(nn.Module):
         return self.judge(self.maker(x))
 
 
+class Averaged(nn.Module):
+    """A frozen layer, whose weights are averages of those of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fast = nn.Linear(WIDTH, WIDTH)
+        self.slow = nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            for new, old in zip(self.fast.parameters(), self.slow.parameters(), strict=True):
+                old.data = old.data * 0.9 + new.data * 0.1
+        return self.head(self.fast(x) + self.slow(x))
+
+
 class Dropped(nn.Module):
     """Layers that are left out in some steps."""
 
@@ -440,6 +456,8 @@ NETS = {
     "a weight that got other data": Net(Residual, replaced="head.weight"),
     "the gradient of a weight": Net(Residual, hooked="second.bias"),
     "the gradient of a weight among clipped ones": Net(Residual, hooked="second.bias", clip=True),
+    "averages of bad weights": Net(Averaged, bad_rows),
+    "a bad average": Net(Averaged, spoiled="slow.weight"),
     "a layer that is called twice": Net(Twice, zeros=True),
     "the gradient of a layer that is called twice": Net(lambda: Twice(backward=True), parts=2),
     "a checkpoint": Net(lambda: Checkpointed(Broken, reentrant=False)),

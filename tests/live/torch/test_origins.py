@@ -129,6 +129,8 @@ TRUE: dict[str, tuple[Places, str]] = {
     "the gradient of a weight": (at("Gradients/second/bias"),) * 2,
     # Clipping makes all of them bad before anybody looks.
     "the gradient of a weight among clipped ones": (set(), "Gradients/second/bias"),
+    "averages of bad weights": (at("inputs.x"), "inputs.x"),
+    "a bad average": (at("slow.weight"), "slow/Linear"),
     "a layer that is called twice": (at("LogFunction"), "LogFunction"),
     "the gradient of a layer that is called twice": (at("Gradients/shared/LinearGrad"),) * 2,
     # The gradient of a logarithm at zero is infinite by itself: zero times that is another NaN that begins there.
