@@ -107,6 +107,8 @@ class Flow:
         self.following = True
         self.seeing = True
         self._storages: dict[int, _Storage] = {}
+        self._mixed: set[int] = set()
+        """Storages in which something was put, outside of backward passes, that is made of more than was in them."""
         self._others: dict[int, tuple[weakref.ref[torch.Tensor], Made]] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._in_storage: dict[int, str] | None = None
@@ -115,6 +117,7 @@ class Flow:
     def clear(self) -> None:
         """Forgets the step."""
         self._storages.clear()
+        self._mixed.clear()
         self._others.clear()
         self._in_storage = None
 
@@ -169,6 +172,10 @@ class Flow:
         if known is not None:
             return known
         return _NOBODY if _fractions(tensor) else _CONSTANT
+
+    def mixed(self, tensor: torch.Tensor) -> bool:
+        """Whether the program itself brought more into a tensor: into gradients that are clipped, what all are."""
+        return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor was made of something that is known."""
@@ -319,7 +326,11 @@ class Flow:
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         storage = None if address is None else self._storages.get(address)
-        if storage is not None:
+        if storage is not None and address is not None:
+            if not made.own and not internals.in_backward():
+                known = {each for view in storage.views for each in view.made.sources}
+                if known and not known.issuperset(made.sources):
+                    self._mixed.add(address)
             place = place_of(plain)
             start, end = range_of(place)
             for view in storage.views:

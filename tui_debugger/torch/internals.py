@@ -92,6 +92,11 @@ def replace_run_backward(function: Any) -> None:
     autograd._engine_run_backward = function  # noqa: SLF001 - see above
 
 
+def when_backward_ends(act: Callable[[], None]) -> None:
+    """Calls something when the backward pass that runs is over, and all gradients are there."""
+    torch.autograd.Variable._execution_engine.queue_callback(act)  # noqa: SLF001 - see above
+
+
 def backward_function() -> int:
     """Number of the function that autograd runs, -1 when it runs none."""
     function = torch._C._current_autograd_node()  # noqa: SLF001 - see above

@@ -320,6 +320,22 @@ class Rival(nn.Module):
         return self.judge(self.maker(x))
 
 
+class Averaged(nn.Module):
+    """A frozen layer, whose weights are averages of those of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fast = nn.Linear(WIDTH, WIDTH)
+        self.slow = nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            for new, old in zip(self.fast.parameters(), self.slow.parameters(), strict=True):
+                old.data = old.data * 0.9 + new.data * 0.1
+        return self.head(self.fast(x) + self.slow(x))
+
+
 class Dropped(nn.Module):
     """Layers that are left out in some steps."""
 
@@ -465,6 +481,8 @@ class Net:
     clip: bool = False
     parts: int = 1
     spoiled: str = ""
+    replaced: str = ""
+    hooked: str = ""
     zeros: bool = False
     scale: float = 0
 
@@ -479,6 +497,11 @@ NETS = {
     "a sum": Net(lambda: Residual(overflows=True)),
     "tied weights": Net(Tied, ids),
     "a bad tied weight": Net(lambda: Tied(Scaled), ids, spoiled="embedding.weight"),
+    "a weight that got other data": Net(Residual, replaced="head.weight"),
+    "the gradient of a weight": Net(Residual, hooked="second.bias"),
+    "the gradient of a weight among clipped ones": Net(Residual, hooked="second.bias", clip=True),
+    "averages of bad weights": Net(Averaged, bad_rows),
+    "a bad average": Net(Averaged, spoiled="slow.weight"),
     "a layer that is called twice": Net(Twice, zeros=True),
     "the gradient of a layer that is called twice": Net(lambda: Twice(backward=True), parts=2),
     "a checkpoint": Net(lambda: Checkpointed(Broken, reentrant=False)),
@@ -517,11 +540,16 @@ def train(net: Net, address: str, level: str) -> None:
     handle = tdbg.attach(model, optimizer, address, level=level)
     scaler = torch.amp.GradScaler("cpu", init_scale=net.scale or 1, enabled=bool(net.scale))
     Fault.lasting = net.lasting
+    if net.hooked:
+        model.get_parameter(net.hooked).register_hook(lambda gradient: gradient / (0 if Fault.now() else 1))
     for step in range(STEPS):
         Fault.step = step
         if net.spoiled and Fault.now():
             with torch.no_grad():
                 model.get_parameter(net.spoiled)[3, 0] = float("nan")
+        if net.replaced and Fault.now():
+            weight = model.get_parameter(net.replaced)
+            weight.data = weight.data / 0
         optimizer.zero_grad(set_to_none=not net.zeros)
         for part in batches(net, step):
             scaler.scale(net.loss(model(*part))).backward()

@@ -125,6 +125,12 @@ TRUE: dict[str, tuple[Places, str]] = {
     "a sum": (at("AddFunction"), "AddFunction"),
     "tied weights": (at("middle/Broken"), "middle/Broken"),
     "a bad tied weight": (at("embedding.weight"), "embedding/Embedding"),
+    "a weight that got other data": (at("head.weight"), "head/Linear"),
+    "the gradient of a weight": (at("Gradients/second/bias"),) * 2,
+    # Clipping makes all of them bad before anybody looks.
+    "the gradient of a weight among clipped ones": (set(), "Gradients/second/bias"),
+    "averages of bad weights": (at("inputs.x"), "inputs.x"),
+    "a bad average": (at("slow.weight"), "slow/Linear"),
     "a layer that is called twice": (at("LogFunction"), "LogFunction"),
     "the gradient of a layer that is called twice": (at("Gradients/shared/LinearGrad"),) * 2,
     # The gradient of a logarithm at zero is infinite by itself: zero times that is another NaN that begins there.

@@ -6,7 +6,7 @@ import gc
 import signal
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402 - torch first
 
 import tui_debugger.torch as tdbg  # noqa: E402
-from tui_debugger.torch.attaching import Handle  # noqa: E402
+from tui_debugger.torch.attaching import STRANGER, Handle  # noqa: E402
 from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402
 
 Attach = Callable[..., Handle]
@@ -28,7 +28,9 @@ Attach = Callable[..., Handle]
 def attach(tmp_path: Path) -> Attach:
     """Attaches a model without a debugger: the flight recorder needs everything that one would."""
 
-    def attached(model: nn.Module, optimizer: torch.optim.Optimizer | None = None) -> Handle:
+    def attached(
+        model: nn.Module, optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None
+    ) -> Handle:
         return tdbg.attach(model, optimizer, "", flight=tdbg.Flight(tmp_path / "flights"))
 
     return attached
@@ -206,3 +208,75 @@ def test_what_a_signal_handler_raises_gets_through(attach: Attach, monkeypatch: 
         assert not unrecorded(handle)
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def steps(handle: Handle) -> int:
+    """How many steps have ended."""
+    return int(handle._agent.step) + 1  # type: ignore[attr-defined]
+
+
+def test_a_new_optimizer_takes_over_ending_the_steps(attach: Attach) -> None:
+    model = small()
+    first = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, first)
+    learn(model, first)
+    learn(model, torch.optim.Adam(model.parameters(), 1e-3), 4)
+    assert steps(handle) == 3 + 3  # the first two of it were one
+    learn(model, first)
+    assert steps(handle) == 3 + 3 + 2
+    (what,) = handle.unrecorded
+    assert "optimizer" in what.what
+    assert what.count == 2
+    handle.detach()
+
+
+def test_an_optimizer_that_was_given_and_never_steps_ends_no_steps_for_long(attach: Attach) -> None:
+    model = small()
+    handle = attach(model, torch.optim.SGD(model.parameters(), 1e-3))
+    learn(model, torch.optim.SGD(model.parameters(), 1e-3), STRANGER + 2)
+    assert steps(handle) == 3
+    assert "optimizer" in next(iter(unrecorded(handle)))
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_several_steps_of_a_critic_stay_one_step(attach: Attach, given: bool) -> None:
+    model = nn.ModuleDict({"maker": small(), "critic": nn.Linear(4, 1)})
+    maker, critic = (torch.optim.SGD(each.parameters(), 1e-3) for each in model.values())
+    handle = attach(model, [critic, maker] if given else maker)
+    for _ in range(3):
+        for _ in range(STRANGER + 5):
+            critic.zero_grad()
+            model["critic"](model["maker"](torch.randn(4, 8)).detach()).mean().backward()
+            critic.step()
+        maker.zero_grad()
+        (-model["critic"](model["maker"](torch.randn(4, 8)))).mean().backward()
+        maker.step()
+    assert steps(handle) == 3
+    assert not unrecorded(handle)
+
+
+def test_an_optimizer_that_steps_inside_another_one_ends_no_steps(attach: Attach) -> None:
+    class Twice(torch.optim.SGD):
+        def step(self, *_: object) -> None:
+            inner = torch.optim.SGD(self.param_groups[0]["params"], 1e-3)
+            for _ in range(3):
+                inner.step()
+
+    model = small()
+    optimizer = Twice(model.parameters(), 1e-3)
+    handle = attach(model, optimizer)
+    learn(model, optimizer)
+    assert steps(handle) == 3
+    assert not unrecorded(handle)
+
+
+def test_steps_of_an_inner_loop_on_the_same_weights_are_no_steps(attach: Attach) -> None:
+    """Reptile: some steps of an optimizer of its own, then one of the outer one."""
+    model = small()
+    outer = torch.optim.SGD(model.parameters(), 1e-3)
+    handle = attach(model, outer)
+    for _ in range(3):
+        learn(model, torch.optim.SGD(model.parameters(), 1e-3), 5)
+        outer.step()
+    assert steps(handle) == 3
+    assert not unrecorded(handle)
