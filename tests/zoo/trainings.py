@@ -38,7 +38,6 @@ class Sick:
         step: the step in which that is.
         why: how the first cause begins that Explain gives for each of them.
         origin: they are marked as where NaN or Inf began; others have them, too.
-        begins: they are the first findings; none is an origin, for what is before them (the loss) is not recorded.
         alone: nothing else is ever found in the whole training.
     """
 
@@ -48,7 +47,6 @@ class Sick:
     step: int
     why: str
     origin: bool
-    begins: bool
     alone: bool
 
 
@@ -64,13 +62,12 @@ def sick(
     step: int,
     why: str = "",
     origin: bool = False,
-    begins: bool = False,
     alone: bool = False,
 ) -> Callable[[Training], Training]:
     """Registers one in which there is: see ``Sick``."""
 
     def register(training: Training) -> Training:
-        SICK[training.__name__] = Sick(training, condition, nodes, step, why, origin, begins, alone)
+        SICK[training.__name__] = Sick(training, condition, nodes, step, why, origin, alone)
         return training
 
     return register
@@ -707,13 +704,13 @@ def zero_weights(attach: Attach) -> None:
     classify(model, torch.optim.SGD(model.parameters(), lr=0.1), attach, steps=10)
 
 
-@sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", begins=True)
+@sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", origin=True)
 def scale_too_large(attach: Attach) -> None:
     """The scale hardly comes down: every step is left out."""
     scaled(attach, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), steps=40)
 
 
-@sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", begins=True)
+@sick("tensor_overflow", "Gradients/4/HalfGrad", step=EXCUSED - 1, why="the loss scale is too large", origin=True)
 def scale_too_large_fused(attach: Attach) -> None:
     scaled(attach, torch.amp.GradScaler("cpu", init_scale=2.0**100, backoff_factor=0.9), fused=True, steps=40)
 

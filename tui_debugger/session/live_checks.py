@@ -195,7 +195,7 @@ def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[
     for place in np.flatnonzero(looked & graph.parameter).tolist():
         row = int(graph.node[place])
         made = assigned(nodes, row)
-        if nodes.category_of(row) not in TRAINABLE:
+        if nodes.category_of(row) not in TRAINABLE and made != []:
             kept = made is not None and outlives_steps(nodes, row)  # statistics of a module, and nothing fed in
         elif made:
             continue  # read again after an optimizer changed it
@@ -242,8 +242,10 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
         if category in PARAMETERS:
             # The others are what the optimizer made them, or the module that keeps its statistics there.
             made = assigned(graph.nodes, row)
-            tampered = category in TRAINABLE and made == [] and graph.nodes.names[row] not in bad_before
-            origins[at] = tampered or (category is Category.PARAMETER and made is None)
+            # A weight that the program wrote while others were bad may have been made of those, as averages are.
+            tampered = made == [] and not bad_before
+            given = graph.nodes.names[row].startswith(_INPUTS)
+            origins[at] = tampered or (category is Category.PARAMETER and made is None and (given or not bad_before))
             continue
         kind = graph.nodes.op_type(row)
         exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it
@@ -251,6 +253,10 @@ def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs
             _clean_input(graph, clean, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
         )
     return origins
+
+
+_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
+"""How our client for PyTorch names what a model is called with, which no weight is part of."""
 
 
 def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:

@@ -25,6 +25,7 @@ from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.types import START, Unrecorded
 from tui_debugger.live.wire import UNSENT_NODES
 from tui_debugger.torch.distributed import ExchangeHooks
+from tui_debugger.torch.drawing import parameters_of
 from tui_debugger.torch.expectation import Scalers
 from tui_debugger.torch.flying import Flying
 from tui_debugger.torch.module_hooks import ModuleHooks
@@ -36,6 +37,12 @@ from tui_debugger.torch.training import Training
 
 CHANGES: Final = 20
 """How often a graph that grows (a program that does not do the same in every step) is sent anew."""
+RIVAL: Final = 2
+"""Steps of an optimizer that updates the same parameters as the one that ends steps, after which it ends them."""
+STRANGER: Final = 20
+"""The same of one that updates others, and as long as the one that ends steps never made any."""
+JOINED: Final = "steps of a new optimizer before it was known that it ends the steps (give it to tdbg.attach)"
+"""What is not recorded of each by itself."""
 _GIB: Final = 1 << 30
 
 
@@ -105,7 +112,6 @@ class Attachment(Handle):
         self._unsent = 0
         self._iterated = False
         self._skipped = False
-        self._handles: list[RemovableHandle] = []
         self._watching_optimizers: list[RemovableHandle] = []
         self._watching_model: list[RemovableHandle] = []
         for handles in (self._watching_optimizers, self._watching_model):
@@ -120,12 +126,19 @@ class Attachment(Handle):
         self._scalers = Scalers(_weakly(self._scaler_stepped))
         weakref.finalize(self, self._scalers.remove)
         self._training.expectation.at_once = level == "op"
+        self._given = tuple(optimizers)
         self._ends = optimizers[-1] if optimizers else None
+        self._ending: RemovableHandle | None = None
+        self._ended = self._running = False
+        self._since: weakref.WeakKeyDictionary[torch.optim.Optimizer, int] = weakref.WeakKeyDictionary()
+        """How often others stepped since the one that ends steps did."""
+        self._usual = 0
+        self._recording.at_backward_end = _weakly(self._backward_ended)
         hooks = Operators if level == "op" else ModuleHooks
         self._exchanges = ExchangeHooks(self._recording, self._guard)
         self._hooks: Operators | ModuleHooks = hooks(self._recording, self._training.tree, self._guard)
-        if optimizers:
-            self._handles.append(optimizers[-1].register_step_post_hook(self._optimizer_ended_step))
+        if self._ends is not None:
+            self._ending = self._ends.register_step_post_hook(self._optimizer_ended_step)
         compiled = self._training.tree.compiled
         if compiled and self._agent.on:
             self._say(f"torch.compile hides the {self._training.tree.hidden} modules inside {', '.join(compiled)}")
@@ -181,9 +194,9 @@ class Attachment(Handle):
         with self._recording.at_work():
             self._agent.close()
         self._remove()
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
+        if self._ending is not None:
+            self._ending.remove()
+            self._ending = None
 
     # -- inside --------------------------------------------------------------------------------------
 
@@ -242,12 +255,13 @@ class Attachment(Handle):
     def _count_unseen(self) -> None:
         """Modules that ran, or should have, and could not be looked at."""
         recording, compiled = self._recording, self._training.tree.compiled
+        losses = recording.structure.losses
         for scope in compiled:
             recording.lost("passes of modules inside torch.compile", scope)
         ran = (
             recording.step.starts
             or recording.passes
-            or any(not name.startswith(GRADIENTS) for name in recording.step.names())
+            or any(not name.startswith(GRADIENTS) and name not in losses for name in recording.step.names())
         )
         if not compiled and not ran:
             recording.lost("steps in which no module was seen to run", "")
@@ -303,6 +317,7 @@ class Attachment(Handle):
 
         With a closure they are made while the optimizer runs: then they are looked at when the step ends.
         """
+        self._running |= optimizer is self._ends
         closure = any(callable(each) for each in (*args[1:], kwargs.get("closure")))
         if isinstance(self._hooks, Operators):
             self._hooks.optimizing(True, closure=closure)
@@ -314,6 +329,10 @@ class Attachment(Handle):
         finally:
             self._iterated = False
 
+    def _backward_ended(self) -> None:
+        if self._hooks.installed:
+            self._guard(self._training.backward_ended)
+
     def _see_gradients(self, optimizer: torch.optim.Optimizer) -> None:
         with self._recording.at_work():
             self._training.see_gradients(optimizer)
@@ -323,6 +342,45 @@ class Attachment(Handle):
             self._hooks.optimizing(False)
         self._guard(lambda: self._training.expectation.ended(optimizer))
         self._tell_of_skipped()
+        found: list[bool] = []
+        self._guard(lambda: found.append(self._takes_over(optimizer)))
+        if not any(found):
+            return
+        self._iterated = True  # see _optimizer_begins
+        try:
+            self._take_over(optimizer)
+        finally:
+            self._iterated = False
+
+    def _takes_over(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether an optimizer that has stepped is the one that ends the steps from now on.
+
+        Programs make a new one when they go on to another phase. One that makes several steps for each step of the one
+        that ends them (the critic of a GAN), or that steps inside it, is none of those: how many were usual is known.
+        """
+        ends = self._ends
+        if optimizer is ends:
+            self._usual = max(self._usual, *self._since.values(), 0)
+            self._ended, self._running = True, False
+            self._since.clear()
+            return False
+        if ends is None or self._running or not self.on or not self._training.expectation.holds(optimizer):
+            return False
+        since = self._since[optimizer] = self._since.get(optimizer, 0) + 1
+        rival = not set(map(id, parameters_of(optimizer))).isdisjoint(map(id, parameters_of(ends)))
+        if not rival and (not self._ended or any(optimizer is each for each in self._given)):
+            return False
+        return since >= max(RIVAL if rival and self._ended else STRANGER, 2 * self._usual + 1)
+
+    def _take_over(self, optimizer: torch.optim.Optimizer) -> None:
+        """The steps of an optimizer are the steps from now on. Those that it made until now are seen as one."""
+        self._recording.lost(JOINED, type(optimizer).__name__, self._since[optimizer] - 1)
+        if self._ending is not None:
+            self._ending.remove()
+        self._ends, self._ended, self._usual = optimizer, True, 0
+        self._since.clear()
+        self._ending = optimizer.register_step_post_hook(self._optimizer_ended_step)
+        self.step_end()
 
     def _scaler_stepped(self, optimizer: torch.optim.Optimizer, stepped: bool) -> None:
         """A gradient scaler let its optimizer step, or left a step out: that is one, too, and no weight changes."""

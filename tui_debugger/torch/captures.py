@@ -265,6 +265,9 @@ class Step:
                 self.volatile.update(each.changed())
             elif each.tensor is not None and not each.intact:
                 self.volatile.add((each.name, each.slot))
+        for each in self.entries:
+            for line in (each,) if isinstance(each, Capture) else each.lines.values():
+                line.tensor = line.counter = None  # another step may have adopted it
         self.entries.clear()
         self._groups.clear()
         self._grouped = 0
@@ -369,6 +372,7 @@ class Step:
         mutated: bool = False,
         alone: Waiting | None = None,
         counter: Counter | None = None,
+        unwatched: Plan = EVERYTHING,
     ) -> Capture:
         """A tensor was made: its quick numbers are begun, and its values are held when there is room for them.
 
@@ -386,6 +390,7 @@ class Step:
             mutated: it was changed in place just now, which its version does not say yet.
             alone: where its numbers wait when they are fetched before all others.
             counter: what counts its changes, where it does not do that by itself yet.
+            unwatched: what is found out where nothing is watched yet.
         """
         capture = Capture(name, slot, meta_of(tensor), plan)
         self.add(capture)
@@ -404,9 +409,9 @@ class Step:
         if same is not None and same.plan is plan and (held or same.look is not None):
             copy_numbers(same, capture)
         elif held and not exactly and (plan is not None or screen):
-            measure(capture, values, waiting, plan or EVERYTHING)
+            measure(capture, values, waiting, plan or unwatched)
         elif exactly or (not held and (plan is not None or look)):
-            capture.look = exact.begin(values, plan.need if plan is not None else RequiredStats(), waiting)
+            capture.look = exact.begin(values, (plan or unwatched).need, waiting)
         return capture
 
     @property

@@ -16,6 +16,7 @@ import torch
 from tui_debugger.model import Verdict, WatchResult
 from tui_debugger.torch.captures import Capture
 from tui_debugger.torch.naming import GRADIENTS, Tree, gradient_of
+from tui_debugger.torch.structure import Structure
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
 
 Told = Callable[[torch.optim.Optimizer, bool], None]
@@ -39,6 +40,8 @@ class Expectation:
         self._captures: Iterable[Capture] = ()
         self._outputs: dict[str, bool] = {}
         self._nodes: Collection[str] = ()
+        self._losses: Collection[str] = ()
+        self._scaled: Collection[str] = ()
         self._optimizer: dict[int, int] = {}
         self._owners: dict[str, list[str]] = {}
         self._parameters: dict[str, torch.nn.Parameter] = {}
@@ -77,9 +80,10 @@ class Expectation:
         own = {id(parameter) for parameter in self._parameters.values()}
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
-    def look_at(self, captures: Iterable[Capture], nodes: Collection[str]) -> None:
+    def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
         """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
-        self._captures, self._nodes = captures, nodes
+        self._captures, self._nodes = captures, structure.nodes
+        self._losses, self._scaled = structure.losses, structure.scaled
         self._outputs.clear()
 
     def next_step(self) -> None:
@@ -97,7 +101,7 @@ class Expectation:
         condition = CONDITIONS[result.condition]
         if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
             unused = self.skipped or (self.scaled and not self._stepped)
-            return unused and name.startswith(GRADIENTS)
+            return unused and (name.startswith(GRADIENTS) or name in self._scaled)
         if not parameter:
             return False
         if self.skipped or self._idle(parameter):
@@ -118,7 +122,7 @@ class Expectation:
         if not owners or any(ran.get(owner) for owner in owners):
             return False
         known = parameter not in self._with_gradient or any(owner in ran for owner in owners)
-        return known or any(node.rpartition("/")[0] in owners for node in self._nodes)
+        return known or any(node.rpartition("/")[0] in owners for node in self._nodes if node not in self._losses)
 
     def _ran(self) -> dict[str, bool]:
         """By scope whether there was anything in what its module returned, of those that ran.
@@ -127,6 +131,8 @@ class Expectation:
         """
         if not self._outputs:
             for each in self._captures:
+                if each.name in self._losses:
+                    continue
                 scope = each.name.rpartition("/")[0]
                 some, before = 0 not in each.meta.shape, self._outputs.get(scope, self.at_once)
                 self._outputs[scope] = (before and some) if self.at_once else (before or some)

@@ -43,7 +43,7 @@ MOVES: Final = frozenset(
 OVERWRITES: Final = frozenset({"Copy", "Fill", "Zero"})
 """Kinds of operators that leave nothing in a tensor of what it was."""
 _SEED: Final = "\0seed"
-"""What the gradient of a loss by itself is made of."""
+"""What the gradient of a loss by itself is made of; where the node of the loss is known, its name comes behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,8 @@ class Flow:
         self.following = True
         self.seeing = True
         self._storages: dict[int, _Storage] = {}
+        self._mixed: set[int] = set()
+        """Storages in which something was put, outside of backward passes, that is made of more than was in them."""
         self._others: dict[int, tuple[weakref.ref[torch.Tensor], Made]] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self._in_storage: dict[int, str] | None = None
@@ -115,6 +117,7 @@ class Flow:
     def clear(self) -> None:
         """Forgets the step."""
         self._storages.clear()
+        self._mixed.clear()
         self._others.clear()
         self._in_storage = None
 
@@ -170,13 +173,22 @@ class Flow:
             return known
         return _NOBODY if _fractions(tensor) else _CONSTANT
 
+    def mixed(self, tensor: torch.Tensor) -> bool:
+        """Whether the program itself brought more into a tensor: into gradients that are clipped, what all are."""
+        return internals.storage_of(internals.part_of(tensor)) in self._mixed
+
     def has_maker(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor was made of something that is known."""
-        return any(each not in (UNKNOWN, _SEED) for each in self.of(tensor).sources)
+        return any(each != UNKNOWN and not each.startswith(_SEED) for each in self.of(tensor).sources)
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
         """What tensors were made of, in order. What was given to a backward pass as a gradient of one is known."""
-        return unique(each for tensor in tensors for each in self.of(tensor).sources if each != _SEED)
+        return unique(each for tensor in tensors for each in self.of(tensor).sources if not each.startswith(_SEED))
+
+    def began_backward(self, seed: torch.Tensor, loss: str) -> None:
+        """A backward pass of a loss begins. ``seed``: the gradient of the loss, which the program may have made."""
+        if self.of(seed).sources == (_SEED,):
+            self._set(seed, Made((_SEED + loss,)), anew=True)
 
     # -- operators -----------------------------------------------------------------------------------
 
@@ -229,8 +241,8 @@ class Flow:
         # Where to look was computed as well: that makes nothing bad.
         works = [part.work for part, fractions in parts if fractions and part.work]
         work = _together(kind, works) if kind not in MOVES or len(works) > 1 else "".join(works)
-        if _SEED in sources and work:  # a loss, of which only this is known
-            sources = [UNKNOWN if each == _SEED else each for each in sources]
+        if work:  # what computed the loss is at work: its node, or nobody knows
+            sources = [each.removeprefix(_SEED) for each in sources]
         if len(sources) > MOST:
             sources = unique([*sources[:MOST], UNKNOWN])
         return Made(tuple(unique(sources)), work)
@@ -314,7 +326,11 @@ class Flow:
         plain = internals.part_of(tensor)
         address = internals.storage_of(plain)
         storage = None if address is None else self._storages.get(address)
-        if storage is not None:
+        if storage is not None and address is not None:
+            if not made.own and not internals.in_backward():
+                known = {each for view in storage.views for each in view.made.sources}
+                if known and not known.issuperset(made.sources):
+                    self._mixed.add(address)
             place = place_of(plain)
             start, end = range_of(place)
             for view in storage.views:

@@ -125,7 +125,7 @@ class Flying:
         with_values = recorder.flight.tensor_steps > 0
         rows = [_row(each, with_values) for each in captures.values() if each.record is not None and not each.rough]
         recorder.keep(step, rows, partial=partial)
-        training.expectation.look_at(recording.step, recording.structure.nodes)
+        training.expectation.look_at(recording.step, recording.structure)
         self._withheld = judge_step(recording.step, recorder.judge, recheck=True)
         seen = recording.plans.judge if self._attached else Judge()
         hits = [hit for hit in self._withheld if seen.need(hit.node) is None]

@@ -80,6 +80,23 @@ def in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - see above
 
 
+def run_backward() -> Any:
+    """What ``backward`` and ``torch.autograd.grad`` call with the tensors, their gradients, and more."""
+    autograd: Any = torch.autograd
+    return autograd._engine_run_backward  # noqa: SLF001 - see above
+
+
+def replace_run_backward(function: Any) -> None:
+    """Puts another function in its place."""
+    autograd: Any = torch.autograd
+    autograd._engine_run_backward = function  # noqa: SLF001 - see above
+
+
+def when_backward_ends(act: Callable[[], None]) -> None:
+    """Calls something when the backward pass that runs is over, and all gradients are there."""
+    torch.autograd.Variable._execution_engine.queue_callback(act)  # noqa: SLF001 - see above
+
+
 def backward_function() -> int:
     """Number of the function that autograd runs, -1 when it runs none."""
     function = torch._C._current_autograd_node()  # noqa: SLF001 - see above

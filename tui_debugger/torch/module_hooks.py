@@ -1,7 +1,8 @@
 """Hooks on modules: their outputs, and the gradients of their outputs.
 
 What functions between modules compute (a sum, a logarithm) is recorded where it goes into a module: as a node of its
-own, named by the function.
+own, named by the function. What they compute after the last module is recorded where ``backward`` is called on it:
+see ``loss``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tui_debugger.torch.elements import readable
 from tui_debugger.torch.hook import Hook
 from tui_debugger.torch.internals import EveryOperator, in_backward, other_mode, version_of
 from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.loss import Losses
 from tui_debugger.torch.naming import GRADIENTS, Place, Tree, clean, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN, output_of, unique
@@ -55,6 +57,7 @@ class ModuleHooks:
         self._mode: EveryOperator | None = None
         self._left_modes: list[EveryOperator] = []
         self._calls = Calls(recording, tree, guard, self._began)
+        self._losses = Losses(recording, self._calls, guard)
 
     @property
     def installed(self) -> bool:
@@ -74,6 +77,7 @@ class ModuleHooks:
                 if place.kind:
                     hooks.append(module.register_forward_pre_hook(Hook(self._enter, place), with_kwargs=True))
                 hooks.append(module.register_forward_hook(Hook(self._after, place), with_kwargs=True, always_call=True))
+        self._losses.install(tree)
         self._follow()
 
     def remove(self) -> None:
@@ -81,12 +85,14 @@ class ModuleHooks:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._losses.remove()
         self.new_step()
 
     def new_step(self, *, ended: bool = False) -> None:
         """A step is over."""
         self._times.clear()
         self._again.clear()
+        self._losses.begin()
         self._calls.new_step(ended=ended)
         self._follow()
 
@@ -144,6 +150,7 @@ class ModuleHooks:
             self._recording.begin_call()
             self._times.clear()
             self._again.clear()
+            self._losses.begin()
 
     def _takes(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """What functions computed, and a module is given, is recorded now: the module may change it in place."""

@@ -12,8 +12,9 @@ from typing import Final
 
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.model import TensorStats
+from tui_debugger.stats.records import Record
 from tui_debugger.torch.captures import Capture, Key, Room, Step
+from tui_debugger.torch.plans import Foresight
 from tui_debugger.torch.verdicts import find_records, judge_step
 
 _UNREADABLE: Final = "unreadable"
@@ -113,18 +114,19 @@ class Passes:
 
         Whatever threshold a watchpoint will have: if any pass crosses it, one of these does.
         """
-        find_records(now, list(now), Judge())
+        find_records(now, list(now), Foresight())
         for capture in now:
             if capture.record is None:
                 continue
             kept = self._outermost.setdefault((capture.name, capture.slot), {})
-            for name, value in _numbers(capture.record.stats):
+            for name, value in _numbers(capture.record):
                 if name not in kept or value > kept[name][0]:
                     kept[name] = value, capture
 
 
-def _numbers(stats: TensorStats | None) -> Iterator[tuple[str, float]]:
+def _numbers(record: Record) -> Iterator[tuple[str, float]]:
     """Numbers of a tensor that thresholds are set for, each so that more of it is further out."""
+    stats = record.stats
     if stats is None:
         yield _UNREADABLE, 0.0
         return
@@ -139,6 +141,7 @@ def _numbers(stats: TensorStats | None) -> Iterator[tuple[str, float]]:
         ("mean", stats.mean),
         ("abs_mean", stats.abs_mean),
         ("zero", stats.zero_percentage),
+        *((f"inside {bounds}", float(count)) for bounds, count in record.ranges.items()),
     ):
         if value is not None:
             yield f"least {name}", -value

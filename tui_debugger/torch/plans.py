@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tui_debugger.live.client.judging import Judge
@@ -12,6 +13,7 @@ from tui_debugger.stats.records import Bounds, RequiredStats
 from tui_debugger.torch.naming import NO_GRAD
 from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 from tui_debugger.watch.conditions import JudgingPlan, judging_plan
+from tui_debugger.watch.recommended import activation_ranges
 
 
 class Quick:
@@ -62,6 +64,31 @@ EVERYTHING: Final = Plan((), _MOST, _MOST, (), RequiredStats(), few=True, one_nu
 """For a tensor that is seen before there are watchpoints: what its record can be made of if it does not last."""
 
 
+def kind_in(name: str) -> str:
+    """The operator type that the name of a node ends with."""
+    return name.rpartition("/")[2].partition("#")[0]
+
+
+def foreseen(name: str) -> Plan:
+    """``EVERYTHING``, and the ranges that are recommended for what a node makes."""
+    return _foreseen(kind_in(name))
+
+
+class Foresight(Judge):
+    """Stands for watchpoints as long as there are none: everything is asked for that may be, and nothing is found."""
+
+    def need(self, name: str) -> RequiredStats | None:
+        """See ``foreseen``."""
+        return foreseen(name).need
+
+
+@functools.cache
+def _foreseen(kind: str) -> Plan:
+    needs = [judging_plan(each).need.ranges for each in activation_ranges(kind)]
+    ranges = frozenset[Bounds]().union(*needs)
+    return replace(EVERYTHING, ranges=tuple(sorted(ranges)), need=RequiredStats(ranges)) if ranges else EVERYTHING
+
+
 class Plans:
     """The plans of nodes by name; nodes with the same watchpoints share one.
 
@@ -82,7 +109,7 @@ class Plans:
         self._known = frozenset(known)
         self._forward = forward
         self._general: list[Watchpoint] | None = None
-        self._kinds = {each.rpartition("/")[2].partition("#")[0]: each for each in self._known}
+        self._kinds = {kind_in(each): each for each in self._known}
         self._by_name: dict[str, Plan | None] = {}
         self._shared: dict[tuple[int, ...], Plan | None] = {}
 
@@ -114,7 +141,7 @@ class Plans:
         for each in (alone, trained, trained.partition("#")[0]):
             if each in self._known:
                 return each
-        return self._kinds.get(alone.rpartition("/")[2], "")
+        return self._kinds.get(kind_in(name), "")
 
     def _common(self) -> list[Watchpoint]:
         """What watches all nodes of the forward pass."""

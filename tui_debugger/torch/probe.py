@@ -77,7 +77,7 @@ class TorchProbe:
                 return self._judge_initial(judge)
             if not self._resting:
                 training.see_weights()
-            training.expectation.look_at(training.recording.step, training.recording.structure.nodes)
+            training.expectation.look_at(training.recording.step, training.recording.structure)
             return judge_step(training.recording.step, judge, recheck=recheck)
 
     def unfinished(self) -> bool:
@@ -94,7 +94,7 @@ class TorchProbe:
             self._ended()
             if any(name.startswith(GRADIENTS) for name in recording.step.names()):
                 training.see_gradients()
-            training.expectation.look_at(recording.step, recording.structure.nodes)
+            training.expectation.look_at(recording.step, recording.structure)
             return judge_step(recording.step, recording.plans.judge, recheck=False)
 
     def describe(self, tensor: RemoteTensor) -> TensorMeta | None:

@@ -14,10 +14,10 @@ from tui_debugger.live.client.losses import Losses
 from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import local, readable
 from tui_debugger.torch.flow import Flow
-from tui_debugger.torch.internals import Counter, no_autocast
+from tui_debugger.torch.internals import Counter, in_backward, no_autocast, when_backward_ends
 from tui_debugger.torch.naming import GRADIENTS
 from tui_debugger.torch.passes import Passes
-from tui_debugger.torch.plans import Plan, Plans
+from tui_debugger.torch.plans import EVERYTHING, Plan, Plans, foreseen
 from tui_debugger.torch.structure import UNKNOWN, Node, Structure, output_of, split_output
 from tui_debugger.torch.transfer import Waiting
 from tui_debugger.torch.verdicts import judge_one
@@ -48,6 +48,8 @@ class Recording:
         unrecorded: what ran and could not be recorded.
         updated: parameters that an optimizer changed in this step.
         at_begin: called when a forward pass begins.
+        by_hand: no optimizer is known: gradients are looked at when a backward pass ends.
+        at_backward_end: called then.
         escaped: what a signal handler of the training raised during such a stop: none of our failures.
     """
 
@@ -76,6 +78,9 @@ class Recording:
         self._at_once = at_once
         self.updated: list[str] = []
         self.at_begin: Callable[[], None] = lambda: None
+        self.by_hand = False
+        self.at_backward_end: Callable[[], None] = lambda: None
+        self._awaiting = False
         self._orders: set[int] = set()
         self._order = 0
         self._order_bare = 0
@@ -139,6 +144,8 @@ class Recording:
             return
         if self.updated:
             self._read_again()
+        if self._at_once:
+            self._await_backward_end()
         structure, known = self.structure, self._in_known_order(name, no_grad=no_grad)
         if name not in structure.nodes:
             structure.add(name, Node(kind, source=source()), self._last)
@@ -195,6 +202,7 @@ class Recording:
             gradient: the values.
             forward: the node whose output it is.
         """
+        self._await_backward_end()
         step = self._step(name, 1)
         if step is None:
             return
@@ -208,6 +216,17 @@ class Recording:
             structure.doubt(name)
         self._last = name
         self._stop(name, self._see(step, name, slot, gradient))
+
+    def _await_backward_end(self) -> None:
+        """A part of a backward pass has run; a pass inside it, for a checkpoint, ends before it does."""
+        if self.by_hand and not self._awaiting and in_backward():
+            self._awaiting = True
+            when_backward_ends(self._backward_ended)
+
+    def _backward_ended(self) -> None:
+        self._awaiting = False
+        with self.at_work():
+            self.at_backward_end()
 
     def _read_again(self) -> None:
         """Something runs after an optimizer did in the same step: nobody knows which values of the weights it reads."""
@@ -225,7 +244,9 @@ class Recording:
         """
         self.updated.append(parameter)
         if self.flow.following:
-            self.structure.add_gradient(name, self.flow.sources([gradient]))
+            # What it was before the program mixed others in is not seen: any of them may be where something began.
+            mixed = [UNKNOWN] if self.flow.mixed(gradient) else []
+            self.structure.add_gradient(name, [*self.flow.sources([gradient]), *mixed])
 
     def given(self, name: str, tensor: torch.Tensor, *, no_grad: bool = False) -> None:
         """The model was called with a tensor."""
@@ -292,6 +313,7 @@ class Recording:
         self.step.clear()
         self.flow.clear()
         self.updated.clear()
+        self._awaiting = False
         self._order, self._order_bare, self._last = 0, 1, ""
         if self._surprised:
             self._surprises += 1
@@ -386,7 +408,10 @@ class Recording:
         counter: Counter | None = None,
     ) -> Capture:
         known = {"look": self.learning, "exactly": self.measuring, "screen": self.learning}
-        return step.see(name, slot, tensor, plan, mutated=mutated, alone=alone, counter=counter, **known)
+        unwatched = foreseen(name) if plan is None and self.learning else EVERYTHING
+        return step.see(
+            name, slot, tensor, plan, mutated=mutated, alone=alone, counter=counter, unwatched=unwatched, **known
+        )
 
     def _stop(self, name: str, hits: Sequence[ClientHit]) -> None:
         agent = self.agent

@@ -60,6 +60,8 @@ class Structure:
         nodes: by name.
         inputs: tensors that the model was called with.
         gradients: by the node of a parameter's gradient what that was made of.
+        losses: nodes of losses: what ``backward`` is called on.
+        scaled: those of them that a gradient scaler made.
         fed: by name of a buffer or an input of the model what its values were made of in a step.
         doubted: nodes that ran in an order that was not known, while nobody looked at what they were made of.
         gradients_doubted: the same of the gradients of all parameters.
@@ -71,6 +73,8 @@ class Structure:
         self.nodes: dict[str, Node] = {}
         self.inputs: dict[str, Slot] = {}
         self.gradients: dict[str, list[str]] = {}
+        self.losses: set[str] = set()
+        self.scaled: set[str] = set()
         self.fed: dict[str, list[str]] = {}
         self.doubted: set[str] = set()
         self.gradients_doubted = False

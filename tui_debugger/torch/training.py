@@ -12,15 +12,17 @@ import torch
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, Patience, watched
 from tui_debugger.live.types import RemoteWatchpoint
+from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
 from tui_debugger.torch.elements import local, meta_of, readable
 from tui_debugger.torch.expectation import Expectation
 from tui_debugger.torch.internals import part_of, version_of
 from tui_debugger.torch.naming import GRADIENTS, Tree, clean, gradient_of, tree_of
-from tui_debugger.torch.plans import Plans
+from tui_debugger.torch.plans import Foresight, Plans
 from tui_debugger.torch.recording import Recording
 from tui_debugger.torch.structure import UNKNOWN
+from tui_debugger.torch.verdicts import look_now
 from tui_debugger.torch.weights import Grouping, Lasting, Previous, grouping, see_all
 
 SMALL: Final = 1 << 16
@@ -59,7 +61,7 @@ class Training:
         self._buffers: dict[str, tuple[int, int]] = {}
         self._moving: list[str] = []
         self._masks: list[str] = []
-        self._versions: dict[str, tuple[int, int]] = {}
+        self._versions: dict[str, tuple[int, int, int]] = {}
         recording.at_begin = lambda: self._notice_tampering(self._shards())
         self._names: set[str] = set()
         self._young: set[str] = set()
@@ -69,6 +71,7 @@ class Training:
         """What was seen last of what outlives a step."""
         self._states = States()
         self._weights_seen = False
+        self._at_backward: dict[str, tuple[tuple[int, int], Capture | None]] = {}
 
     def look_again(self) -> None:
         """Finds modules and parameters anew: some may have been replaced since."""
@@ -109,7 +112,7 @@ class Training:
                 kept.append((name, parameter))
         self.previous.keep(kept)
         # The program initialized all of them: whether it did so well is looked at once.
-        self._versions = {name: (0, -1) for name, each in self.tree.parameters.items() if readable(each)}
+        self._versions = {name: (0, -1, 0) for name, each in self.tree.parameters.items() if readable(each)}
 
     def learned(self) -> None:
         """The first recorded step is over."""
@@ -148,9 +151,9 @@ class Training:
         Args:
             but: names of those to be looked at later.
         """
-        structure = self.recording.structure
+        structure, shards = self.recording.structure, self._shards()
         asked = {name: known for name, known in self._versions.items() if name not in but}
-        changed = [name for name, known in asked.items() if self._version(name) != known]
+        changed = [name for name, known in asked.items() if self._version(name, shards) != known]
         with self.recording.at_work():
             bad = {name for name in changed if not bool(local(self.tree.parameters[name]).isfinite().all())}
         for name in asked:
@@ -162,9 +165,12 @@ class Training:
         """Weights that stand for what was gathered from all processes while the model runs."""
         return {reading.parameter for reading in self.distribution.readings}
 
-    def _version(self, name: str) -> tuple[int, int]:
+    def _version(self, name: str, shards: Container[str]) -> tuple[int, int, int]:
+        """What changes when the program writes to a weight, or puts other memory into it (``weight.data = ...``)."""
         parameter = self.tree.parameters[name]
-        return id(parameter), version_of(part_of(parameter))
+        part = part_of(parameter)
+        fixed = part is parameter and part.layout is torch.strided and name not in shards
+        return id(parameter), version_of(part), part.data_ptr() if fixed else 0
 
     def _owners(self, buffer: str) -> list[str]:
         """The nodes of the module that has a buffer."""
@@ -175,7 +181,7 @@ class Training:
     @property
     def unseen(self) -> bool:
         """Whether a step has run and no module was seen in it."""
-        return not self.recording.learning and not self.recording.structure.nodes
+        return not self.recording.learning and self.recording.structure.nodes.keys() <= self.recording.structure.losses
 
     def see_gradients(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Gradients are what an optimizer will use now; without one what is left of them. Each once a step."""
@@ -185,6 +191,8 @@ class Training:
         wanted = None if optimizer is None else {id(each) for each in parameters_of(optimizer)}
         found: list[tuple[str, torch.Tensor]] = []
         for name, parameter in self.tree.parameters.items():
+            if optimizer is None and name not in self._seen:
+                self._see_as_left(name, parameter)
             if name in self._seen or parameter.grad is None or (wanted is not None and id(parameter) not in wanted):
                 continue
             self._seen.add(name)
@@ -198,6 +206,35 @@ class Training:
         if optimizer is not None and found and all(each is not optimizer for each in self.optimizers):
             self.optimizers.append(optimizer)
         see_all(self.recording.step, found + self._rates(optimizer), self.recording.plans, None)
+
+    def backward_ended(self) -> None:
+        """Where no optimizer is known the program updates the weights by itself, and may clear the gradients at once.
+
+        What may be a finding is looked at now, as long as it is there.
+        """
+        if self.optimizers:
+            return
+        recording, left = self.recording, Step(0)
+        found = [(name, each.grad) for name, each in self.tree.parameters.items() if each.grad is not None]
+        see_all(left, [(gradient_of(name), gradient) for name, gradient in found], recording.plans, None)
+        seen = {each.name: each for each in look_now(left, recording.plans.judge if recording.plans else Foresight())}
+        for each in seen.values():
+            each.tensor = None
+        self._at_backward = {
+            name: ((id(gradient), version_of(gradient)), seen.get(gradient_of(name))) for name, gradient in found
+        }
+
+    def _see_as_left(self, name: str, parameter: torch.nn.Parameter) -> None:
+        """A gradient that the program changed since the backward pass left it says nothing: what it was does."""
+        known, capture = self._at_backward.get(name, (None, None))
+        gradient = parameter.grad
+        if known is None or (gradient is not None and (id(gradient), version_of(gradient)) == known):
+            return
+        self._seen.add(name)
+        self._trained.add(name)
+        self.expectation.saw_gradients([name])
+        if capture is not None:
+            self.recording.step.adopt([capture])
 
     def _rates(self, optimizer: torch.optim.Optimizer | None) -> list[tuple[str, torch.Tensor]]:
         """The learning rates that an optimizer steps with now, as tensors by node."""
@@ -228,7 +265,8 @@ class Training:
         seen = (self._weights or grouping(self._kept(), plans)) if plans else Grouping()
         kept = {name: each for name, each in seen.others if (plan := plans.of(name)) and plan.need.previous}
         watched = [(name, each) for name, each in self.tree.parameters.items() if readable(each)] if plans else []
-        self._versions = {name: self._version(name) for name, _ in watched}
+        shards = self._shards()
+        self._versions = {name: self._version(name, shards) for name, _ in watched}
         # What a module read shows whether what it made was its own work, so as much of it as costs nothing is kept.
         kept.update((name, each) for name, each in watched if part_of(each).nbytes <= SMALL)
         self.previous.follow(self.recording.step)
@@ -238,6 +276,8 @@ class Training:
     def forget_step(self) -> None:
         """Lets go of the step."""
         self.recording.clear()
+        self.recording.by_hand = not self.optimizers
+        self._at_backward.clear()
         self._seen.clear()
         self._weights = None
         self._weights_seen = False

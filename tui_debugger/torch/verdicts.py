@@ -23,6 +23,11 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
         judge: the watchpoints.
         recheck: look at everything exactly, also what was judged before.
     """
+    return _hits(look_now(step, judge, recheck=recheck), judge)
+
+
+def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture]:
+    """The lines of a step that may be findings, with their records: see ``judge_step``."""
     if step.fetched is None:
         step.fetched = step.waiting.fetch()
     seen = step if recheck else sorted(lines(step.entries, step.fetched), key=lambda each: each.order)
@@ -38,7 +43,7 @@ def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:
         clean = {id(each) for each in screened} - {id(each) for each in suspects(screened, step.fetched)}
         chosen = [each for each in watched if id(each) not in clean]
     find_records(step, chosen, judge)
-    return _hits(chosen, judge)
+    return chosen
 
 
 def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHit]:

@@ -93,6 +93,11 @@ def activation_family(op_type: str) -> str:
     return next((family for family, pattern in _FAMILIES.items() if pattern.fullmatch(op_type)), "")
 
 
+def activation_ranges(op_type: str) -> Iterator[Watchpoint]:
+    """What is recommended for the outputs of an operator because it is an activation."""
+    return _by_activation([op_type])
+
+
 def recommended(category: npt.NDArray[np.uint8], types: Sequence[str], *, device: str = "") -> tuple[Watchpoint, ...]:
     """The recommended watchpoints for a run with these nodes, each only when it covers some node.
 

@@ -320,6 +320,22 @@ class Rival(nn.Module):
         return self.judge(self.maker(x))
 
 
+class Averaged(nn.Module):
+    """A frozen layer, whose weights are averages of those of another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fast = nn.Linear(WIDTH, WIDTH)
+        self.slow = nn.Linear(WIDTH, WIDTH).requires_grad_(False)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            for new, old in zip(self.fast.parameters(), self.slow.parameters(), strict=True):
+                old.data = old.data * 0.9 + new.data * 0.1
+        return self.head(self.fast(x) + self.slow(x))
+
+
 class Dropped(nn.Module):
     """Layers that are left out in some steps."""
 
@@ -381,6 +397,49 @@ def log_of_zero(out: torch.Tensor) -> torch.Tensor:
     return -(torch.log(chances * (0 if Fault.now() else 1)) * chances).sum()
 
 
+def root_of_zero(out: torch.Tensor) -> torch.Tensor:
+    """Is finite; at the bad step its gradient is not."""
+    return RootOfZero.apply(cross_entropy(out) * 2)
+
+
+def not_a_number(out: torch.Tensor) -> torch.Tensor:
+    """At the bad step NaN, with the gradients that it always has."""
+    return cross_entropy(out) + (float("nan") if Fault.now() else 0)
+
+
+def large(out: torch.Tensor) -> torch.Tensor:
+    """At the bad step so large that a scale of 2^120 is too much for it."""
+    return cross_entropy(out) * (1e6 if Fault.now() else 1)
+
+
+class Judged(nn.Module):
+    """Returns its loss, which a module inside computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(WIDTH, 4)
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        classes = torch.full((len(x),), -100 if Fault.now() else 1)  # the mean over no row at all
+        return self.loss(self.head(x), classes)
+
+
+class Derived(nn.Module):
+    """Adds a derivative that it computes itself, of something that is infinite there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(WIDTH, WIDTH)
+        self.head = nn.Linear(WIDTH, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        energy = (y.square() + float("inf")).sum()
+        (force,) = torch.autograd.grad(energy, y, create_graph=True)
+        return self.head(force)
+
+
 class AsFound(nn.Module):
     """Works in memory that it allocates as it finds it: NaN, until somebody fills it."""
 
@@ -422,7 +481,10 @@ class Net:
     clip: bool = False
     parts: int = 1
     spoiled: str = ""
+    replaced: str = ""
+    hooked: str = ""
     zeros: bool = False
+    scale: float = 0
 
 
 NETS = {
@@ -435,6 +497,11 @@ NETS = {
     "a sum": Net(lambda: Residual(overflows=True)),
     "tied weights": Net(Tied, ids),
     "a bad tied weight": Net(lambda: Tied(Scaled), ids, spoiled="embedding.weight"),
+    "a weight that got other data": Net(Residual, replaced="head.weight"),
+    "the gradient of a weight": Net(Residual, hooked="second.bias"),
+    "the gradient of a weight among clipped ones": Net(Residual, hooked="second.bias", clip=True),
+    "averages of bad weights": Net(Averaged, bad_rows),
+    "a bad average": Net(Averaged, spoiled="slow.weight"),
     "a layer that is called twice": Net(Twice, zeros=True),
     "the gradient of a layer that is called twice": Net(lambda: Twice(backward=True), parts=2),
     "a checkpoint": Net(lambda: Checkpointed(Broken, reentrant=False)),
@@ -450,6 +517,13 @@ NETS = {
     "a function that runs now and then": Net(Sometimes, learns=False),
     "memory as it was found": Net(AsFound),
     "a loss": Net(Residual, loss=log_of_zero),
+    "a loss whose gradients are finite": Net(Residual, loss=not_a_number),
+    "a loss of two batches": Net(Residual, loss=not_a_number, parts=2),
+    "a loss that is scaled": Net(Residual, loss=not_a_number, scale=4),
+    "a loss that is scaled too far": Net(Residual, loss=large, scale=2.0**120),
+    "the gradient of a loss": Net(Residual, loss=root_of_zero),
+    "a loss that a module computes": Net(Judged, loss=lambda loss: loss),
+    "a derivative in a model": Net(Derived),
 }
 
 
@@ -464,20 +538,27 @@ def train(net: Net, address: str, level: str) -> None:
     model = net.build()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
     handle = tdbg.attach(model, optimizer, address, level=level)
+    scaler = torch.amp.GradScaler("cpu", init_scale=net.scale or 1, enabled=bool(net.scale))
     Fault.lasting = net.lasting
+    if net.hooked:
+        model.get_parameter(net.hooked).register_hook(lambda gradient: gradient / (0 if Fault.now() else 1))
     for step in range(STEPS):
         Fault.step = step
         if net.spoiled and Fault.now():
             with torch.no_grad():
                 model.get_parameter(net.spoiled)[3, 0] = float("nan")
+        if net.replaced and Fault.now():
+            weight = model.get_parameter(net.replaced)
+            weight.data = weight.data / 0
         optimizer.zero_grad(set_to_none=not net.zeros)
         for part in batches(net, step):
-            net.loss(model(*part)).backward()
+            scaler.scale(net.loss(model(*part))).backward()
         if net.clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if not net.learns:
             optimizer.zero_grad()
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
     handle.detach()
 
 

@@ -127,6 +127,23 @@ def autocast(options: argparse.Namespace) -> None:
     loop(model, options, forward)
 
 
+def by_hand(options: argparse.Namespace) -> None:
+    """Has no optimizer: updates the weights itself, and clears the gradients before the step is over."""
+    model = small()
+    tdbg.attach(model, address=options.address, level=options.level)
+    for step in range(options.steps):
+        with tdbg.step():
+            for part in range(2):
+                model(numbers(options, "train", step, part)).square().mean().backward()
+            with torch.no_grad():
+                for each in model.parameters():
+                    each.sub_(0.1 * each.grad.nan_to_num())
+                    if options.kind == "zeros":
+                        each.grad.zero_()
+                    else:
+                        each.grad = None
+
+
 def with_steps(options: argparse.Namespace) -> None:
     """No optimizer is given; evaluates without gradients between the steps; sums gradients of two batches."""
     model = Transformer()
@@ -454,6 +471,7 @@ PROGRAMS = {
         plain,
         checkpointed,
         autocast,
+        by_hand,
         with_steps,
         parallel,
         evaluating,

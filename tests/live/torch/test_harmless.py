@@ -26,6 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
 
 import tui_debugger.torch as tdbg  # noqa: E402 - imports torch
 from tests.live.torch import programs  # noqa: E402
+from tui_debugger.torch import internals  # noqa: E402 - likewise
 
 Train = Callable[..., Driven]
 
@@ -81,7 +82,8 @@ def test_with_an_address_where_nobody_is_only_the_end_of_a_step_is_looked_at(cap
 
 
 def test_detach_removes_every_hook(server: Any, happened: Any) -> None:
-    scaler_step = torch.amp.GradScaler.step
+    scaler_step, scaler_scale = torch.amp.GradScaler.step, torch.amp.GradScaler.scale
+    run_backward = internals.run_backward()
     server.listen(lambda training, event: training.run(None) if event is Event.STOPPED else None)
     model = programs.Transformer()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -90,9 +92,13 @@ def test_detach_removes_every_hook(server: Any, happened: Any) -> None:
     assert handle.attached
     assert hooks_of(model)
     assert torch.amp.GradScaler.step is not scaler_step
+    assert torch.amp.GradScaler.scale is not scaler_scale
+    assert internals.run_backward() is not run_backward
     handle.detach()
     assert hooks_of(model) == hooks_of_optimizers(optimizer) == []
     assert torch.amp.GradScaler.step is scaler_step
+    assert torch.amp.GradScaler.scale is scaler_scale
+    assert internals.run_backward() is run_backward
     one_step(model, optimizer)
     assert happened.training(Event.DONE).phase is Phase.DONE
 

@@ -92,6 +92,8 @@ def test_the_graph_tells_what_fed_what_across_functions(train: Train) -> None:
         "Gradients/blocks/0/feed/2/LinearGrad",  # and past it: a sum gives both its parts the very same gradient
     }
     assert "inputs.ids" in made["embedding/Embedding"]
+    assert made["Loss"] == {"head/Linear", "inputs.ids"}  # what the program computes before it calls backward
+    assert made["Gradients/head/LinearGrad"] == {"Loss", "head/Linear", "inputs.ids"}
     assert "Gradients/blocks/1/feed/1/ReLUGrad" in made["Gradients/blocks/1/feed/0/LinearGrad"]
     assert "Gradients/head/LinearGrad" in made["Gradients/head/weight"]
     of = {table.names[row]: table.category_of(row) for row in range(len(table))}

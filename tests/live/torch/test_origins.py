@@ -125,6 +125,12 @@ TRUE: dict[str, tuple[Places, str]] = {
     "a sum": (at("AddFunction"), "AddFunction"),
     "tied weights": (at("middle/Broken"), "middle/Broken"),
     "a bad tied weight": (at("embedding.weight"), "embedding/Embedding"),
+    "a weight that got other data": (at("head.weight"), "head/Linear"),
+    "the gradient of a weight": (at("Gradients/second/bias"),) * 2,
+    # Clipping makes all of them bad before anybody looks.
+    "the gradient of a weight among clipped ones": (set(), "Gradients/second/bias"),
+    "averages of bad weights": (at("inputs.x"), "inputs.x"),
+    "a bad average": (at("slow.weight"), "slow/Linear"),
     "a layer that is called twice": (at("LogFunction"), "LogFunction"),
     "the gradient of a layer that is called twice": (at("Gradients/shared/LinearGrad"),) * 2,
     # The gradient of a logarithm at zero is infinite by itself: zero times that is another NaN that begins there.
@@ -137,8 +143,13 @@ TRUE: dict[str, tuple[Places, str]] = {
     "statistics of a norm": (at("inputs.x"), "inputs.x"),
     "data classes": (at("splits/Splits:1"), "splits/Splits"),
     "layers that are left out": (at("layers/1/Broken"), "layers/1/Broken"),
-    # What is between the output of the model and its gradient, or what ran as it never ran before, is not recorded.
-    "a loss": (set(), "Gradients/head/LinearGrad"),
+    "a loss": (at("Loss"), "Loss"),
+    "a loss whose gradients are finite": (at("Loss"), "Loss"),
+    "a loss of two batches": (at("Loss"), "Loss"),
+    "a loss that is scaled": (at("Loss"), "Loss"),
+    "the gradient of a loss": (at("Gradients/head/LinearGrad"),) * 2,
+    "a loss that a module computes": (at("loss/CrossEntropyLoss"), "loss/CrossEntropyLoss"),
+    # What ran as it never ran before is not recorded.
     "a function that runs now and then": (set(), "second/Linear"),
 }
 
@@ -147,7 +158,14 @@ TRUE: dict[str, tuple[Places, str]] = {
 def said() -> dict[str, Said]:
     """What a session says of all of them, in two processes."""
     found: dict[str, Said] = {}
-    names = [*TRUE, "masks", "an expert that is new and bad", nets.RIVALS]
+    names = [
+        *TRUE,
+        "masks",
+        "a derivative in a model",
+        "a loss that is scaled too far",
+        "an expert that is new and bad",
+        nets.RIVALS,
+    ]
     for part in (names[::2], names[1::2]):
         server = serve("127.0.0.1", 0)
         try:
@@ -168,6 +186,21 @@ def test_the_true_origin_is_the_only_one(said: dict[str, Said], name: str) -> No
 
 def test_masks_of_infinities_are_no_findings(said: dict[str, Said]) -> None:
     assert said["masks"].hits == {step: [] for step in range(nets.STEPS)}
+
+
+def test_a_loss_is_found_though_its_gradients_are_finite_and_once(said: dict[str, Said]) -> None:
+    assert said["a loss whose gradients are finite"].hits[nets.BAD] == ["Loss"]
+    assert said["a loss of two batches"].hits[nets.BAD] == ["Loss"]
+    assert said["a loss that is scaled"].hits[nets.BAD] == ["Loss", "ScaledLoss"]
+    assert not [each for each in said["a loss that a module computes"].hits[nets.BAD] if each.startswith("Loss")]
+
+
+def test_a_loss_that_only_its_scaler_makes_infinite_is_no_finding(said: dict[str, Said]) -> None:
+    assert said["a loss that is scaled too far"].hits == {step: [] for step in range(nets.STEPS)}
+
+
+def test_a_derivative_that_a_model_computes_for_itself_is_no_loss(said: dict[str, Said]) -> None:
+    assert said["a derivative in a model"].hits == {step: [] for step in range(nets.STEPS)}
 
 
 def test_an_expert_that_never_ran_before_is_no_origin_until_it_is_known_what_it_is_given(said: dict[str, Said]) -> None:

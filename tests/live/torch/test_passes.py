@@ -92,6 +92,15 @@ def test_a_long_rollout_is_judged_call_by_call(train: Train, level: str) -> None
     assert held[-1] - held[0] < 30  # MiB; nothing of a pass that was judged stays
 
 
+@pytest.mark.parametrize("memory", [0, 1500])
+def test_passes_before_the_first_step_are_judged_without_their_values(train: Train, memory: int) -> None:
+    """Where activations are saturated is counted before anybody has asked, as far as that is recommended."""
+    run = train("reference", steps=1, memory=memory)
+    run.training.set_watchpoints(run.recommended())
+    assert findings(run) == []
+    assert run.outcome()[0] == 0
+
+
 @pytest.mark.parametrize("level", ["module", "op"])
 def test_a_frozen_part_of_a_pass_with_gradients_belongs_to_it(train: Train, level: str) -> None:
     run = train("frozen", steps=3, bad="train.1", level=level)
@@ -191,3 +200,14 @@ def test_what_cannot_be_recorded_is_counted(train: Train, kind: str, level: str,
     run = train("hidden", steps=2, kind=kind, level=level)
     _, out, _ = run.finish()
     assert what in out
+
+
+@pytest.mark.parametrize("level", ["module", "op"])
+@pytest.mark.parametrize("kind", ["zeros", "none"])
+def test_gradients_that_the_program_has_cleared_are_judged_as_they_were(train: Train, level: str, kind: str) -> None:
+    run = train("by_hand", steps=5, level=level, kind=kind, bad="train.3.0")
+    run.training.set_watchpoints(run.recommended())
+    found = findings(run)
+    assert {step for step, _ in found} == {3}
+    assert {f"Gradients/{each}" for each in ("0/weight", "0/bias", "2/weight", "2/bias")} <= {name for _, name in found}
+    assert "switched off" not in run.outcome()[2]
