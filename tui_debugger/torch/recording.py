@@ -10,7 +10,7 @@ import torch
 
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.live.client.losses import Losses
+from tui_debugger.live.client.unrecorded import UnrecordedCounts
 from tui_debugger.torch.captures import Capture, Room, Step
 from tui_debugger.torch.elements import local, readable
 from tui_debugger.torch.flow import Flow
@@ -72,7 +72,7 @@ class Recording:
         self.scaled = False
         self.paused = False
         self.agent: Agent | None = None
-        self.unrecorded = Losses()
+        self.unrecorded = UnrecordedCounts()
         self.escaped: Exception | None = None
         self.settled = False
         self._at_once = at_once

@@ -12,9 +12,9 @@ from tui_debugger.arrays import Array
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
-from tui_debugger.live.client.losses import Losses
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
+from tui_debugger.live.client.unrecorded import UnrecordedCounts
 from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ErrorBits, TensorMeta, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.dtypes import name_of
@@ -96,7 +96,6 @@ class Recordings:
         evidence: small tensors, and bad ones, are kept as long as the step lasts.
         unstarted: as far as the debugger is concerned no step has run yet: there are no values.
         step: the number of this step.
-        losses: what could not be recorded.
         full: names were passed over.
     """
 
@@ -109,7 +108,7 @@ class Recordings:
     evidence: bool = False
     unstarted: bool = False
     step: int = 0
-    losses: Losses = field(default_factory=Losses)
+    _lost: UnrecordedCounts = field(default_factory=UnrecordedCounts)
     full: bool = False
     nodes: dict[str, Recorded] = field(default_factory=dict)
     held: dict[str, Held] = field(default_factory=dict)
@@ -139,7 +138,7 @@ class Recordings:
     def lose(self, what: str, name: str, count: int = 1) -> None:
         """Counts what cannot be recorded although somebody looks."""
         if self.keeping or self.measuring:
-            self.losses.add(what, self.step, name, count)
+            self._lost.add(what, self.step, name, count)
 
     def add(self, name: str, kind: str, array: Array, inputs: Sequence[str] = ()) -> None:
         """Takes a tensor of this step. Of two with one name each is judged; the later one can be looked at."""
@@ -254,7 +253,7 @@ class Recordings:
 
     def unrecorded(self) -> Sequence[Unrecorded]:
         """See ``Probe``."""
-        return self.losses.all()
+        return self._lost.all()
 
     def graphs(self) -> Sequence[bytes]:
         """One graph: operators in the order in which they were first recorded, parameters, and what updates them."""

@@ -8,11 +8,11 @@ from dataclasses import replace
 from tui_debugger.live.types import Unrecorded
 
 
-class Losses:
+class UnrecordedCounts:
     """Counts by kind, since the process began."""
 
     def __init__(self) -> None:
-        """Nothing was lost."""
+        """Everything was recorded so far."""
         self._by_kind: dict[str, Unrecorded] = {}
 
     def add(self, what: str, step: int, example: str = "", count: int = 1) -> None:
