@@ -13,7 +13,7 @@ from typing import Final
 
 from tests.benchmarks.timing import Result, best_of_each
 from tui_debugger.cache.store import Store
-from tui_debugger.graph.proto import message_class
+from tui_debugger.graph.messages import message_class
 from tui_debugger.session import Session
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorTable
@@ -117,7 +117,7 @@ _MEMORY = """
 import sys
 from pathlib import Path
 import tui_debugger.sources.mindspore.source
-from tui_debugger.graph.proto import message_class
+from tui_debugger.graph.messages import message_class
 from tui_debugger.sources import open_source
 
 def anonymous():

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.proto import message_class
-from tui_debugger.graph.reader import (
+from tui_debugger.graph.messages import (
     ParsedConstant,
     ParsedGraph,
     ParsedNode,
     ParsedParameter,
     SlotType,
+    message_class,
     read_graph,
 )
 from tui_debugger.graph.table import NodeTable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.together import together
 from tui_debugger.graph.tree import build_tree
 from tui_debugger.sources.memory import MemorySource, Op
 

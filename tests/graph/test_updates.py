@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tui_debugger.graph.optimizers import Relative, relatives
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.updates import Relative, relatives
 from tui_debugger.sources.memory import MemorySource, Op
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.session.opened import checked, opened
 from tests.sources.writer import MLP, DumpWriter, Graph, Node, write_dump, write_step
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import ErrorBits, Hit, Side, Verdict
 from tui_debugger.session import Session
 

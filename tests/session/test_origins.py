@@ -16,7 +16,7 @@ import pytest
 from tests.session.opened import opened, snapshot, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.errors import CancelledError
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import Category, Progress, Side, Watchpoint
 from tui_debugger.session import Session
 from tui_debugger.session.origin.examine import State

@@ -24,7 +24,7 @@ from tests.sources.writer import (
     write_run,
     write_step,
 )
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import ErrorBits, Side, Verdict
 from tui_debugger.session import Session
 from tui_debugger.sources.open import open_source

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sources.matching import FLOAT, Files, graph, names, node
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import ParsedGraph, ParsedParameter
+from tui_debugger.graph.messages import ParsedGraph, ParsedParameter
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, match_files
 from tui_debugger.sources.mindspore.values import SAMPLE, WHOLE, Values

@@ -17,7 +17,7 @@ import pytest
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import ParsedGraph, ParsedNode, read_graph
+from tui_debugger.graph.messages import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.candidates import flatten
 from tui_debugger.sources.mindspore.graphs import read_order

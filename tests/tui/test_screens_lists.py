@@ -11,7 +11,7 @@ import pytest
 
 from tests.tui.screens_host import HOSTILE, opened
 from tui_debugger.errors import NotADumpError, TdbgError
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.model import (
     Category,

@@ -95,7 +95,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Unseen]:
     """The guidance for each tensor, whether a watchpoint could not be judged on one of them, and what was not seen."""
-    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.graph.search import NodeQuery
     from tui_debugger.model import Verdict
     from tui_debugger.session.guidance.explain import explain, known_hit
     from tui_debugger.session.naming import find_node

@@ -158,8 +158,7 @@ def _listed(arguments: argparse.Namespace) -> int:
 def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progress: ProgressFn) -> _Listing:
     import numpy as np
 
-    from tui_debugger.graph.query import NodeQuery
-    from tui_debugger.graph.search import match
+    from tui_debugger.graph.search import NodeQuery, match
 
     flow = session.flow(rank, progress)
     steps = [step for step in session.steps(rank) if _wanted(step, arguments)]

@@ -344,7 +344,7 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     Raises:
         TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
     """
-    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.graph.search import NodeQuery
     from tui_debugger.session.opening import open_dump
     from tui_debugger.session.unreadable import Asked
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 from tui_debugger.arrays import Array
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.types import START

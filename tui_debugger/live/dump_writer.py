@@ -108,7 +108,7 @@ class DumpWriter:
             graphs: each a serialized GraphProto.
             ran: full names in the order in which they ran; operators that are not named follow as the graph lists them.
         """
-        from tui_debugger.graph.proto import message_class
+        from tui_debugger.graph.messages import message_class
 
         orders: dict[int, list[str]] = {}
         place = {_UNSAFE.sub("_", name): number for number, name in reversed([*enumerate(ran)])}

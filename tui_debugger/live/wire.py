@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
-from tui_debugger.graph.proto import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
+from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
 
 PACKAGE: Final = "tdbg.live"
 SERVICE: Final = "debugger.EventListener"

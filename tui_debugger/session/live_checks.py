@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tui_debugger.graph.edges import real_inputs
 from tui_debugger.graph.operator_types import is_collective, is_receiving
-from tui_debugger.graph.updates import assigned, outlives_steps
+from tui_debugger.graph.optimizers import assigned, outlives_steps
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import judged

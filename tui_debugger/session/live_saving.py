@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.graph.build import observed_order
 from tui_debugger.graph.edges import real_consumers
-from tui_debugger.graph.order import observed_order
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.keeping import StepKept

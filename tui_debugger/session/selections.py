@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tui_debugger.arrays import Mask
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match, select
+from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import NodeSelection, Watchpoint
 

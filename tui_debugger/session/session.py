@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
 from tui_debugger.cache.store import Store
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
+from tui_debugger.graph.optimizers import BUFFER_UPDATE, INPUT_UPDATE
 from tui_debugger.model import BIAS
 from tui_debugger.torch.distributed import Distribution
 from tui_debugger.torch.elements import readable

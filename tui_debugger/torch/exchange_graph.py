@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 from tui_debugger.graph.operator_types import is_collective
-from tui_debugger.graph.updates import BUFFER_UPDATE, INPUT_UPDATE
+from tui_debugger.graph.optimizers import BUFFER_UPDATE, INPUT_UPDATE
 from tui_debugger.live.client.graph import GraphBuilder, Slot
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
 from tui_debugger.torch.naming import Tree, gathered_of, gradient_of, local_of, local_output_of

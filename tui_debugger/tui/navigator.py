@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tui_debugger.arrays import Int64
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
 from tui_debugger.session.unreadable import is_closed, part_text
 from tui_debugger.text.clean import clean

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorKey

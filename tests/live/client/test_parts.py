@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph, type_name
+from tui_debugger.graph.messages import parse_graph, type_name
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client.arrays import to_numpy

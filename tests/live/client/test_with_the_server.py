@@ -16,7 +16,7 @@ from tests.live.client.training import Network
 from tests.live.conftest import Happened
 from tests.live.server.sinks import Arrays
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder
 from tui_debugger.live.client.measure import measure

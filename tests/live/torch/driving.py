@@ -13,7 +13,7 @@ import numpy.typing as npt
 from tests.live.conftest import Happened
 from tests.live.torch.watching import recommended_watchpoints
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.control import Event, Training
 from tui_debugger.live.types import Phase, ReceivedHit, RemoteStats, RemoteTensor, RemoteWatchpoint, Stop

@@ -16,7 +16,7 @@ import pytest
 from tests.live.torch.driving import PATIENCE, ROOT, Driven
 from tests.live.torch.watching import recommended_watchpoints
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.live.control import Event
 from tui_debugger.live.types import Phase
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.live.control import Training
 from tui_debugger.live.types import RemoteWatchpoint

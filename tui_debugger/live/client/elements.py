@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tui_debugger.graph.reader import type_name
+from tui_debugger.graph.messages import type_name
 from tui_debugger.live import wire
 from tui_debugger.stats.dtypes import canonical_name
 

@@ -158,7 +158,7 @@ class FlightRecorder:
         # Imported before they are needed: an import while the interpreter ends changes the exit status after Ctrl+C.
         import tui_debugger.live.client.flight_dump
         import tui_debugger.live.client.selecting  # noqa: F401
-        from tui_debugger.graph.proto import message_class
+        from tui_debugger.graph.messages import message_class
 
         message_class("GraphProto")
         GraphBuilder()

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.live.client.probe import Identity
 from tui_debugger.live.dump_writer import PARAMETER, DumpWriter, TensorName
 from tui_debugger.model import TensorMeta, TensorStats

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from tui_debugger.graph.proto import RANKS
+from tui_debugger.graph.messages import RANKS
 from tui_debugger.live import wire
 from tui_debugger.live.client.elements import type_number
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.search import select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import NodeSelection, Watchpoint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from tui_debugger.graph.reader import type_name
+from tui_debugger.graph.messages import type_name
 from tui_debugger.live.types import RemoteStats
 from tui_debugger.live.wire import OWN_TYPES
 from tui_debugger.model import TensorMeta, TensorStats

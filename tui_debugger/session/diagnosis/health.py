@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64, Mask
+from tui_debugger.graph.build import Rows, together
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.together import Rows, together
 from tui_debugger.graph.tree import Tree, build_tree
 from tui_debugger.model import (
     Coverage,

@@ -13,7 +13,7 @@ import numpy as np
 
 from tui_debugger.arrays import Float64, Int64, UInt8
 from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.updates import relatives
+from tui_debugger.graph.optimizers import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.session.flow import Flow
 from tui_debugger.session.hits import is_overflow

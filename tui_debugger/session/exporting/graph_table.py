@@ -19,7 +19,7 @@ import numpy as np
 
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.graph.reader import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType, read_graph
+from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.session.session import Session
 from tui_debugger.session.tables import Row, frame_row

@@ -12,7 +12,7 @@ import numpy as np
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.categories import gradient_of, update_of
-from tui_debugger.graph.optimizer_inputs import divides, group_start, is_learning_rate, settings_of
+from tui_debugger.graph.optimizers import divides, group_start, is_learning_rate, settings_of
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import PARAMETERS, TRAINABLE, Category, ProgressFn, Side, TensorKey, TensorStats, no_progress
 from tui_debugger.session.origin.making import updater_of

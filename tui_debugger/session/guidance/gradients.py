@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.graph.categories import update_of
-from tui_debugger.graph.optimizer_inputs import group_start
+from tui_debugger.graph.optimizers import group_start
 from tui_debugger.model import TRAINABLE, WatchResult
 from tui_debugger.session.guidance.evidence import Evidence, Given, norm
 from tui_debugger.session.guidance.measures import GROWN, course, found_words, suddenly

@@ -8,8 +8,8 @@ from typing import Final
 
 from tui_debugger.graph.categories import in_place_slots
 from tui_debugger.graph.operator_types import is_collective, is_receiving
+from tui_debugger.graph.optimizers import assigned
 from tui_debugger.graph.table import NodeFlag
-from tui_debugger.graph.updates import assigned
 from tui_debugger.model import PARAMETERS, Hit, Side
 from tui_debugger.session.flow import Flow, Holder, Located
 from tui_debugger.session.measuring import Measurements

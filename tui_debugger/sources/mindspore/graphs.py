@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tui_debugger.errors import BadGraphError
-from tui_debugger.graph.reader import ParsedGraph, read_graph
+from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.model import Progress, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.opener import read_regular, why_not
 from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp

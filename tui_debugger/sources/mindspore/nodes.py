@@ -12,9 +12,15 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int32, Int64, Mask
 from tui_debugger.cache.store import Store
-from tui_debugger.graph.build import build_table, with_roots
-from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import directory_names, order_graphs, reorder_rows
+from tui_debugger.graph.build import (
+    FileNode,
+    append_nodes,
+    build_table,
+    directory_names,
+    order_graphs,
+    reorder_rows,
+    with_roots,
+)
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.sources.mindspore.contents import Contents

@@ -9,7 +9,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from tui_debugger.cache.store import Store
-from tui_debugger.graph.order import directory_names
+from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, UnreadablePart, no_progress
 from tui_debugger.sources.mindspore.graphs import (

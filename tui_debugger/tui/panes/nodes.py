@@ -16,7 +16,7 @@ from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
-    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.graph.search import NodeQuery
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
     from tui_debugger.tui.answers import NodesFiltered, NodesLoaded, NodesMarked

@@ -17,8 +17,7 @@ from textual.widget import Widget
 
 from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
