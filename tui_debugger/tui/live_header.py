@@ -17,7 +17,7 @@ from tui_debugger.tui.state import State
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.session.live_types import LiveState
+    from tui_debugger.session.live_driver import LiveState
 
 
 def waiting_lines(title: str, trainings: int) -> HeaderLines:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 
 from tui_debugger.live.types import Phase
-from tui_debugger.session.live_types import LiveEvent, LiveKind
+from tui_debugger.session.live_driver import LiveEvent, LiveKind
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_words
 from tui_debugger.tui.bridge import MIN_INTERVAL, Report
@@ -19,7 +19,7 @@ from tui_debugger.tui.live_answers import Followed, Ordered, Stirred
 
 if TYPE_CHECKING:
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.session.live_types import LiveState
+    from tui_debugger.session.live_driver import LiveState
     from tui_debugger.tui.live_desk import LiveDesk
 
 MOST_STEPS = 2**31 - 1

@@ -13,7 +13,7 @@ from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 
 if TYPE_CHECKING:
-    from tui_debugger.session.live_types import LiveState
+    from tui_debugger.session.live_driver import LiveState
     from tui_debugger.tui.header import Status
 
 WAY_OUT = "what was kept can be looked at; S saves it, q leaves"

@@ -10,7 +10,7 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.types import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.session.hits import HitList
-from tui_debugger.session.received import ReceivedHits, received_hits, result_of
+from tui_debugger.session.live_checks import ReceivedHits, received_hits, result_of
 from tui_debugger.session.tables import hit_row
 from tui_debugger.watch.conditions import validate
 

@@ -27,8 +27,8 @@ from tui_debugger.model import (
 )
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.hits import HitList
+from tui_debugger.session.live_checks import ReceivedHits, bad_tensors
 from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE
-from tui_debugger.session.received import ReceivedHits, bad_tensors
 from tui_debugger.session.results import combined
 from tui_debugger.session.session import Session
 from tui_debugger.session.types import CheckResult, Pair

@@ -16,7 +16,7 @@ from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.theme import GREY, ORANGE
 
 if TYPE_CHECKING:
-    from tui_debugger.session.live_types import LiveState
+    from tui_debugger.session.live_driver import LiveState
 
 ATTACH = "import tui_debugger.torch as tdbg; tdbg.attach(model, optimizer)"
 """The line that a PyTorch program needs."""
