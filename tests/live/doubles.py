@@ -15,15 +15,16 @@ from tui_debugger.live import wire
 from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.client.judging import watched
 from tui_debugger.live.client.measure import measure, meta_of
-from tui_debugger.live.control import Event, Training
-from tui_debugger.live.types import (
+from tui_debugger.live.wire import (
     START,
+    Event,
     Phase,
     ReceivedHit,
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
     Stop,
+    Training,
     TrainingInfo,
     Unrecorded,
     ValueSink,

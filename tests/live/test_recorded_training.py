@@ -13,7 +13,7 @@ from tui_debugger.demo.live_client import RecordedTraining
 from tui_debugger.demo.recording import Recording, recorded
 from tui_debugger.live import wire
 from tui_debugger.live.client.messages import text_of
-from tui_debugger.live.types import START, RemoteTensor
+from tui_debugger.live.wire import START, RemoteTensor
 from tui_debugger.sources.open import open_source
 
 UNSEEN = 4

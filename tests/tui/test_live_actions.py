@@ -9,8 +9,7 @@ import pytest
 from tests.tui.live_driver import attached
 from tests.tui.test_every_key import NAMES as NAMED
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase
+from tui_debugger.live.wire import Event, Phase
 from tui_debugger.tui import actions, live_actions
 from tui_debugger.tui.dialogs.help import HelpScreen
 

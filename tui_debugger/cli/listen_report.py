@@ -98,7 +98,7 @@ class Log:
 
     def pause(self, session: LiveSession) -> None:
         """Nothing happens just now: sums up the steps with findings, and says now and then how far others are."""
-        from tui_debugger.live.types import Phase
+        from tui_debugger.live.wire import Phase
 
         now = time.monotonic()
         for rank in list(self._open):

@@ -15,7 +15,7 @@ from tui_debugger.live.client import messages
 from tui_debugger.live.client.judging import Judge, watched
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue
-from tui_debugger.live.types import START, RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
 from tui_debugger.stats.records import RequiredStats
 
 BEAT: Final = 5.0

@@ -22,7 +22,7 @@ from tui_debugger.graph.edges import real_consumers
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live import wire
-from tui_debugger.live.types import START
+from tui_debugger.live.wire import START
 from tui_debugger.model import Side
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.stats.npy import open_array

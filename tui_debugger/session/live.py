@@ -17,14 +17,12 @@ from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, Unre
 from tui_debugger.graph.build import observed_order
 from tui_debugger.graph.edges import real_consumers
 from tui_debugger.live import wire
-from tui_debugger.live.control import Trainings
 from tui_debugger.live.dump_writer import DumpWriter, TensorName
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.keeping import StepKept
-from tui_debugger.live.rank import LiveRank
+from tui_debugger.live.rank import LiveRank, StepKept
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT
-from tui_debugger.live.types import START, Phase
+from tui_debugger.live.wire import START, Phase, Trainings
 from tui_debugger.model import (
     Coverage,
     Progress,

@@ -14,9 +14,9 @@ from tui_debugger.graph.operator_types import is_collective, is_receiving
 from tui_debugger.graph.optimizers import assigned, outlives_steps
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.keeping import StepKept
-from tui_debugger.live.types import START, ReceivedHit, Stop, TrainingInfo
+from tui_debugger.live.rank import StepKept
 from tui_debugger.live.watching import judged
+from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.model import (
     PARAMETERS,
     TRAINABLE,

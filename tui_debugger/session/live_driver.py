@@ -12,11 +12,10 @@ from typing import Final
 
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.types import START, Phase, ReceivedHit, Stop, TrainingInfo
 from tui_debugger.live.watching import remote_watchpoints
+from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
 from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
 from tui_debugger.session.checking import PairResult
 from tui_debugger.session.flow import Flow

@@ -22,8 +22,7 @@ from tui_debugger.live.client.address import Settings
 from tui_debugger.live.client.agent import Agent
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.types import START, Unrecorded
-from tui_debugger.live.wire import UNSENT_NODES
+from tui_debugger.live.wire import START, UNSENT_NODES, Unrecorded
 from tui_debugger.torch.distributed import ExchangeHooks
 from tui_debugger.torch.drawing import parameters_of
 from tui_debugger.torch.expectation import Scalers

@@ -8,7 +8,7 @@ import torch
 
 from tui_debugger.live.client.agent import ClientHit, ClientValue, Identity
 from tui_debugger.live.client.judging import Judge, resolve
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.records import RequiredStats
 from tui_debugger.torch import exact

@@ -11,7 +11,7 @@ import torch
 
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, Patience, watched
-from tui_debugger.live.types import RemoteWatchpoint
+from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.torch.captures import Capture, Step
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tui_debugger.live.types import Phase
+from tui_debugger.live.wire import Phase
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import live_words

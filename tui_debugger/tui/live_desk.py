@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.binding import BindingType
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.live.types import Phase, Stop
+from tui_debugger.live.wire import Phase, Stop
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_actions, messages
 from tui_debugger.tui.actions import Action

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.timer import Timer
 
-from tui_debugger.live.types import Phase
+from tui_debugger.live.wire import Phase
 from tui_debugger.session.live_driver import LiveEvent, LiveKind
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui import live_words

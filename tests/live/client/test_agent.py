@@ -23,7 +23,7 @@ from tui_debugger.live.client import Recorder, TrainingTerminated
 from tui_debugger.live.client.address import Settings, settings
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
 from tui_debugger.live.client.graph import GraphBuilder
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, WatchResult
 
 

@@ -24,8 +24,8 @@ from tui_debugger.live.client.interruption import of_the_training
 from tui_debugger.live.client.judging import as_watchpoint, resolve, watched
 from tui_debugger.live.client.measure import measure
 from tui_debugger.live.client.messages import cut, graph_chunks
-from tui_debugger.live.types import RemoteWatchpoint
 from tui_debugger.live.watching import wire_params
+from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.watch.conditions import CONDITIONS, evaluate, validate

@@ -20,9 +20,8 @@ from tui_debugger.graph.messages import parse_graph
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder
 from tui_debugger.live.client.measure import measure
-from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server
-from tui_debugger.live.types import START, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop, Training
 from tui_debugger.stats.records import RequiredStats
 
 OVERFLOW = 13

@@ -23,8 +23,7 @@ from tests.live.session.doubles import (
 )
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
+from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
 from tui_debugger.model import (
     NodeKind,
     NodeSelection,

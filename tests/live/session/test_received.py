@@ -7,7 +7,7 @@ import pytest
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT, graph
 from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.types import ReceivedHit
+from tui_debugger.live.wire import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.session.hits import HitList
 from tui_debugger.session.live_checks import ReceivedHits, received_hits, result_of

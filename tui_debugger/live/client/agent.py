@@ -22,7 +22,7 @@ from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError
 from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe
 from tui_debugger.live.client.termination import TrainingTerminated
-from tui_debugger.live.types import START
+from tui_debugger.live.wire import START
 
 __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTerminated"]
 

@@ -18,7 +18,7 @@ from tui_debugger.live.client import messages
 from tui_debugger.live.client.link import Link, LinkLostError
 from tui_debugger.live.client.probe import ClientHit, Probe
 from tui_debugger.live.client.termination import TrainingTerminated
-from tui_debugger.live.types import START, RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
 
 FAILURES: Final = 5
 """Replies in a row that tell of a failure before the debugger is given up."""

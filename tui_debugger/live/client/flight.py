@@ -24,7 +24,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, Patience
 from tui_debugger.live.client.probe import ClientHit, Identity
-from tui_debugger.live.types import START, Unrecorded
+from tui_debugger.live.wire import START, Unrecorded
 from tui_debugger.model import PARAMETERS, TRAINABLE, TensorMeta, TensorStats, Verdict
 from tui_debugger.watch.conditions import by_abbr, not_finite_words
 from tui_debugger.watch.text import parse_watch

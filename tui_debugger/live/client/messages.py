@@ -10,7 +10,7 @@ from typing import Any, Final
 from tui_debugger.live import wire
 from tui_debugger.live.client.elements import type_number
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.version import __version__
 

@@ -15,7 +15,7 @@ from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
 from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.client.unrecorded import UnrecordedCounts
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ErrorBits, TensorMeta, TensorStats, Verdict, WatchResult
 from tui_debugger.stats.dtypes import name_of
 from tui_debugger.stats.records import Record, RequiredStats

@@ -21,7 +21,7 @@ from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.client.probe import ClientHit, Identity
 from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
 from tui_debugger.live.client.termination import TrainingTerminated
-from tui_debugger.live.types import START
+from tui_debugger.live.wire import START
 
 KEPT: Final = 2 << 30
 """Bytes of copies that are kept for a debugger, unless told otherwise."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tui_debugger.live.types import Unrecorded
+from tui_debugger.live.wire import Unrecorded
 
 
 class UnrecordedCounts:
