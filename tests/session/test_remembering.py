@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.opened_files import opened_tensor_files
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.session import CheckResult, Session
 from tui_debugger.sources.open import open_source
 from tui_debugger.watch.text import parse_watch
@@ -43,7 +43,7 @@ class Opener:
 
     def check(self, watch: Sequence[str], steps: Sequence[int] | None = None) -> tuple[CheckResult, list[str]]:
         """A check in a session of its own, and the tensor files that it opened."""
-        store = Store(self.cache)
+        store = DiskCache(self.cache)
         with opened_tensor_files() as opened:
             session = Session(open_source(self.dump, store), index=store)
             for text in watch:
@@ -109,7 +109,7 @@ def test_other_thresholds_open_no_tensor_file(opener: Opener) -> None:
 
 def test_the_origin_after_a_check_opens_no_tensor_file(opener: Opener) -> None:
     opener.check(["TO"])
-    store = Store(opener.cache)
+    store = DiskCache(opener.cache)
     with opened_tensor_files() as opened:
         session = Session(open_source(opener.dump, store), index=store)
         report = session.find_origin(session.pairs())
@@ -187,7 +187,7 @@ def test_one_step_after_another_is_remembered_like_all_at_once(opener: Opener) -
 
 def test_a_table_that_is_looked_at_node_by_node_is_remembered_at_the_end(opener: Opener) -> None:
     def look() -> tuple[list[object], list[str]]:
-        store = Store(opener.cache)
+        store = DiskCache(opener.cache)
         with opened_tensor_files() as opened:
             session = Session(open_source(opener.dump, store), index=store)
             row = session.nodes(0).find("head.weight")

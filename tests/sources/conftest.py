@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.sources.mindspore import steps
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "store")
 
 
 @pytest.fixture

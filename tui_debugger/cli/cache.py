@@ -48,7 +48,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.place import default_directory
+    from tui_debugger.cache.files import default_directory
 
     with documented("cache", arguments):
         directory, why = default_directory()
@@ -57,13 +57,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.place import default_limit, why_off
-    from tui_debugger.cache.store import Store
+    from tui_debugger.cache.files import default_limit, why_off
+    from tui_debugger.cache.store import DiskCache
 
     limit, note = default_limit()
     found = None
     if directory is not None:
-        store = Store(directory, limit=limit, note=note)
+        store = DiskCache(directory, limit=limit, note=note)
         found = store.info()
         store.close()
         why = why_off()
@@ -78,13 +78,13 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
 
 
 def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.place import DIRECTORY
-    from tui_debugger.cache.store import Store
+    from tui_debugger.cache.files import DIRECTORY
+    from tui_debugger.cache.store import DiskCache
     from tui_debugger.text.numbers import size
 
     if directory is None:
         raise TdbgError(f"there is nothing to clear: {why}", where="the cache directory", hint=f"set {DIRECTORY}")
-    cleared = Store(directory).clear()
+    cleared = DiskCache(directory).clear()
     if cleared.trouble:
         raise TdbgError(
             f"not all could be cleared: {cleared.trouble}",

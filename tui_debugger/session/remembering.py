@@ -10,7 +10,7 @@ import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.cache.blocks import pack, unpack
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.session.records import KeptStep
 from tui_debugger.stats.records import Before, Records, State
 
@@ -29,7 +29,7 @@ WORTHWHILE: Final = 64
 class Memory:
     """The index as a session uses it. Without a store it forgets everything."""
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: DiskCache | None = None) -> None:
         """Nothing is looked up yet."""
         self._store = store
 
@@ -39,7 +39,7 @@ class Memory:
             self._recall(self._store, kept, _Now(step, befores, states))
         kept.remembered = True
 
-    def _recall(self, store: Store, kept: KeptStep, now: _Now) -> None:
+    def _recall(self, store: DiskCache, kept: KeptStep, now: _Now) -> None:
         digest, count = kept.table.digest, len(kept.table)
         starts = range(0, count, BLOCK)
         payloads = store.get_many(KIND, [_key(digest, start) for start in starts])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
@@ -73,7 +73,7 @@ class Session:
         store: WatchpointStore | None = None,
         source_map: Sequence[tuple[str, str]] = (),
         workers: Workers | None = None,
-        index: Store | None = None,
+        index: DiskCache | None = None,
     ) -> None:
         """Cheap: nothing is read before it is asked for.
 

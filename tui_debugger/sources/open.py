@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tui_debugger.cache.store import Store
+    from tui_debugger.cache.store import DiskCache
     from tui_debugger.sources.base import Source
 
 
@@ -21,7 +21,7 @@ def find_run(path: Path) -> None:
     find_dump(path)
 
 
-def open_source(path: Path, store: Store | None = None) -> Source:
+def open_source(path: Path, store: DiskCache | None = None) -> Source:
     """Opens the run at a path: the dump directory, up to two levels above it, or anything inside it.
 
     Looks at a few directories only; nothing is listed or read before it is asked for.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int64
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.sources.mindspore.files import Files
 from tui_debugger.sources.mindspore.values import WHOLE, Digest
 
@@ -39,7 +39,7 @@ _Row = tuple[int, int, int, bytes]
 class Contents:
     """What the store knows about the contents of one listing's files. For one call of the matcher."""
 
-    def __init__(self, store: Store, files: Files) -> None:
+    def __init__(self, store: DiskCache, files: Files) -> None:
         """Nothing is asked yet."""
         self._store, self._files = store, files
         self._rows: dict[int, dict[tuple[bytes, bool], _Row]] = {}

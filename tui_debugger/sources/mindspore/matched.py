@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Int64
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.contents import Contents
 from tui_debugger.sources.mindspore.files import Files
@@ -32,7 +32,7 @@ _MAGIC: Final = b"tdbM"
 class RememberedMatches:
     """What the store knows about matches."""
 
-    def __init__(self, store: Store, nodes: NodeTable) -> None:
+    def __init__(self, store: DiskCache, nodes: NodeTable) -> None:
         """``nodes`` are those of the graph files."""
         self._store, self._nodes = store, nodes
 

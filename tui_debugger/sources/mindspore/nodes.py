@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int32, Int64, Mask
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.build import (
     FileNode,
     append_nodes,
@@ -51,7 +51,7 @@ class NodeMap:
         version: another number when rows or doubts may have changed.
     """
 
-    def __init__(self, files: GraphFiles, store: Store | None = None, roots: frozenset[int] | None = None) -> None:
+    def __init__(self, files: GraphFiles, store: DiskCache | None = None, roots: frozenset[int] | None = None) -> None:
         """Builds the table of the graph files; without any, it starts empty.
 
         Args:

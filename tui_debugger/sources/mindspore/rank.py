@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, UnreadablePart, no_progress
@@ -72,7 +72,7 @@ class RankRun:
         path: Path,
         lender: Callable[[RankRun], Path | None],
         right_mean: bool,
-        store: Store | None = None,
+        store: DiskCache | None = None,
         *,
         nets: Callable[[], Collection[str]] = tuple,
     ) -> None:

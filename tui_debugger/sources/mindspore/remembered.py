@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int32, Int64
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import ProgressFn
 from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.files import Oddities
@@ -61,7 +61,7 @@ class _Unpacked:
 class RememberedListings:
     """What the store knows of directories. Not thread-safe: its owner locks."""
 
-    def __init__(self, store: Store, lexicon: Lexicon) -> None:
+    def __init__(self, store: DiskCache, lexicon: Lexicon) -> None:
         """Nothing is asked yet."""
         self._store, self._lexicon = store, lexicon
         self._unpacked: OrderedDict[tuple[bytes, int], _Unpacked] = OrderedDict()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress
 from tui_debugger.sources.base import Capability, Changes, TensorTable
@@ -18,7 +18,7 @@ from tui_debugger.sources.mindspore.metadata import Metadata, at_least, read_met
 from tui_debugger.sources.mindspore.rank import RankRun
 
 
-def open_mindspore(path: Path, store: Store | None = None) -> MindSporeSource:
+def open_mindspore(path: Path, store: DiskCache | None = None) -> MindSporeSource:
     """Finds and opens the dump at, around or below a path.
 
     Raises:
@@ -30,7 +30,7 @@ def open_mindspore(path: Path, store: Store | None = None) -> MindSporeSource:
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
-    def __init__(self, found: Found, store: Store | None = None) -> None:
+    def __init__(self, found: Found, store: DiskCache | None = None) -> None:
         """Reads the names of ranks and the metadata; ``store`` remembers listings."""
         self._found = found
         self._store = store

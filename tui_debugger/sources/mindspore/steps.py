@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.sources.mindspore.layout import Stamp, stamp
 from tui_debugger.sources.mindspore.lexicon import Lexicon
@@ -48,7 +48,7 @@ class StepListings:
         complaints: how often what was ignored, by directory.
     """
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: DiskCache | None = None) -> None:
         """Nothing is listed; ``store`` remembers listings of earlier sessions."""
         self._store = store
         self.generation = ""
