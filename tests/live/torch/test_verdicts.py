@@ -19,10 +19,10 @@ from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402
 from tui_debugger.torch.captures import Step  # noqa: E402
 from tui_debugger.torch.elements import as_array, chunks, type_name  # noqa: E402
+from tui_debugger.torch.exact import Waiting  # noqa: E402
 from tui_debugger.torch.plans import Plans  # noqa: E402
-from tui_debugger.torch.transfer import Waiting  # noqa: E402
+from tui_debugger.torch.training import Previous, see_all  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step  # noqa: E402
-from tui_debugger.torch.weights import Previous, see_all  # noqa: E402
 from tui_debugger.watch.conditions import evaluate, needs, validate  # noqa: E402 - torch first
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
