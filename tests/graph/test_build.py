@@ -379,7 +379,7 @@ def test_operators_can_be_put_in_the_order_in_which_their_graphs_ran() -> None:
 
 def test_our_own_client_says_which_ranks_exchange_values_and_which_part_of_a_tensor_a_parameter_is() -> None:
     from tui_debugger.graph.messages import parse_graph
-    from tui_debugger.live.client.graph import GraphBuilder
+    from tui_debugger.live.client.messages import GraphBuilder
 
     graph = GraphBuilder()
     graph.add_parameter("w", ("float32", (8, 16)), "shard 1 of 2 along dimension 0 of [16, 16]")

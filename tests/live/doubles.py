@@ -12,9 +12,9 @@ import numpy as np
 from tests.live.controlled import Server, need_stopped, send
 from tui_debugger.errors import UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.client.judging import watched
-from tui_debugger.live.client.measure import measure, meta_of
+from tui_debugger.live.client.messages import GraphBuilder
+from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.live.wire import (
     START,
     Event,

@@ -29,8 +29,8 @@ from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client import messages
 from tui_debugger.live.client.judging import Judge, watched
-from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import ClientHit, ClientValue
+from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
 from tui_debugger.model import Side
 from tui_debugger.sources.base import Source, TensorFlag

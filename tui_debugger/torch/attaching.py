@@ -18,11 +18,10 @@ from torch.nn.modules.module import (
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
-from tui_debugger.live.client.address import Settings
+from tui_debugger.live.client.address import Notice, Settings
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
 from tui_debugger.live.client.flight import Flight
 from tui_debugger.live.client.judging import Judge, resolve
-from tui_debugger.live.client.notice import Notice
 from tui_debugger.live.wire import START, UNSENT_NODES, RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.records import RequiredStats

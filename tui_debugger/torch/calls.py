@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from tui_debugger.graph.stacks import is_framework
-from tui_debugger.live.client.graph import stack_text
+from tui_debugger.live.client.messages import stack_text
 from tui_debugger.torch.internals import Hook, in_backward, named_leaves
 from tui_debugger.torch.naming import Place, Tree, numbered, without_gradients
 from tui_debugger.torch.recording import Recording

@@ -15,8 +15,8 @@ import torch
 
 from tui_debugger.graph.operator_types import is_collective
 from tui_debugger.graph.optimizers import BUFFER_UPDATE, INPUT_UPDATE
-from tui_debugger.live.client.graph import GraphBuilder
-from tui_debugger.live.client.graph import Slot as DrawnSlot
+from tui_debugger.live.client.messages import GraphBuilder
+from tui_debugger.live.client.messages import Slot as DrawnSlot
 from tui_debugger.model import BIAS
 from tui_debugger.torch.distributed import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Distribution, Exchange
 from tui_debugger.torch.elements import readable

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tui_debugger.live.client.measure import measure
+from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.records import Bounds, Change, Closeness, Record, RequiredStats
 from tui_debugger.torch.elements import as_array, dense, flat_pieces, local, meta_of, numeric

@@ -15,7 +15,7 @@ import torch
 
 from tui_debugger.live.client.agent import Agent, ClientHit
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.live.client.unrecorded import UnrecordedCounts
+from tui_debugger.live.client.recorded import UnrecordedCounts
 from tui_debugger.stats.records import Record
 from tui_debugger.torch.captures import Capture, Key, Room, Step
 from tui_debugger.torch.elements import local, readable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT, graph
-from tui_debugger.live.client.graph import GraphBuilder
+from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.wire import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
 from tui_debugger.live.client.judging import Judge  # noqa: E402
-from tui_debugger.live.client.measure import measure  # noqa: E402
+from tui_debugger.live.client.recorded import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402

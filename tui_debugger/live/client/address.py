@@ -1,15 +1,34 @@
-"""Where the debugger is, and how patient a training is with it."""
+"""The one line that people see when a debugger comes or goes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.client.notice import Notice
+
+
+class Notice:
+    """Writes lines to the standard error, never the same twice in a row, and never fails."""
+
+    def __init__(self) -> None:
+        """Has said nothing yet."""
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Says something."""
+        if text == self._last:
+            return
+        self._last = text
+        with contextlib.suppress(Exception):  # no standard error, a closed pipe ...
+            sys.stderr.write(f"tdbg: {text}\n")
+            sys.stderr.flush()
+
 
 HOST: Final = "TDBG_HOST"
 PORT: Final = "TDBG_PORT"
