@@ -8,14 +8,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tui_debugger.api.arguments import checked, wrong_type
-from tui_debugger.api.condition_base import ConditionBase, TableCondition
+from tui_debugger.api.conditions import ConditionBase, TableCondition, checked, wrong_type
 from tui_debugger.api.debugger_tensor import DebuggerTensor
-from tui_debugger.api.hits import Hits, WatchpointHit
-from tui_debugger.api.node import Node
-from tui_debugger.api.run import Run
+from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
+from tui_debugger.api.node import Node, Run
 from tui_debugger.api.tensors import Columns, columns_of
-from tui_debugger.api.watchpoint import Watchpoint
 from tui_debugger.errors import DebuggerParamTypeError
 from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadablePart, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint

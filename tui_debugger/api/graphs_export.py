@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from tui_debugger.api.directories import made
+from tui_debugger.api.statistic import made
 from tui_debugger.errors import TdbgError
 from tui_debugger.session import Session
 from tui_debugger.session.exporting.graph import has_openpyxl, write_sheets_csv, write_workbook
