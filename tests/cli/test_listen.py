@@ -21,7 +21,8 @@ import pytest
 from tests.cli.running import Answer, run
 from tests.live.scripted import Message, Script, ScriptedTraining, hit_message
 from tests.live.session.doubles import LOSS, NET, WEIGHT, ones
-from tui_debugger.cli import listen_batch, listen_common
+from tui_debugger.cli import listen as listen_common
+from tui_debugger.cli import listen_batch
 from tui_debugger.live import wire
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.opening import open_dump

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Answer, run
-from tui_debugger.cli import listen_common
+from tui_debugger.cli import listen as listen_common
 from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
 from tui_debugger.session.live import LiveSession
 from tui_debugger.sources.open import open_source

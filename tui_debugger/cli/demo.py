@@ -42,7 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print(path)
         return 0
     if arguments.live:
-        from tui_debugger.cli.listen_screen import run_demo
+        from tui_debugger.cli.listen import run_demo
 
         return run_demo(arguments)
     if arguments.recommended is None:
