@@ -7,4 +7,4 @@ a tensor. Without an index everything works as well, and reads the files again.
 
 from tui_debugger.cache.store import Cleared, DiskCache, KindInfo, StoreInfo, default_store
 
-__all__ = ["Cleared", "KindInfo", "Store", "StoreInfo", "default_store"]
+__all__ = ["Cleared", "DiskCache", "KindInfo", "StoreInfo", "default_store"]
