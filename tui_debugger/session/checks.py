@@ -17,7 +17,6 @@ from tui_debugger.session.progress import Steady, scaled
 from tui_debugger.session.results import ResultBook, merged
 from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.session.watchpoints import WatchpointList
 from tui_debugger.stats.workers import Workers
 
 SOON: Final = 0.8
@@ -26,6 +25,8 @@ MOST: Final = 64
 """Most pairs that are judged together."""
 
 
+Listed = Callable[[], "tuple[int, tuple[Watchpoint, ...]]"]
+"""Answers the watchpoints that judge now, and the version of their list."""
 Unreadable = Callable[[Sequence[Pair], Sequence[Watchpoint]], "tuple[UnreadablePart, ...]"]
 
 
@@ -38,12 +39,13 @@ class Checks:
 
     Attributes:
         book: what every pair was last found to be.
+        listed: answers the watchpoints that judge, and the version of their list.
         unreadable: tells what of some pairs could not be looked at, where some watchpoints judge them.
     """
 
     def __init__(
         self,
-        watchpoints: WatchpointList,
+        listed: Listed,
         checker: MakeChecker,
         workers: Workers,
         listing: List,
@@ -52,7 +54,7 @@ class Checks:
         """Nothing is known yet.
 
         Args:
-            watchpoints: the list.
+            listed: answers the watchpoints that judge.
             checker: makes what judges.
             workers: who measures; they are got ready when much is to come.
             listing: lists a pair.
@@ -62,14 +64,14 @@ class Checks:
         self.book = ResultBook()
         self._workers = workers
         self._listing = listing
-        self._watchpoints = watchpoints
+        self.listed = listed
         self._checker = checker
 
     def check(
         self, pairs: Sequence[Pair], progress: ProgressFn, on_result: Callable[[CheckResult], None] | None
     ) -> CheckResult:
         """See ``Session.check``."""
-        version, watchpoints = self._watchpoints.snapshot()
+        version, watchpoints = self.listed()
         pairs = list(dict.fromkeys(pairs))
         started, finished, cancelled = time.monotonic(), list[Judged](), False
 
@@ -97,7 +99,7 @@ class Checks:
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """See ``Session.known``."""
-        version, watchpoints = self._watchpoints.snapshot()
+        version, watchpoints = self.listed()
         found = [(pair, self.book.fresh(pair, version)) for pair in pairs]
         results = [(pair, result) for pair, result in found if result is not None]
         if len(results) != len(found):
@@ -106,12 +108,12 @@ class Checks:
 
     def fresh(self, pairs: Sequence[Pair]) -> bool:
         """See ``Session.fresh``."""
-        version, _ = self._watchpoints.snapshot()
+        version, _ = self.listed()
         return all(self.book.fresh(pair, version) is not None for pair in pairs)
 
     def cost(self, pairs: Sequence[Pair]) -> int:
         """See ``Session.cost``."""
-        version, watchpoints = self._watchpoints.snapshot()
+        version, watchpoints = self.listed()
         missing = [pair for pair in pairs if self.book.fresh(pair, version) is None]
         return undisturbed(
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)

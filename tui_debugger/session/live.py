@@ -243,7 +243,7 @@ class LiveSession(Session):
         self._subscribing = threading.Lock()
         self._closed = False
         self._checks = Checks(
-            self.watchpoints, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
+            self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
         )
         self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell, flow=self.flow)
 

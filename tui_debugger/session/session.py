@@ -34,7 +34,7 @@ from tui_debugger.model import (
     turns,
 )
 from tui_debugger.session.checking import Checker
-from tui_debugger.session.checks import Checks
+from tui_debugger.session.checks import Checks, Listed
 from tui_debugger.session.excerpt import read_excerpt
 from tui_debugger.session.flow import Flow
 from tui_debugger.session.following import Follower, steps_before, turn_spans
@@ -94,7 +94,7 @@ class Session:
         self._cache = RecordCache()
         self._own_cache = RecordCache()
         self._follower = Follower(source, self._cache)
-        self._checks = self._new_checks(self.watchpoints)
+        self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections()
 
     @property
@@ -402,12 +402,19 @@ class Session:
         """
         return self._checks.check(pairs, progress, on_result)
 
-    def checks(self, others: WatchpointList | None = None) -> Checks:
-        """The checks by the session's own list, with all that is known; new ones by another list."""
-        return self._checks if others is None else self._new_checks(others)
+    def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
+        """Returns the checks by the session's own list, with all that is known; new ones by other watchpoints.
 
-    def _new_checks(self, watchpoints: WatchpointList) -> Checks:
-        return Checks(watchpoints, self._checker, self._workers, self._look_ahead, self._unreadable_for)
+        Args:
+            others: watchpoints whose ids differ; None for the session's own list.
+        """
+        if others is None:
+            return self._checks
+        fixed = tuple(others)
+        return self._new_checks(lambda: (0, fixed))
+
+    def _new_checks(self, listed: Listed) -> Checks:
+        return Checks(listed, self._checker, self._workers, self._look_ahead, self._unreadable_for)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""

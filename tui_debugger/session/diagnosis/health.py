@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -34,7 +34,6 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import CheckResult, Pair
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.session.unreadable import is_closed
-from tui_debugger.session.watchpoints import WatchpointList
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, codes_of, worst_within
 from tui_debugger.text.health import covered_text
@@ -49,20 +48,16 @@ class HealthChecks:
         """Reads nothing; which watchpoints count is decided now."""
         self.by_default = not session.watchpoints.enabled()
         self._session = session
-        self._list = session.watchpoints
-        if self.by_default:
-            self._list = WatchpointList()
-            self._list.add_missing([OVERFLOW_ANYWHERE])
-        self._checks = session.checks(self._list if self.by_default else None)
+        self._checks = session.checks([replace(OVERFLOW_ANYWHERE, id=1)] if self.by_default else None)
 
     @property
     def watchpoints(self) -> tuple[Watchpoint, ...]:
         """Those that judge."""
-        return self._list.enabled()
+        return self._checks.listed()[1]
 
     def result(self, pair: Pair) -> PairResult | None:
         """What a pair was found to be by the watchpoints as they are; None when nobody looked."""
-        return self._checks.book.fresh(pair, self._list.version)
+        return self._checks.book.fresh(pair, self._checks.listed()[0])
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
         """What of some pairs could not be looked at."""
