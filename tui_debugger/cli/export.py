@@ -201,7 +201,7 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
     Raises:
         TdbgError: there are several.
     """
-    from tui_debugger.session.naming import place_text
+    from tui_debugger.text.tensors import place_text
 
     tensor = next(sweep.listed(progress))
     if number > 1:
@@ -215,9 +215,9 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
 
 
 def _tensor_report(written: Written) -> dict[str, Any]:
-    from tui_debugger.session.naming import place_text
     from tui_debugger.session.tables import key_row
     from tui_debugger.text.numbers import plural, size
+    from tui_debugger.text.tensors import place_text
 
     notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
     for key, reason in written.failures[:_SHOWN]:

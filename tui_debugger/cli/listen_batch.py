@@ -143,10 +143,9 @@ class Log:
 
             _print_json({"event": "hit", **hit_row(hit)})
             return
-        from tui_debugger.session.naming import place_text
         from tui_debugger.text.clean import clean
         from tui_debugger.text.hits import hit_text, said_words
-        from tui_debugger.text.tensors import step_text
+        from tui_debugger.text.tensors import place_text, step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
         where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]

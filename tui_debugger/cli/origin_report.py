@@ -14,7 +14,7 @@ from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, Watchpoint
-from tui_debugger.session.naming import find_node, no_such_tensor, place_text
+from tui_debugger.session.naming import find_node, no_such_tensor
 from tui_debugger.session.origin.blocks import WIDTH, origin_lines, wrapped
 from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.examine import State
@@ -41,6 +41,7 @@ from tui_debugger.session.verdict_text import coverage_line
 from tui_debugger.session.verdicts import Judgement, Outcome
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, named, plural
+from tui_debugger.text.tensors import place_text
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.watch.text import format_watch
 

@@ -281,9 +281,8 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
 
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
-    from tui_debugger.session.naming import place_text
     from tui_debugger.text.numbers import NONE, number
-    from tui_debugger.text.tensors import shape_text
+    from tui_debugger.text.tensors import place_text, shape_text
 
     def real(value: float | str | None) -> str:
         return number(None if value is None else float(value))

@@ -10,7 +10,6 @@ from typing import Final
 from tui_debugger.arrays import Array
 from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
-from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
 from tui_debugger.session.session import Session
 from tui_debugger.session.undisturbed import undisturbed
@@ -20,7 +19,7 @@ from tui_debugger.stats.dtypes import DType, dtype_of
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import named
-from tui_debugger.text.tensors import round_text, step_text
+from tui_debugger.text.tensors import place_text, round_text, step_text
 
 NEAREST: Final = 64
 """So many steps around the asked one are looked through for those that have a tensor."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -48,7 +48,7 @@ class HealthChecks:
         """Reads nothing; which watchpoints count is decided now."""
         self.by_default = not session.watchpoints.enabled()
         self._session = session
-        self._checks = session.checks([replace(OVERFLOW_ANYWHERE, id=1)] if self.by_default else None)
+        self._checks = session.checks([OVERFLOW_ANYWHERE] if self.by_default else None)
 
     @property
     def watchpoints(self) -> tuple[Watchpoint, ...]:

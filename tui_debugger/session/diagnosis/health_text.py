@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int64
 from tui_debugger.session.diagnosis.health import Cell, HealthMap
-from tui_debugger.session.naming import place_text
 from tui_debugger.stats.health import Codes, Health, even_bounds, worst_of_groups
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS, WORDS, column_width, header, span_text
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.numbers import plural
-from tui_debugger.text.tensors import slot_text, step_text
+from tui_debugger.text.tensors import place_text, slot_text, step_text
 
 
 @dataclass(frozen=True, slots=True, eq=False)

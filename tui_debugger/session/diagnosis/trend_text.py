@@ -10,13 +10,12 @@ import numpy as np
 
 from tui_debugger.arrays import Float64, UInt8
 from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Series, State
-from tui_debugger.session.naming import place_text
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.numbers import NONE, number, percent, plural
 from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, draw, x_axis_of
-from tui_debugger.text.tensors import shape_text, step_text
+from tui_debugger.text.tensors import place_text, shape_text, step_text
 
 MARKS: Final = "○△□▽◇+×*"
 """Of one curve each; none of them means anything else."""

@@ -17,11 +17,11 @@ from tui_debugger.arrays import Array
 from tui_debugger.errors import TdbgError, UnreadableTensorError
 from tui_debugger.model import TensorKey, TensorMeta
 from tui_debugger.session.exporting.files import fresh_directory, fresh_file, fresh_text, storable, write_npy
-from tui_debugger.session.naming import place_text
 from tui_debugger.session.sweep import SweptTensor
 from tui_debugger.session.tables import key_row
 from tui_debugger.stats.npy import open_array, read_meta
 from tui_debugger.stats.slicing import apply, parse_slice
+from tui_debugger.text.tensors import place_text
 
 INDEX = "index.csv"
 """What says which file of a directory holds which tensor."""

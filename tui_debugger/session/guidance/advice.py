@@ -9,7 +9,7 @@ from typing import Final
 from tui_debugger.session.guidance.evidence import Evidence, Given
 from tui_debugger.session.guidance.types import Advice
 from tui_debugger.session.hazards.cause import Cause
-from tui_debugger.session.naming import place_text
+from tui_debugger.text.tensors import place_text
 
 
 def culprit_of(evidence: Evidence, likely: Sequence[Cause]) -> Given | None:

@@ -10,9 +10,8 @@ from typing import Final
 
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
 from tui_debugger.session.hazards.cause import Standing
-from tui_debugger.session.naming import place_text
 from tui_debugger.text.clean import clean
-from tui_debugger.text.tensors import step_text, tensor_line
+from tui_debugger.text.tensors import place_text, step_text, tensor_line
 from tui_debugger.watch.condition_table import CONDITIONS
 
 GLYPHS: Final = {

@@ -10,7 +10,6 @@ from typing import Final
 from tui_debugger.model import Hit
 from tui_debugger.session.guidance.lines import GLYPHS, section_title
 from tui_debugger.session.guidance.types import Advice, Guidance, Section
-from tui_debugger.session.naming import place_text
 from tui_debugger.session.origin.blocks import origin_lines
 from tui_debugger.session.origin.by_design import by_design_text
 from tui_debugger.session.origin.words import said, when_words
@@ -20,7 +19,7 @@ from tui_debugger.session.verdicts import Outcome
 from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
 from tui_debugger.text.numbers import brief, plural
-from tui_debugger.text.tensors import STATISTIC_TITLES, statistic_texts, step_text
+from tui_debugger.text.tensors import STATISTIC_TITLES, place_text, statistic_texts, step_text
 from tui_debugger.version import __version__
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_watch

@@ -31,11 +31,11 @@ from tui_debugger.session.diagnosis.trend_text import (
     step_words,
     worth_marking,
 )
-from tui_debugger.session.naming import place_text
 from tui_debugger.session.progress import scaled
 from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.plot import BLOCKS, BRAILLE
+from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
