@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tui_debugger.check.progress import ListingAhead
+from tui_debugger.check.types import Pair
 from tui_debugger.errors import CancelledError, NotADumpError
 from tui_debugger.model import Progress, ProgressFn, Side
 from tui_debugger.session import Session
-from tui_debugger.session.ahead import Ahead
-from tui_debugger.session.types import Pair
 from tui_debugger.sources.memory import MemorySource
 from tui_debugger.stats.workers import Workers
 from tui_debugger.watch.text import parse_watch
@@ -33,7 +33,7 @@ def test_what_comes_next_is_listed_in_the_background() -> None:
         if pair == (0, 2):
             done.set()
 
-    with Ahead(listing) as ahead:
+    with ListingAhead(listing) as ahead:
         ahead.list([(0, 1), (0, 2)])
         assert done.wait(PATIENCE)
     assert listed == [(0, 1), (0, 2)]
@@ -51,7 +51,7 @@ def test_leaving_gives_up_a_listing_that_is_under_way() -> None:
             ended.append("cancelled")
             raise
 
-    with Ahead(endless) as ahead:
+    with ListingAhead(endless) as ahead:
         ahead.list([(0, 1), (0, 2)])
         assert begun.wait(PATIENCE)
     assert ended == ["cancelled"]
@@ -64,7 +64,7 @@ def test_a_step_that_cannot_be_listed_is_left_to_whoever_needs_it() -> None:
         asked.append(pair)
         raise NotADumpError("gone")
 
-    with Ahead(broken) as ahead:
+    with ListingAhead(broken) as ahead:
         ahead.list([(0, 1), (0, 2)])
     assert asked == [(0, 1)]
 

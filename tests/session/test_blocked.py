@@ -12,14 +12,13 @@ import pytest
 from tests.session.opened import checked, opened
 from tests.session.test_copies import file
 from tests.sources.writer import MLP, write_dump
+from tui_debugger.check.hits import Blocked, HitList
+from tui_debugger.check.provenance import Start
+from tui_debugger.check.types import CheckResult as Result
+from tui_debugger.check.verdicts import Outcome, coverage_line, findings_line, judge, tally_table
+from tui_debugger.diagnose.explain.explain import explain
 from tui_debugger.model import ErrorBits, Hit, Verdict
 from tui_debugger.session import CheckResult, Session
-from tui_debugger.session.guidance.explain import explain
-from tui_debugger.session.hits import Blocked, HitList
-from tui_debugger.session.origin.making import Start
-from tui_debugger.session.types import CheckResult as Result
-from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
-from tui_debugger.session.verdicts import Outcome, judge
 from tui_debugger.text.hits import abbreviations, hit_text, said_words
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.session.opened import watch
+from tui_debugger.check.by_design import OPERATORS, by_design_text
+from tui_debugger.check.provenance import Start
 from tui_debugger.model import Category, Hit, Side, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.origin.by_design import OPERATORS, by_design_text
-from tui_debugger.session.origin.making import Start
 from tui_debugger.sources.memory import MemorySource, Op
 
 Array = npt.NDArray[Any]
@@ -120,7 +120,7 @@ def test_a_row_that_is_masked_as_a_whole_starts_at_the_softmax(names: Names) -> 
     (origin,) = session.find_origin(session.pairs()).origins
     assert origin.start is Start.MADE
     assert [fed.designed for fed in origin.inputs] == [True]
-    from tui_debugger.session.origin.words import why
+    from tui_debugger.diagnose.origin.text import why
 
     assert "its input is -Inf by design in a whole row: in:0" in why(origin, overflow=True)
 

@@ -11,9 +11,8 @@ import pytest
 from tests.session.opened import opened
 from tests.session.test_copies import ADD, MUL, TWO_READERS
 from tests.sources.writer import DumpWriter
+from tui_debugger.check.verdicts import Outcome, coverage_line, judge
 from tui_debugger.session import CheckResult, Session
-from tui_debugger.session.verdict_text import coverage_line
-from tui_debugger.session.verdicts import Outcome, judge
 
 LARGE = np.full((2, 3), 1e9, np.float32)
 

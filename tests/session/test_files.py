@@ -10,8 +10,8 @@ import pytest
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Frame
-from tui_debugger.session.excerpt import mapped_paths, read_excerpt
-from tui_debugger.session.exporting.files import save_npy
+from tui_debugger.session.export_files import save_npy
+from tui_debugger.session.session import mapped_paths, read_excerpt
 
 
 def test_an_excerpt_shows_the_lines_around_a_frame(tmp_path: Path) -> None:

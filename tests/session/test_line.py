@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tui_debugger.check import measure, pipeline
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.plan import Plan, Planner, RequiredByStep
+from tui_debugger.check.progress import Steady
+from tui_debugger.check.step import Checker
+from tui_debugger.check.types import CheckResult
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
-from tui_debugger.session import Session, checks, measuring
-from tui_debugger.session.checking import Checker
-from tui_debugger.session.measuring import Measurements
-from tui_debugger.session.plan import Plan, Planner
-from tui_debugger.session.progress import Steady
-from tui_debugger.session.types import CheckResult
-from tui_debugger.session.wants import Wants
+from tui_debugger.session import Session
 from tui_debugger.sources.memory import MemorySource
 from tui_debugger.sources.open import open_source
 from tui_debugger.stats import workers as workers_module
@@ -40,7 +40,7 @@ WATCH = ("TO", "TL max_gt=1e3", "WNC @ category=tensor", "WCL abs_mean_update_ra
 @pytest.fixture(autouse=True)
 def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups grow and are handed over however slow this machine is, and however small they are."""
-    monkeypatch.setattr(checks, "SOON", 1e6)
+    monkeypatch.setattr(pipeline, "SOON", 1e6)
     monkeypatch.setattr(workers_module, "WORTH_HANDING_OVER", 0)
 
 
@@ -121,7 +121,7 @@ def test_a_real_run_gives_what_one_thread_finds_and_no_file_is_read_twice(
         asked.update(looks.specs.paths[at] for at in wanted)
         scan(looks, *arguments, **named)
 
-    monkeypatch.setattr(measuring, "scan", counting)
+    monkeypatch.setattr(measure, "scan", counting)
 
     def checked(workers: Workers) -> tuple[CheckResult, Counter[bytes]]:
         asked.clear()
@@ -230,7 +230,7 @@ def test_ranks_are_told_apart(threads: ThreadPoolExecutor) -> None:
 def test_what_another_shelf_will_keep_is_read_for_this_one(threads: ThreadPoolExecutor) -> None:
     with closing(run_of_25_steps(Workers(executor=threads))) as session:
         first, same = (session.measurements(0, no_progress) for _ in range(2))
-        rows, wants = np.arange(1), Wants()
+        rows, wants = np.arange(1), RequiredByStep()
         wants.ask(3, first.flow.table(3), rows, RequiredStats())
         reading = first.missing(wants)
         assert reading is not None

@@ -13,13 +13,13 @@ from tests.opened_files import opened_tensor_files
 from tests.session.opened import opened
 from tests.session.runs import LOG, MATMUL, MOMENTUM, REDUCE, TRAINING, write_run
 from tests.sources.writer import Graph, Node
+from tui_debugger.diagnose.origin.path import Tracer
+from tui_debugger.diagnose.origin.text import explanation, headline, way_words
+from tui_debugger.diagnose.origin.upstream import Ending, Link, questions_about, trace
+from tui_debugger.diagnose.origin.upstream import Path as OriginPath
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Hit, Progress, Side, TensorKey, Watchpoint
 from tui_debugger.session import Session
-from tui_debugger.session.origin.path import Ending, Link, questions_about, trace
-from tui_debugger.session.origin.path import Path as OriginPath
-from tui_debugger.session.origin.tracer import Tracer
-from tui_debugger.session.origin.words import explanation, headline, way_words
 from tui_debugger.watch.text import parse_watch
 
 DUMPS = ["mindspore-2.0-nan", "mindspore-2.10-nan"]

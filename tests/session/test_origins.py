@@ -15,14 +15,14 @@ import pytest
 
 from tests.session.opened import opened, snapshot, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
+from tui_debugger.check.origins import State
+from tui_debugger.check.provenance import Start
+from tui_debugger.diagnose.origin.search import End, Origin, OriginReport
+from tui_debugger.diagnose.origin.text import advice_words, first_known_words, not_judged_words
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import Category, Progress, Side, Watchpoint
 from tui_debugger.session import Session
-from tui_debugger.session.origin.examine import State
-from tui_debugger.session.origin.making import Start
-from tui_debugger.session.origin.search import End, Origin, OriginReport
-from tui_debugger.session.origin.words import advice_words, first_known_words, not_judged_words
 from tui_debugger.sources.memory import MemorySource, Op, table_of
 from tui_debugger.watch.text import parse_watch
 

@@ -10,7 +10,7 @@ import numpy as np
 from tests.session.opened import opened
 from tests.sources.writer import MLP, write_dump
 from tui_debugger.model import ReadSpec, Side, TensorKey
-from tui_debugger.session.seen import MOST, SeenFiles, state_of
+from tui_debugger.session.following import MOST, SeenFiles, state_of
 
 RELU = MLP.nodes[1].name
 NAN = np.full((2, 3), np.nan)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
-from tui_debugger.session.exporting.files import save_npy
-from tui_debugger.session.exporting.sheets import cell_text, write_table, write_text
+from tui_debugger.session.export_files import save_npy
+from tui_debugger.session.export_graph import cell_text, write_table, write_text
 
 
 @given(st.floats())

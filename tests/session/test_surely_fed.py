@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.session.opened import checked, opened
+from tui_debugger.check import step as checking
+from tui_debugger.diagnose.origin import search
 from tui_debugger.model import TensorKey
-from tui_debugger.session import checking
-from tui_debugger.session.origin import look
 
 STEPS = (0, 1)
 Part = tuple[float, float, float]
@@ -26,7 +26,7 @@ DAMAGE = [
 
 def ask_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing could be told in columns."""
-    for module in (checking, look):
+    for module in (checking, search):
         monkeypatch.setattr(module, "surely_fed", lambda *asked: np.zeros(len(asked[2]), np.bool_))
 
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.cli.diff_report import Answer
+    from tui_debugger.diagnose.compare import Comparer, Side
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.diagnosis.comparing import Comparer, Side
     from tui_debugger.session.naming import Found
     from tui_debugger.stats.compare_pairs import Tolerance
 
@@ -148,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _compared(arguments: argparse.Namespace) -> Answer:
     with progress_bar() as bar, interruptible(bar) as progress:
         from tui_debugger.cli.diff_report import Answer
-        from tui_debugger.session.diagnosis.comparing import Comparer
+        from tui_debugger.diagnose.compare import Comparer
         from tui_debugger.stats.compare_pairs import Tolerance
 
         session = open_session(arguments.path, arguments, progress)
@@ -206,7 +206,7 @@ def _one(numbers: list[int], word: str) -> int:
 
 def _last_step(session: Session, rank: int, found: Found) -> int:
     """The last step with a tensor of the node; without one the last dumped step."""
-    from tui_debugger.session.diagnosis.comparing import NEAREST
+    from tui_debugger.diagnose.compare import NEAREST
 
     steps = session.steps(rank)
     flow = session.flow(rank)
@@ -236,7 +236,7 @@ def _other(
     comparer: Comparer, key: TensorKey, found: Found, arguments: argparse.Namespace, progress: ProgressFn
 ) -> Side:
     """What the options name."""
-    from tui_debugger.session.diagnosis.comparing import Side
+    from tui_debugger.diagnose.compare import Side
     from tui_debugger.session.naming import find_node
 
     if not arguments.other:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
 from tui_debugger.model import ProgressFn
-from tui_debugger.session.tables import plain
 from tui_debugger.stats.slicing import Slice, apply, default_slice, parse_slice
 from tui_debugger.text.heat_map import (
     Colors,
@@ -30,6 +29,7 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
+from tui_debugger.text.rows import plain
 from tui_debugger.text.values import Family, NumberFormat, Sheet, exact_text, family, format_window
 
 WHOLE, WHOLE_LINES = 100, 12

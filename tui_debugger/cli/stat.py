@@ -34,10 +34,10 @@ from tui_debugger.errors import CancelledError, TdbgError
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.sweep import SweptTensor
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.session.sweep import SweptTensor
-    from tui_debugger.session.types import Pair
 
 SORTABLE = (
     *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
@@ -225,7 +225,7 @@ def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) 
 
 
 def _row(tensor: SweptTensor) -> dict[str, Any]:
-    from tui_debugger.session.tables import key_row, meta_row, stats_row
+    from tui_debugger.text.rows import key_row, meta_row, stats_row
 
     stats = stats_row(tensor.stats)
     if tensor.spec is None and not stats["norm"] and (stats["min"] or stats["max"]):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tui_debugger.arrays import Mask
+from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.session.types import TensorRow
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text
 

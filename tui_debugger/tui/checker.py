@@ -20,8 +20,8 @@ from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.panes.watch_rows import Tally
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.types import Pair
     from tui_debugger.tui.desk import Desk
 
 QUICK = 64 << 20
@@ -340,7 +340,7 @@ class Checker:
 
 
 def _stopped_line(result: CheckResult) -> str:
-    from tui_debugger.session.verdict_text import stopped_line
+    from tui_debugger.check.verdicts import stopped_line
 
     return stopped_line(result)
 
@@ -352,7 +352,7 @@ def counted(result: CheckResult, *, final: bool = True) -> Checked:
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
     """Checks, telling what was found so far at most four times a second."""
-    from tui_debugger.session.results import joined
+    from tui_debugger.check.results import joined
 
     parts: list[CheckResult] = []
     due = time.monotonic() + MIN_INTERVAL

@@ -13,9 +13,9 @@ from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.checker import Checker, check_parts, counted
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import CheckResult
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.session.types import Pair
     from tui_debugger.tui.live_desk import LiveDesk
 
 

@@ -21,9 +21,9 @@ from tui_debugger.tui.live_words import status, who
 from tui_debugger.tui.views.view import News
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.session.types import Pair
     from tui_debugger.tui.dialogs.waiting import WaitingScreen
     from tui_debugger.tui.opening import HeaderLines
 

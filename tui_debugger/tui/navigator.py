@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tui_debugger.arrays import Int64
+from tui_debugger.check.results import is_closed, part_text
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
-from tui_debugger.session.unreadable import is_closed, part_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.session.exporting.files import checked_target, fresh_text
+from tui_debugger.session.export_files import checked_target, fresh_text
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress, ProgressFn
@@ -53,10 +53,9 @@ class Reporter:
         session, typed = desk.opened_session, desk.run_title
 
         def work(progress: ProgressFn) -> Path:
+            from tui_debugger.check.verdicts import judge
+            from tui_debugger.diagnose.report import gather, markdown
             from tui_debugger.session.live import LiveSession
-            from tui_debugger.session.reporting.markdown import markdown
-            from tui_debugger.session.reporting.material import gather
-            from tui_debugger.session.verdicts import judge
 
             found_by = "" if isinstance(session, LiveSession) else typed
             text = markdown(gather(session, found_by, result, judge(result), progress))

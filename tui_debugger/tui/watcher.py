@@ -327,7 +327,7 @@ class Watcher:
 
         def write(text: str | None) -> None:
             if text is not None:
-                from tui_debugger.session.watch_file import write_watch_file
+                from tui_debugger.session.watchpoints import write_watch_file
 
                 path = Path(text.strip())
                 self._desk.bridge.run("save", lambda _: Saved(write_watch_file(items, path, dump)))
@@ -340,7 +340,7 @@ class Watcher:
 
         def read(text: str | None) -> None:
             if text is not None:
-                from tui_debugger.session.watch_file import read_watch_file
+                from tui_debugger.session.watchpoints import read_watch_file
 
                 path = Path(text.strip()).expanduser()
                 self._desk.ask(lambda: read_watch_file(path), self._loaded, self._desk.show_error)

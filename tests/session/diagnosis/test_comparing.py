@@ -13,17 +13,10 @@ import pytest
 from tests.cli.running import file_of
 from tests.session.opened import opened
 from tests.sources.writer import MLP, write_dump
+from tui_debugger.diagnose.compare import Comparer, DifferentShapesError, Side, has_values, ranks_with, steps_with
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress, TensorKey
 from tui_debugger.model import Side as SideOf
-from tui_debugger.session.diagnosis.comparing import (
-    Comparer,
-    DifferentShapesError,
-    Side,
-    has_values,
-    ranks_with,
-    steps_with,
-)
 from tui_debugger.stats.compare_pairs import Fit, Tolerance
 
 RELU = MLP.nodes[1].name

@@ -12,11 +12,7 @@ import pytest
 from tests.session.opened import opened
 from tests.session.runs import LOG, MATMUL, MOMENTUM, REDUCE, write_run
 from tests.sources.writer import Graph, Node
-from tui_debugger.errors import UnreadableTensorError
-from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.model import Side, TensorKey
-from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.relations import (
+from tui_debugger.diagnose.relations import (
     Related,
     Relations,
     Tie,
@@ -24,10 +20,14 @@ from tui_debugger.session.diagnosis.relations import (
     measured,
     producers,
     relations,
+    relations_lines,
     tie_words,
     watch_words,
 )
-from tui_debugger.session.diagnosis.relations_text import relations_lines
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.session import Session
 
 DUMPS = ["mindspore-2.0-nan", "mindspore-2.10-nan"]
 

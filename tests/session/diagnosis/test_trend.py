@@ -13,22 +13,28 @@ import pytest
 
 from tests.session.opened import opened
 from tests.sources.writer import MLP, DumpWriter, Graph, write_dump, write_step
-from tui_debugger.errors import CancelledError, UnreadableTensorError
-from tui_debugger.model import Progress, Side, TensorKey
-from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.trend import METRICS, State, joined, related, trend, unchecked, with_hits
-from tui_debugger.session.diagnosis.trend_text import (
+from tui_debugger.diagnose.trend import (
+    METRICS,
     ONE,
     SEVERAL,
     Canvas,
+    State,
     about,
     cells,
     drawing,
     groups_for,
+    joined,
+    related,
     rows,
+    trend,
+    unchecked,
+    with_hits,
     worth_marking,
     worth_marking_at,
 )
+from tui_debugger.errors import CancelledError, UnreadableTensorError
+from tui_debugger.model import Progress, Side, TensorKey
+from tui_debugger.session import Session
 from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.stats.health import Health
 

@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.session.guidance.training import MATMUL, MATMUL_GRAD, NAMES, RELU, Array, training, values
+from tui_debugger.diagnose.explain.evidence import Guidance
+from tui_debugger.diagnose.explain.explain import EXPLAINED, explain, lines
+from tui_debugger.diagnose.explain.operator_rules import Standing
 from tui_debugger.model import (
     ErrorBits,
     Hit,
@@ -24,10 +27,6 @@ from tui_debugger.model import (
     WatchResult,
 )
 from tui_debugger.session import Session
-from tui_debugger.session.guidance.explain import EXPLAINED, explain
-from tui_debugger.session.guidance.lines import lines
-from tui_debugger.session.guidance.types import Guidance
-from tui_debugger.session.hazards.cause import Standing
 from tui_debugger.text.numbers import number
 from tui_debugger.watch.condition_table import CONDITIONS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui_debugger.session.guidance.measures import course_words
+from tui_debugger.diagnose.explain.evidence import course_words
 
 
 @pytest.mark.parametrize(

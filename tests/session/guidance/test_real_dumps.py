@@ -10,11 +10,11 @@ import pytest
 
 from tests.session.guidance.training import LOG, LOSS, MATMUL, MATMUL_GRAD, RELU, RELU_GRAD, training, values
 from tests.session.opened import opened
+from tui_debugger.diagnose.explain.evidence import Guidance, Section
+from tui_debugger.diagnose.explain.explain import explain
+from tui_debugger.diagnose.explain.operator_rules import Standing
 from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.guidance.explain import explain
-from tui_debugger.session.guidance.types import Guidance, Section
-from tui_debugger.session.hazards.cause import Standing
 
 Explained = Callable[[str, int], Guidance]
 

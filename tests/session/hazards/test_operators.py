@@ -13,11 +13,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.explain.operator_rules import Case, Cause, Standing, causes, likely, untold
 from tui_debugger.model import Side, TensorKey, TensorMeta
-from tui_debugger.session.hazards.cases import Case
-from tui_debugger.session.hazards.cause import Cause, Standing
-from tui_debugger.session.hazards.operators import causes, likely, untold
-from tui_debugger.session.types import TensorRow
 from tui_debugger.stats.blocks import measure_stats
 
 Array = npt.NDArray[Any]

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.session.diagnosis.distribution import Bars
+from tui_debugger.diagnose.distribution import Bars
 from tui_debugger.stats.distribution import Bin
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import number
