@@ -216,10 +216,10 @@ def _part(session: Session, key: TensorKey, steps: Sequence[int], progress: Prog
     values = np.full((len(METRICS), len(points)), np.nan)
     state = np.zeros(len(points), np.uint8)
     errors: dict[Point, str] = {}
-    for number, each in enumerate(shown):
-        state[number] = _state(each)
+    for place, each in enumerate(shown):
+        state[place] = _state(each)
         if each.error:
-            errors[points[number]] = each.error
+            errors[points[place]] = each.error
         if each.stats is not None:
             values[:, number] = _values(each.stats, whole=not each.recorded)
     health, said = _health(session, key, row, points, state)
@@ -316,17 +316,17 @@ def _health(
     health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
     said: dict[Point, str] = {}
     book, version = session.checks().book, session.watchpoints.version
-    for at_point in np.flatnonzero(health).tolist():
-        step, of = points[number]
+    for place in np.flatnonzero(health).tolist():
+        step, of = points[place]
         result = book.fresh((key.rank, step), version)
         if result is None:
             continue
         at = result.hits.find(dataclasses.replace(key, step=step, round=of))
         if at < 0:
-            health[number] = Health.CLEAN if _bit(result.judged, row) else Health.NOT_JUDGED
+            health[place] = Health.CLEAN if _bit(result.judged, row) else Health.NOT_JUDGED
         else:
             hit = result.hits[at]
-            health[number] = _of_hit(hit)
+            health[place] = _of_hit(hit)
             words = said_words(hit) or ("NaN or Inf" if hit.verdict is Verdict.FINDING else "")
             if words:
                 said[step, of] = words

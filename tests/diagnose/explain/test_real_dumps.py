@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.session.guidance.training import LOG, LOSS, MATMUL, MATMUL_GRAD, RELU, RELU_GRAD, training, values
+from tests.diagnose.explain.training import LOG, LOSS, MATMUL, MATMUL_GRAD, RELU, RELU_GRAD, training, values
 from tests.session.opened import opened
 from tui_debugger.diagnose.explain.evidence import Guidance, Section
 from tui_debugger.diagnose.explain.explain import explain
@@ -168,7 +168,7 @@ def hit_of(session: Session, node: str, step: int, watch: str) -> Guidance:
 
 
 def test_a_parameter_that_nothing_updates_is_frozen() -> None:
-    from tests.session.guidance.training import OPS
+    from tests.diagnose.explain.training import OPS
 
     steps = {0: values(0), 1: values(1)}
     steps[1]["w"] = steps[0]["w"]
@@ -337,7 +337,7 @@ def test_headroom_of_half_precision_is_told() -> None:
 
 
 def test_what_statistics_alone_tell_is_told_and_the_rest_is_said_to_be_missing() -> None:
-    from tests.session.guidance.training import OPS
+    from tests.diagnose.explain.training import OPS
     from tui_debugger.sources.memory import MemorySource, Recorded
     from tui_debugger.stats.blocks import measure_stats
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.check.test_duplicate_inputs import ADD, MUL, TWO_READERS
 from tests.session.opened import opened
-from tests.session.test_copies import ADD, MUL, TWO_READERS
 from tests.sources.writer import DumpWriter
 from tui_debugger.check.verdicts import Outcome, coverage_line, judge
 from tui_debugger.session import CheckResult, Session

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.check.test_duplicate_inputs import file
 from tests.session.opened import checked, opened
-from tests.session.test_copies import file
 from tests.sources.writer import MLP, write_dump
 from tui_debugger.check.hits import Blocked, HitList
 from tui_debugger.check.provenance import Start

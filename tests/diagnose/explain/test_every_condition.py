@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.session.guidance.training import MATMUL, MATMUL_GRAD, NAMES, RELU, Array, training, values
+from tests.diagnose.explain.training import MATMUL, MATMUL_GRAD, NAMES, RELU, Array, training, values
 from tui_debugger.diagnose.explain.evidence import Guidance
 from tui_debugger.diagnose.explain.explain import EXPLAINED, explain, lines
 from tui_debugger.diagnose.explain.operator_rules import Standing
@@ -119,7 +119,7 @@ def test_a_hit_of_every_condition_is_explained_with_its_numbers(condition: str) 
 
 
 def with_input(steps: dict[int, dict[str, Array]]) -> Session:
-    from tests.session.guidance.training import OPS
+    from tests.diagnose.explain.training import OPS
     from tui_debugger.sources.memory import MemorySource
 
     tensors: dict[int, dict[tuple[str, Side, int], Any]] = {
