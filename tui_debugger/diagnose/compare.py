@@ -9,9 +9,9 @@ from typing import Final
 
 from tui_debugger.arrays import Array
 from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
-from tui_debugger.session.session import Session
 from tui_debugger.stats.compare import TOP, Differences, compare, rearranged, unit_of
 from tui_debugger.stats.compare_pairs import EXACT, Fit, Pairs, Tolerance, count_outside, does_not_fit, fit_of
 from tui_debugger.stats.dtypes import DType, dtype_of
@@ -117,10 +117,10 @@ class Comparer:
         session: this run.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Run) -> None:
         """Opens nothing yet."""
         self.session = session
-        self._runs: dict[str, Session] = {}
+        self._runs: dict[str, Run] = {}
         self._closed = False
         self._lock = threading.Lock()
 
@@ -158,7 +158,7 @@ class Comparer:
         other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
         return None if other is None else replace(side, key=other)
 
-    def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Session:
+    def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Run:
         """The run that a tensor is of; opens another one when it is first asked for.
 
         Raises:
@@ -167,15 +167,12 @@ class Comparer:
         """
         if not side.path or side.key is None:
             return self.session
-        from tui_debugger.session.opening import open_dump
-        from tui_debugger.stats.workers import Workers
-
         with self._lock:
             if self._closed:
                 raise CancelledError("closed", where=side.path)
             run = self._runs.get(side.path)
             if run is None:
-                run = open_dump(Path(side.path), workers=Workers(jobs=1), remember=False)
+                run = self.session.another(Path(side.path))
                 self._runs[side.path] = run
         run.open(progress)
         return run
@@ -228,7 +225,7 @@ class Comparer:
         meta = read_meta(spec) if spec is not None else TensorMeta(array.dtype.name, array.shape, array.nbytes)
         return Opened(replace(side, key=key), array, meta, spec)
 
-    def _missing(self, run: Session, key: TensorKey) -> UnreadableTensorError:
+    def _missing(self, run: Run, key: TensorKey) -> UnreadableTensorError:
         steps = run.steps(key.rank) if key.rank in run.ranks() else ()
         what = f"this tensor has no values at step {step_text(key.step)}"
         if not steps:
@@ -240,7 +237,7 @@ class Comparer:
         hint = self._elsewhere(run, key, "choose another step, rank, tensor or file")
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 
-    def _elsewhere(self, run: Session, key: TensorKey, otherwise: str) -> str:
+    def _elsewhere(self, run: Run, key: TensorKey, otherwise: str) -> str:
         """Which other steps and ranks have a tensor."""
         steps, ranks = steps_with(run, key), ranks_with(run, key)
         words = [f"rank {key.rank} has it at {named('step', steps)}"] if steps else []
@@ -266,14 +263,14 @@ class DifferentShapesError(TdbgError):
         self.fit = fit
 
 
-def has_values(run: Session, key: TensorKey) -> bool:
+def has_values(run: Run, key: TensorKey) -> bool:
     """Whether values of a tensor can be had: from a file, or from a training that holds them."""
     if key.rank not in run.ranks() or key.step not in run.steps(key.rank):
         return False
     return run.row_of(key).has_value
 
 
-def _around(run: Session, key: TensorKey, by: int) -> list[TensorKey]:
+def _around(run: Run, key: TensorKey, by: int) -> list[TensorKey]:
     """A tensor in the runs before (-1) or after (+1) that of its own, the nearest first."""
     flow = run.flow(key.rank)
     row = flow.nodes.find(key.node, key.graph)
@@ -285,7 +282,7 @@ def _around(run: Session, key: TensorKey, by: int) -> list[TensorKey]:
     return [replace(key, step=step, round=number) for _, step, number in nearest]
 
 
-def steps_with(run: Session, key: TensorKey) -> list[int]:
+def steps_with(run: Run, key: TensorKey) -> list[int]:
     """Other steps at which a tensor has values, among those around its own."""
     if not _has_node(run, key):
         return []
@@ -293,17 +290,17 @@ def steps_with(run: Session, key: TensorKey) -> list[int]:
     return [step for step in sorted({*steps} - {key.step}) if has_values(run, replace(key, step=step))]
 
 
-def ranks_with(run: Session, key: TensorKey) -> list[int]:
+def ranks_with(run: Run, key: TensorKey) -> list[int]:
     """Other ranks in which a tensor has values at its step."""
     others = [replace(key, rank=rank) for rank in run.ranks() if rank != key.rank][:NEAREST]
     return [other.rank for other in others if _has_node(run, other) and has_values(run, other)]
 
 
-def _has_node(run: Session, key: TensorKey) -> bool:
+def _has_node(run: Run, key: TensorKey) -> bool:
     return key.rank in run.ranks() and run.nodes(key.rank).find(key.node, key.graph) >= 0
 
 
-def _known_as(run: Session, key: TensorKey) -> TensorKey:
+def _known_as(run: Run, key: TensorKey) -> TensorKey:
     """The tensor as a run calls it: graphs of other runs and ranks may have other numbers."""
     if key.rank not in run.ranks():
         return key

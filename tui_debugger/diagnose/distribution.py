@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from tui_debugger.check.progress import scaled, undisturbed
 from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ProgressFn, TensorKey, TensorStats, no_progress
-from tui_debugger.session.session import Session
 from tui_debugger.stats.distribution import Bin, ClassCounts, count_bins, count_classes, linear_bins, log_bins
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.stats.quantiles import PERCENTS, Headroom, Quantiles, headroom, quantiles
@@ -74,7 +74,7 @@ class Bars:
     log: bool = False
 
 
-def spread(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> Spread:
+def spread(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Spread:
     """Statistics, and where values are, their classes, headroom and, for up to ``QUICK`` elements, percentiles.
 
     Raises:
@@ -85,7 +85,7 @@ def spread(session: Session, key: TensorKey, progress: ProgressFn = no_progress)
     return spread_of(session, row, progress)
 
 
-def spread_of(session: Session, row: TensorRow, progress: ProgressFn = no_progress) -> Spread:
+def spread_of(session: Run, row: TensorRow, progress: ProgressFn = no_progress) -> Spread:
     """See ``spread``; of a row that was measured already."""
     key = row.key
     if row.error or not (row.has_value or row.stats is not None):
@@ -104,7 +104,7 @@ def spread_of(session: Session, row: TensorRow, progress: ProgressFn = no_progre
 
 
 def percentiles(
-    session: Session, found: Spread, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+    session: Run, found: Spread, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
 ) -> Quantiles:
     """The percentiles of a tensor with values, exactly, whatever its size.
 
@@ -124,7 +124,7 @@ def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
     return stats.minimum, stats.maximum
 
 
-def _values(session: Session, key: TensorKey, progress: ProgressFn) -> Stock:
+def _values(session: Run, key: TensorKey, progress: ProgressFn) -> Stock:
     """The values of a tensor, and who can go through them.
 
     Raises:
@@ -167,7 +167,7 @@ def telling_bins(spreads: Sequence[Spread], room: int) -> int:
 
 
 def bars(
-    session: Session, found: Spread, bins: tuple[Bin, ...], progress: ProgressFn = no_progress, *, log: bool = False
+    session: Run, found: Spread, bins: tuple[Bin, ...], progress: ProgressFn = no_progress, *, log: bool = False
 ) -> Bars:
     """Counts the values of a tensor in bins; reads them only where the bins need it.
 
@@ -209,9 +209,7 @@ class Wish:
     between: tuple[float, float] | None = None
 
 
-def look(
-    session: Session, tensors: Sequence[TensorKey | Spread], wish: Wish, progress: ProgressFn = no_progress
-) -> Look:
+def look(session: Run, tensors: Sequence[TensorKey | Spread], wish: Wish, progress: ProgressFn = no_progress) -> Look:
     """Spreads and bars of tensors; those whose spread is known already are not looked at again for it.
 
     Raises:

@@ -17,6 +17,7 @@ from tui_debugger.check.results import combined, is_closed
 from tui_debugger.check.step import PairResult
 from tui_debugger.check.types import CheckResult, Pair
 from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE
+from tui_debugger.diagnose.run import Run
 from tui_debugger.graph.build import Rows, together
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -32,7 +33,6 @@ from tui_debugger.model import (
     no_progress,
     turn_of,
 )
-from tui_debugger.session.session import Session
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, codes_of, even_bounds, worst_of_groups, worst_within
 from tui_debugger.text.clean import clean
@@ -47,7 +47,7 @@ _CONSTANT = int(TensorFlag.CONSTANT)
 class HealthChecks:
     """The checks that a map is made of: the session's own, or, without an enabled watchpoint, for NaN and Inf."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Run) -> None:
         """Reads nothing; which watchpoints count is decided now."""
         self.by_default = not session.watchpoints.enabled()
         self._session = session
@@ -249,7 +249,7 @@ class HealthMap:
 
 
 def health(
-    session: Session,
+    session: Run,
     checks: HealthChecks,
     pairs: Sequence[Pair] | None = None,
     progress: ProgressFn = no_progress,
@@ -266,7 +266,7 @@ def health(
     return undisturbed(lambda: _Making(session, checks, chosen, progress).map())
 
 
-def tensor_of(session: Session, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
+def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
     """The first output (else input) of a node that was dumped, and the node's row in its rank; -1 where it is not.
 
     Args:
@@ -295,7 +295,7 @@ def tensor_of(session: Session, nodes: NodeTable, row: int, pair: Pair) -> tuple
 class _Making:
     """Puts a map together."""
 
-    def __init__(self, session: Session, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
+    def __init__(self, session: Run, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
         self._session = session
         self._checks = checks
         self._pairs = pairs

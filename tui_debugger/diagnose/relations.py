@@ -31,7 +31,7 @@ from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_te
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 
 class Tie(Enum):
@@ -111,7 +111,7 @@ class Relations:
     graphs: tuple[str, ...] = ()
 
 
-def relations(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
+def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
     """What is around a tensor; lists, measures nothing.
 
     Raises:
@@ -121,17 +121,17 @@ def relations(session: Session, key: TensorKey, progress: ProgressFn = no_progre
     return undisturbed(lambda: _Around(session, key, progress).relations())
 
 
-def producers(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """What a tensor was made from. See ``relations``."""
     return undisturbed(lambda: _Around(session, key, progress).producers())
 
 
-def consumers(session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """What uses a tensor. See ``relations``."""
     return undisturbed(lambda: _Around(session, key, progress).consumers())
 
 
-def measured(session: Session, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
     """The same with statistics.
 
     Raises:
@@ -144,7 +144,7 @@ def measured(session: Session, related: Sequence[Related], progress: ProgressFn 
 class _Around:
     """Looks around one tensor."""
 
-    def __init__(self, session: Session, key: TensorKey, progress: ProgressFn) -> None:
+    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
         self.session = session
         self.key = key
         self.flow: Flow = session.flow(key.rank, progress)
@@ -327,7 +327,7 @@ class _Around:
 class _Marks:
     """What watchpoints cover and found."""
 
-    def __init__(self, session: Session, rank: int) -> None:
+    def __init__(self, session: Run, rank: int) -> None:
         self.session = session
         self._known: dict[tuple[int, int], CheckResult | None] = {}
         enabled = session.watchpoints.enabled()

@@ -27,7 +27,7 @@ from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_watch
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 
 MOST_EXPLAINED: Final = 6
@@ -87,7 +87,7 @@ class Material:
 
 
 def gather(
-    session: Session,
+    session: Run,
     path: str,
     result: CheckResult,
     judgement: Judgement,
@@ -128,7 +128,7 @@ def gather(
 
 
 def _origins(
-    session: Session,
+    session: Run,
     result: CheckResult,
     hits: Sequence[Hit],
     troubles: list[str],
@@ -156,7 +156,7 @@ def _origins(
     return report
 
 
-def _measure_origins(session: Session, hits: Sequence[Hit], progress: ProgressFn) -> None:
+def _measure_origins(session: Run, hits: Sequence[Hit], progress: ProgressFn) -> None:
     """Gets what went into the origins and came out of them: a training that runs says only what it is asked for."""
     for hit in [hit for hit in hits if hit.origin and hit.stats is None][:MOST_EXPLAINED]:
         session.measure(session.tensor_rows(hit.key.rank, hit.key.step, hit.row, hit.key.round), progress)
@@ -183,7 +183,7 @@ def _conditions(hit: Hit) -> set[str]:
     return {each.condition for each in hit.results if each.verdict is Verdict.FINDING and not each.error} or {"error"}
 
 
-def _explained_tensors(session: Session, hit: Hit, troubles: list[str], progress: ProgressFn) -> Guidance | None:
+def _explained_tensors(session: Run, hit: Hit, troubles: list[str], progress: ProgressFn) -> Guidance | None:
     try:
         return explain(session, hit.key, hit, progress)
     except CancelledError:

@@ -16,10 +16,10 @@ from tui_debugger.check.flow import Flow
 from tui_debugger.check.hits import is_overflow
 from tui_debugger.check.progress import undisturbed
 from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.run import Run
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.optimizers import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
-from tui_debugger.session.session import Session
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.clean import clean
@@ -138,7 +138,7 @@ class Series:
         return int((self.state == state).sum())
 
 
-def trend(session: Session, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
+def trend(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
     """The history of a tensor over some steps of its rank; what was measured before is not read again.
 
     Raises:
@@ -180,20 +180,20 @@ def joined(parts: Sequence[Series]) -> Series:
     )
 
 
-def with_hits(session: Session, series: Series) -> Series:
+def with_hits(session: Run, series: Series) -> Series:
     """The same with what the session has found by now."""
     points = [series.point(index) for index in range(len(series.steps))]
     health, said = _health(session, series.key, series.row, points, series.state)
     return dataclasses.replace(series, health=health, said=said)
 
 
-def unchecked(session: Session, series: Series) -> list[tuple[int, int]]:
+def unchecked(session: Run, series: Series) -> list[tuple[int, int]]:
     """The (rank, step) pairs at which a tensor was dumped and that the watchpoints as they are did not judge yet."""
     rank, there = series.key.rank, series.steps[series.state != State.ABSENT]
     return [(rank, step) for step in dict.fromkeys(there.tolist()) if not session.fresh([(rank, step)])]
 
 
-def related(session: Session, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
+def related(session: Run, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
     """The weight, gradient and optimizer state that an output belongs to, where the graph tells: (word, tensor)."""
     nodes = session.nodes(key.rank)
     row = nodes.find(key.node, key.graph)
@@ -206,7 +206,7 @@ def related(session: Session, key: TensorKey) -> tuple[tuple[str, TensorKey], ..
     return tuple(found)
 
 
-def _part(session: Session, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
+def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
     listed = undisturbed(lambda: _listed(session.flow(key.rank, progress), key, steps))
     row, rows, turns = listed
     measured = session.measure([each for each in rows if each.index >= 0], progress)
@@ -221,13 +221,13 @@ def _part(session: Session, key: TensorKey, steps: Sequence[int], progress: Prog
         if each.error:
             errors[points[place]] = each.error
         if each.stats is not None:
-            values[:, number] = _values(each.stats, whole=not each.recorded)
+            values[:, place] = _values(each.stats, whole=not each.recorded)
     health, said = _health(session, key, row, points, state)
     return Series(
         key=key,
         row=row,
         steps=np.array([step for step, _ in points], np.int64),
-        rounds=np.array([number for _, number in points], np.int64),
+        rounds=np.array([writing for _, writing in points], np.int64),
         turns=turns,
         values=values,
         state=state,
@@ -311,7 +311,7 @@ def _real(value: float | None) -> float:
 
 
 def _health(
-    session: Session, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
+    session: Run, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
 ) -> tuple[UInt8, dict[Point, str]]:
     health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
     said: dict[Point, str] = {}

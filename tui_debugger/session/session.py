@@ -223,6 +223,16 @@ class Session:
             self.source.nodes(ranks[0], progress)
             self.tree(ranks[0])
 
+    def another(self, path: Path) -> Session:
+        """Opens another run, to compare with; the caller closes it.
+
+        Raises:
+            NotADumpError: nothing recognisable at the path.
+        """
+        from tui_debugger.session.opening import open_dump  # it imports this module
+
+        return open_dump(path, workers=Workers(jobs=1), remember=False)
+
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
         return self.source.ranks()
@@ -540,7 +550,7 @@ class Session:
         progress: ProgressFn = no_progress,
         spread: int = 5,
     ) -> OriginReport:
-        """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``session.origin``."""
+        """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``diagnose.origin``."""
         spans = {rank: turn_spans(self.source, rank) for rank in {rank for rank, _ in pairs}}
 
         def span(pair: Pair) -> tuple[int, int]:

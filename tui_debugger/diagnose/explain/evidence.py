@@ -37,7 +37,7 @@ from tui_debugger.text.tensors import place_text, run_text
 from tui_debugger.watch.conditions import PLAIN
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class Evidence:
         type: its node's operator type.
     """
 
-    def __init__(self, session: Session, key: TensorKey, progress: ProgressFn = no_progress) -> None:
+    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> None:
         """Lists the step.
 
         Raises:
@@ -424,7 +424,7 @@ class Evidence:
             return None
         root = self.flow.nodes.graph_of(self.trained_in).root_id
         own = self.flow.nodes.graph_of(self.row).root_id
-        runs = self.session.source.history(self.key.rank)
+        runs = self.session.history(self.key.rank)
         mine = [at for at, run in enumerate(runs) if run.root_graph == own and run.step == self.key.step]
         last = mine[-1] if mine else len(runs) - 1
         before = [at for at, run in enumerate(runs[:last]) if run.root_graph == own]

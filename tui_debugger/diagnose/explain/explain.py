@@ -19,7 +19,7 @@ from tui_debugger.text.tensors import place_text, step_text, tensor_line
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 
 Row = dict[str, Any]
@@ -196,7 +196,7 @@ _KEPT: Final = (Verdict.BLOCKED, Verdict.BY_DESIGN)
 """Verdicts of conditions that NaN or Inf kept from being judged."""
 
 
-def explain(session: Session, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress) -> Guidance:
+def explain(session: Run, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress) -> Guidance:
     """What was found on a tensor, what speaks for which cause, and what to look at next.
 
     Args:
@@ -215,7 +215,7 @@ def explain(session: Session, key: TensorKey, hit: Hit | None = None, progress: 
     return undisturbed(lambda: _explained(Evidence(session, key, progress), hit))
 
 
-def known_hit(session: Session, key: TensorKey) -> tuple[Hit | None, bool]:
+def known_hit(session: Run, key: TensorKey) -> tuple[Hit | None, bool]:
     """The hit that the last check found on a tensor, and whether its step is known by the present watchpoints."""
     known = session.known([(key.rank, key.step)])
     if known is None:
@@ -265,7 +265,7 @@ def _kept(results: Sequence[WatchResult]) -> list[str]:
     return [f"not judged because of that: {', '.join(names)}"] if names else []
 
 
-def _judged(session: Session, *, checked: bool) -> str:
+def _judged(session: Run, *, checked: bool) -> str:
     if not session.watchpoints.enabled():
         return "no watchpoint is enabled: only NaN and Inf were looked for"
     if not checked:

@@ -44,7 +44,7 @@ from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL
 from tui_debugger.watch.conditions import validate
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 ALL_ZERO: Final = Watchpoint(
     1,
@@ -88,7 +88,7 @@ class Tracer:
     """Finds paths; several of one run share what they have in common."""
 
     def __init__(
-        self, session: Session, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
+        self, session: Run, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
     ) -> None:
         """``question`` says what is bad."""
         self._session = session

@@ -29,7 +29,7 @@ from tui_debugger.stats.records import Record
 from tui_debugger.watch.conditions import evaluate
 
 if TYPE_CHECKING:
-    from tui_debugger.session.session import Session
+    from tui_debugger.diagnose.run import Run
 
 
 class Link(Enum):
@@ -193,7 +193,7 @@ class Path:
 
 
 def trace(
-    session: Session, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
+    session: Run, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
 ) -> Path:
     """The path from a tensor to where its badness begins.
 
@@ -217,7 +217,7 @@ def trace(
     return with_nearest(session, path, _nearest_origin(session, key))
 
 
-def with_nearest(session: Session, path: Path, hit: Hit | None) -> Path:
+def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
     """The path of a clean tensor with where an origin is instead."""
     if hit is None:
         return path
@@ -225,7 +225,7 @@ def with_nearest(session: Session, path: Path, hit: Hit | None) -> Path:
     return replace(path, nearest=Branch(Way(Link.NEAREST), replace(tensor, hit=True), hit.row))
 
 
-def questions_about(session: Session, hit: Hit | None) -> tuple[Watchpoint, ...]:
+def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
     """What is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
     from tui_debugger.diagnose.origin.search import findings
     from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
@@ -243,7 +243,7 @@ def questions_about(session: Session, hit: Hit | None) -> tuple[Watchpoint, ...]
     return (OVERFLOW_ANYWHERE, *asked) if bad or not asked else tuple(asked)
 
 
-def _nearest_origin(session: Session, key: TensorKey) -> Hit | None:
+def _nearest_origin(session: Run, key: TensorKey) -> Hit | None:
     """The origin that is nearest by step, then rank, among the steps that were checked."""
     checked = [result for pair in session.pairs() if (result := session.known([pair])) is not None]
     origins = [hit for result in checked for hit in result.hits.chosen(result.hits.origin)]
@@ -289,7 +289,7 @@ class Lead:
 class Upstream:
     """Looks around in one rank, with one question."""
 
-    def __init__(self, session: Session, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
+    def __init__(self, session: Run, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
         """Reads nothing yet."""
         self.rank = rank
         self._session = session
