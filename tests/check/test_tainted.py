@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import checked, opened
-from tui_debugger.check import step as checking
+from tui_debugger.check import step
 from tui_debugger.diagnose.origin import search
 from tui_debugger.model import TensorKey
 
@@ -26,8 +26,8 @@ DAMAGE = [
 
 def ask_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing could be told in columns."""
-    for module in (checking, search):
-        monkeypatch.setattr(module, "surely_fed", lambda *asked: np.zeros(len(asked[2]), np.bool_))
+    for module in (step, search):
+        monkeypatch.setattr(module, "surely_tainted", lambda *asked: np.zeros(len(asked[2]), np.bool_))
 
 
 def spoiled(dump: Path, target: Path, part: Part, seed: int) -> Path:
