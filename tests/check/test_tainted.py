@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import checked, opened
-from tui_debugger.check import step
+from tui_debugger.check import step as checked_step
 from tui_debugger.diagnose.origin import search
 from tui_debugger.model import TensorKey
 
@@ -26,7 +26,7 @@ DAMAGE = [
 
 def ask_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing could be told in columns."""
-    for module in (step, search):
+    for module in (checked_step, search):
         monkeypatch.setattr(module, "surely_tainted", lambda *asked: np.zeros(len(asked[2]), np.bool_))
 
 
@@ -74,13 +74,13 @@ def test_of_a_run_that_broke_hardly_any_tensor_is_left_to_be_asked(
     name: str, dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    find = checking.find_origins
+    find = checked_step.find_origins
 
     def counted(*arguments: object) -> object:
         asked.append(len(arguments[2]))  # type: ignore[arg-type] # the hits
         return find(*arguments)  # type: ignore[arg-type] # handed on
 
-    monkeypatch.setattr(checking, "find_origins", counted)
+    monkeypatch.setattr(checked_step, "find_origins", counted)
     hits = checked(opened(dumps(name), "TO"))
     assert {hit.key.node.rsplit("/", 1)[-1].split("-")[0] for hit in hits if hit.origin} == {"Log", "Div"}
     assert sum(asked) < 0.1 * len(hits)
