@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import opened, snapshot, writable_copy
+from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
@@ -23,7 +24,6 @@ from tui_debugger.session.origin.examine import State
 from tui_debugger.session.origin.making import Start
 from tui_debugger.session.origin.search import End, Origin, OriginReport
 from tui_debugger.session.origin.words import advice_words, first_known_words, not_judged_words
-from tui_debugger.sources.memory import MemorySource, Op, table_of
 from tui_debugger.watch.text import parse_watch
 
 Array = npt.NDArray[Any]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import opened
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, Graph, write_dump, write_step
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, Side, TensorKey
@@ -29,7 +30,6 @@ from tui_debugger.session.diagnosis.trend_text import (
     worth_marking,
     worth_marking_at,
 )
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.stats.health import Health
 
 Dumps = Callable[[str], Path]
