@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.session.opened import watch
+from tests.sources.memory import MemorySource, Op
 from tui_debugger.check.by_design import OPERATORS, by_design_text
 from tui_debugger.check.provenance import Start
 from tui_debugger.model import Category, Hit, Side, Verdict
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 
 Array = npt.NDArray[Any]
 INF = np.float32(np.inf)

@@ -11,7 +11,7 @@ import pytest
 
 from tui_debugger.model import Category, ErrorBits, Hit, NodeKind, NodeSelection, NodeSelector, Side, Verdict
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 NAN_DUMPS = ["mindspore-2.0-nan", "mindspore-2.10-nan"]
 MLP_DUMPS = ["mindspore-2.0-mlp", "mindspore-2.10-mlp"]

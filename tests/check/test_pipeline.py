@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sources.memory import MemorySource
 from tui_debugger.check import measure, pipeline
 from tui_debugger.check.measure import Measurements
 from tui_debugger.check.plan import Plan, Planner, RequiredByStep
@@ -22,8 +23,7 @@ from tui_debugger.check.types import CheckResult
 from tui_debugger.errors import CancelledError, RenumberedError
 from tui_debugger.model import Progress, ProgressFn, Side, no_progress
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.stats import workers as workers_module
 from tui_debugger.stats.records import ONLY_COMPARED, RequiredStats
 from tui_debugger.stats.scan import scan

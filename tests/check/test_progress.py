@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.sources.memory import MemorySource
 from tui_debugger.check.progress import ListingAhead
 from tui_debugger.check.types import Pair
 from tui_debugger.errors import CancelledError, NotADumpError
 from tui_debugger.model import Progress, ProgressFn, Side
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource
 from tui_debugger.stats.workers import Workers
 from tui_debugger.watch.text import parse_watch
 
@@ -92,7 +92,7 @@ def test_a_long_check_with_workers_finds_what_one_thread_finds(monkeypatch: pyte
 
 
 def test_workers_that_are_lost_are_a_notice_of_the_run(dumps: Callable[[str], Path]) -> None:
-    from tui_debugger.sources.open import open_source
+    from tui_debugger.sources.registry import open_source
 
     gone = ThreadPoolExecutor(1)
     gone.shutdown()

@@ -13,7 +13,7 @@ import pytest
 from tests.opened_files import opened_tensor_files
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.session import CheckResult, Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.watch.text import parse_watch
 
 SEVEN = (

@@ -13,13 +13,13 @@ import pytest
 
 from tests.old_tool import DUMPS
 from tests.session.opened import opened, writable_copy
+from tests.sources.memory import MemorySource, Op, Recorded
 from tests.sources.writer import MLP, write_dump
 from tui_debugger.check.sweep import BATCH, TensorChoice
 from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import CATEGORY_WORDS, Category, Progress, Side, TensorStats
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op, Recorded
 from tui_debugger.stats.workers import Workers
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)

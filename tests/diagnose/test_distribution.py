@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.diagnose import distribution as module
 from tui_debugger.diagnose.distribution import Wish, choose_bins, look, percentiles, spread, telling_bins
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 DIV = "Default/network-WithLossCell/_backbone-Net/norm-RowNorm/Div-op385"
 

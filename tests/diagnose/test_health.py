@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import opened, watch
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, Graph, Node, write_dump, write_step
 from tui_debugger.diagnose.health import (
     Columns,
@@ -23,7 +24,6 @@ from tui_debugger.diagnose.health import (
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Hit, Progress, Verdict
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.stats.health import Health
 
 Dumps = Callable[[str], Path]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import opened
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, Graph, write_dump, write_step
 from tui_debugger.diagnose.trend import (
     METRICS,
@@ -35,7 +36,6 @@ from tui_debugger.diagnose.trend import (
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.stats.health import Health
 
 Dumps = Callable[[str], Path]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened
@@ -20,7 +21,6 @@ from tui_debugger.check.step import Checker
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.tui import checker
 from tui_debugger.tui.app import TdbgApp
 

@@ -120,7 +120,7 @@ def test_a_hit_of_every_condition_is_explained_with_its_numbers(condition: str) 
 
 def with_input(steps: dict[int, dict[str, Array]]) -> Session:
     from tests.diagnose.explain.training import OPS
-    from tui_debugger.sources.memory import MemorySource
+    from tests.sources.memory import MemorySource
 
     tensors: dict[int, dict[tuple[str, Side, int], Any]] = {
         step: {(name, Side.OUTPUT, 0): np.asarray(array) for name, array in by_name.items()}

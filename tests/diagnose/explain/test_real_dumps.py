@@ -291,7 +291,7 @@ def test_a_dead_layer_in_a_dump_that_begins_late_may_be_the_work_of_an_update(st
 
 
 def test_a_large_denominator_is_nothing_that_came_in_large() -> None:
-    from tui_debugger.sources.memory import Op
+    from tests.sources.memory import Op
 
     ops = (Op("x", "Data"), Op("y", "Data"), Op("d", "Div", (("x", 0), ("y", 0))))
     x, y = np.full(3, 50.0, np.float32), np.full(3, 1e3, np.float32)
@@ -300,7 +300,7 @@ def test_a_large_denominator_is_nothing_that_came_in_large() -> None:
 
 
 def test_inf_divided_by_inf_is_no_product() -> None:
-    from tui_debugger.sources.memory import Op
+    from tests.sources.memory import Op
 
     ops = (Op("x", "Data"), Op("y", "Data"), Op("d", "Div", (("x", 0), ("y", 0))))
     x = np.array([np.inf, 1.0], np.float32)
@@ -314,8 +314,8 @@ def test_inf_divided_by_inf_is_no_product() -> None:
 
 
 def test_a_saturated_activation_counts_its_ends() -> None:
+    from tests.sources.memory import Op
     from tui_debugger.model import Category
-    from tui_debugger.sources.memory import Op
 
     ops = (Op("x", "Parameter", category=Category.PARAMETER), Op("t", "Tanh", (("x", 0),), Category.ACTIVATION))
     wide = np.array([[-20.0, 20.0], [30.0, 0.5]], np.float32)
@@ -338,7 +338,7 @@ def test_headroom_of_half_precision_is_told() -> None:
 
 def test_what_statistics_alone_tell_is_told_and_the_rest_is_said_to_be_missing() -> None:
     from tests.diagnose.explain.training import OPS
-    from tui_debugger.sources.memory import MemorySource, Recorded
+    from tests.sources.memory import MemorySource, Recorded
     from tui_debugger.stats.blocks import measure_stats
 
     array = np.array([0.0, 1.0], np.float32)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tests.sources.memory import MemorySource, Op
 from tui_debugger.model import Category, Side
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 
 Array = npt.NDArray[Any]
 MATMUL, RELU, LOG = "Default/net/MatMul-op1", "Default/net/ReLU-op2", "Default/net/Log-op3"

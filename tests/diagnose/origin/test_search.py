@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import opened, snapshot, writable_copy
+from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.check.origins import State
 from tui_debugger.check.provenance import Start
@@ -23,7 +24,6 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import Category, Progress, Side, Watchpoint
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op, table_of
 from tui_debugger.watch.text import parse_watch
 
 Array = npt.NDArray[Any]

@@ -31,9 +31,8 @@ from tui_debugger.model import (
     no_progress,
     turns,
 )
-from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable
+from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable, file_states
 from tui_debugger.sources.columns import Columns, Spots
-from tui_debugger.sources.file_states import file_states
 from tui_debugger.stats.records import Specs
 
 GRAPH = "kernel_graph_0"

@@ -16,7 +16,7 @@ def find_run(path: Path) -> None:
     Raises:
         NotADumpError: as ``open_source``.
     """
-    from tui_debugger.sources.mindspore.discover import find_dump
+    from tui_debugger.sources.mindspore.layout import find_dump
 
     find_dump(path)
 

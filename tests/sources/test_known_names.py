@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tests.sources.writer import DumpWriter
 from tui_debugger.sources import open_source
-from tui_debugger.sources.mindspore.lexicon import Lexicon
-from tui_debugger.sources.mindspore.names import split_name
+from tui_debugger.sources.mindspore.names import KnownNames, split_name
 from tui_debugger.stats.npy import open_array
 
 WORDS = st.sampled_from(
@@ -31,68 +30,68 @@ GOOD = st.builds(
 )
 
 
-def spell(lexicon: Lexicon, parts: tuple[int, int, int, int, bool]) -> bytes:
+def spell(known_names: KnownNames, parts: tuple[int, int, int, int, bool]) -> bytes:
     prefix, device, ending, timestamp, _ = parts
-    return lexicon.prefixes[prefix] + lexicon.devices[device] + b"%d" % timestamp + lexicon.endings[ending]
+    return known_names.prefixes[prefix] + known_names.devices[device] + b"%d" % timestamp + known_names.endings[ending]
 
 
 @given(names=st.lists(NAMES | GOOD, min_size=1, max_size=8))
 def test_numbers_say_what_the_name_says(names: list[bytes]) -> None:
-    lexicon = Lexicon()
-    place = lexicon.place(0, constants=False)
+    known_names = KnownNames()
+    place = known_names.place(0, constants=False)
     for name in [*names, *names]:  # new parts the first time, known ones the second
-        fields, parts = split_name(name), lexicon.parts(place, name)
+        fields, parts = split_name(name), known_names.parts(place, name)
         assert (parts is None) == (fields is None)
         if fields is None or parts is None:
             continue
         text, _, _, timestamp, side, slot, _, dtype = fields
         prefix, _, ending, when, spelled = parts
-        assert lexicon.prefix(prefix) == (0, False, text)
-        assert (lexicon.sides()[ending], lexicon.slots()[ending], when) == (side, slot, timestamp)
-        assert lexicon.dtype(ending) == lexicon.dtypes[lexicon.dtype_numbers()[ending]] == dtype
-        assert spelled == (spell(lexicon, parts) == name)
+        assert known_names.prefix(prefix) == (0, False, text)
+        assert (known_names.sides()[ending], known_names.slots()[ending], when) == (side, slot, timestamp)
+        assert known_names.dtype(ending) == known_names.dtypes[known_names.dtype_numbers()[ending]] == dtype
+        assert spelled == (spell(known_names, parts) == name)
 
 
 def test_places_tell_prefixes_apart() -> None:
-    lexicon = Lexicon()
-    places = [lexicon.place(*place) for place in ((0, False), (0, True), (3, False), (0, False))]
+    known_names = KnownNames()
+    places = [known_names.place(*place) for place in ((0, False), (0, True), (3, False), (0, False))]
     assert places == [0, 1, 2, 0]
-    numbers = [lexicon.prefix_number(place, b"Add.op") for place in places]
+    numbers = [known_names.prefix_number(place, b"Add.op") for place in places]
     assert numbers == [0, 1, 2, 0]
-    assert [lexicon.prefix(number) for number in numbers[:3]] == [
+    assert [known_names.prefix(number) for number in numbers[:3]] == [
         (0, False, b"Add.op"),
         (0, True, b"Add.op"),
         (3, False, b"Add.op"),
     ]
-    assert lexicon.places_of().tolist() == [0, 1, 2]
-    assert lexicon.find_prefix(1, b"Add.op") == 1
-    assert lexicon.find_prefix(1, b"Mul.op") == -1
+    assert known_names.places_of().tolist() == [0, 1, 2]
+    assert known_names.find_prefix(1, b"Add.op") == 1
+    assert known_names.find_prefix(1, b"Mul.op") == -1
 
 
 @pytest.mark.parametrize(
     "text", [b"", b".npy", b".output.0.npy", b".output.x.F.npy", b"x.output.0.F.npy", b".a.output.0.F.npy"]
 )
 def test_endings_that_make_no_sense_have_no_number(text: bytes) -> None:
-    lexicon = Lexicon()
-    assert lexicon.ending_number(text) == -1
-    assert lexicon.ending_number(b".output.0.F.npy") == 0
+    known_names = KnownNames()
+    assert known_names.ending_number(text) == -1
+    assert known_names.ending_number(b".output.0.F.npy") == 0
 
 
 def test_equal_patterns_are_one_object_for_as_long_as_someone_has_it() -> None:
-    lexicon = Lexicon()
+    known_names = KnownNames()
 
     def columns(*values: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return np.array(values, np.int32), np.broadcast_to(np.int32(0), len(values)), np.array(values, np.int32)
 
-    first = lexicon.pattern(*columns(1, 1, 2))
-    assert lexicon.pattern(*columns(1, 1, 2)) is first
-    assert lexicon.pattern(*columns(1, 2, 2)) is not first
+    first = known_names.pattern(*columns(1, 1, 2))
+    assert known_names.pattern(*columns(1, 1, 2)) is first
+    assert known_names.pattern(*columns(1, 2, 2)) is not first
     assert first.prefixes.tolist() == [1, 2]
     with pytest.raises(ValueError, match="read-only"):
         first.prefix[0] = 7
     del first
     gc.collect()
-    assert len(lexicon._patterns) == 0
+    assert len(known_names._patterns) == 0
 
 
 def test_timestamps_with_zeros_before_them_are_read_where_they_lie(tmp_path: Path) -> None:
