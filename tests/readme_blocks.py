@@ -12,8 +12,7 @@ from pathlib import Path
 
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
-from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
-from tui_debugger.tui.live_actions import LIVE_ACTIONS
+from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
 

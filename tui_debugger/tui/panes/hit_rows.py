@@ -21,7 +21,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import Weight, abbreviations
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.kinds import VERDICTS
+from tui_debugger.tui.labels import VERDICTS
 from tui_debugger.tui.widgets.text import Cell, Place
 
 _QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)

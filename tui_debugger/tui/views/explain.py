@@ -19,7 +19,7 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
 from tui_debugger.tui.views.export import Extract, stem_of
 from tui_debugger.tui.views.registry import VIEW_BY_ID, Focus
-from tui_debugger.tui.views.view import CHECKED, Host, News, SeenResults, View
+from tui_debugger.tui.views.view import CHECKED, Host, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -85,7 +85,7 @@ class ExplainView(View):
         self._results.note([(key.rank, key.step)])
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """What is upstream counts, and what checks find on the tensor."""
         return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
 

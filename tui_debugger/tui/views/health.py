@@ -43,7 +43,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
-    from tui_debugger.tui.views.view import News
+    from tui_debugger.tui.views.view import ViewChanges
 
 
 ACTIONS: Final[tuple[Action, ...]] = tuple(
@@ -154,7 +154,7 @@ class HealthView(View):
         session, checks = self.host.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
-    def follow(self, news: News) -> None:
+    def follow(self, news: ViewChanges) -> None:
         """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
         for rank in {rank for rank, _ in news.pairs} | news.ranks:

@@ -41,7 +41,7 @@ from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import CHECKED, News, SeenResults, View
+from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, Place, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
 
@@ -366,7 +366,7 @@ class OriginView(View):
         job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
         self.work_anew("going upstream", job, self._found_again)
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """What is upstream counts; where nothing bad is, also where the nearest origin of the run is."""
         return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
 

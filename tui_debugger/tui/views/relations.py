@@ -37,7 +37,7 @@ from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import count_cells
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, News, SeenResults, View
+from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, Place, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
@@ -473,7 +473,7 @@ class RelationsView(View):
         self._describe()
         self._measure()
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """The steps of what is shown count, the next one where that reads a parameter, and what checks found there."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
         waits = any(item.related.ahead for item in self._items["consumers"])

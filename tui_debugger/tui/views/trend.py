@@ -55,7 +55,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
-    from tui_debugger.tui.views.view import News
+    from tui_debugger.tui.views.view import ViewChanges
 
 
 ACTIONS: Final[tuple[Action, ...]] = tuple(
@@ -449,7 +449,7 @@ class TrendView(View):
         if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
             self._drop(key)
 
-    def follow(self, news: News) -> None:
+    def follow(self, news: ViewChanges) -> None:
         """Reads what is new, unless reading was stopped before; everything stays where it is."""
         ranks = {key.rank for key in self.overlay.keys}
         if not (news.results or ranks & news.ranks or any(rank in ranks for rank, _ in news.pairs)):

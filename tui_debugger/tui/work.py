@@ -50,7 +50,7 @@ class Runnable(Protocol):
         """Stops; does not wait long."""
 
 
-class Bridge:
+class Workers:
     """Runs work off the event loop and posts what comes out."""
 
     def __init__(self, post: Post) -> None:

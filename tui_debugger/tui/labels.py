@@ -1,4 +1,4 @@
-"""What nodes and verdicts are called on the screen, and how they look.
+"""Words and looks of node categories and verdicts.
 
 Apart from ``theme``: these tables need the model, which the first frame does without.
 """
