@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger import __version__
-from tui_debugger.cli.output import note, undecided
+from tui_debugger.cli.output import note, undecided, with_schema
 
 if TYPE_CHECKING:
     from tui_debugger.cli.listen_batch import Batch
@@ -324,4 +324,4 @@ def _first_finding(hits: HitList) -> Hit | None:
 
 
 def _print_json(row: dict[str, Any]) -> None:
-    print(json.dumps(row, allow_nan=False), flush=True)
+    print(json.dumps(with_schema(row), allow_nan=False), flush=True)
