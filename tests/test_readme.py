@@ -8,11 +8,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.running import run
+from tests.json_page import TEXT, assert_described, described, keys, sections
 from tests.readme_blocks import BLOCKS, FILES, README
 from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import COMMANDS, build_parser
@@ -135,44 +135,21 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(DEMO, tmp_path_factory.mktemp("demo"))
 
 
-def keys(value: Any, inside: str = "") -> set[str]:
-    """Every key of a document, at any depth; the kinds of the index are names, not keys."""
-    if isinstance(value, list):
-        return set().union(*(keys(each) for each in value))
-    if isinstance(value, dict):
-        own = set() if inside == "kinds" else set(value)
-        return own.union(*(keys(each, name) for name, each in value.items()))
-    return set()
-
-
-def sections() -> dict[str, str]:
-    """The page about JSON by its headings."""
-    _, *parts = re.split(r"^## ", TEXTS["tui_debugger/docs/json.md"], flags=re.MULTILINE)
-    return {title: text for title, _, text in (part.partition("\n") for part in parts)}
-
-
-def described(text: str) -> set[str]:
-    return set(re.findall(r"`([a-z_]+)`", text))
-
-
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_key_of_a_document_is_described(
     capsys: pytest.CaptureFixture[str], demo: Path, tmp_path: Path, name: str
 ) -> None:
     named = {"PATH": str(demo), **{f"OUT{end}": str(tmp_path / f"out{end}") for end in (".npz", ".json", ".csv")}}
     document = run(capsys, *(named.get(word, word) for word in DOCUMENTS[name]), "--json").json
-    page = sections()
-    own = described(page.get(name, page[name.split(maxsplit=1)[0]])) | described(page["Every document"])
-    assert set(document) - own == set(), "the keys of the document itself, in its own section"
-    everywhere = described(TEXTS["tui_debugger/docs/json.md"])
-    assert keys(document) - everywhere == set()
+    section = name if name in sections() else name.split(maxsplit=1)[0]
+    assert_described(document, section)
 
 
 def test_the_file_of_exported_hits_is_described(capsys: pytest.CaptureFixture[str], demo: Path, tmp_path: Path) -> None:
     run(capsys, "export", demo, "hits", "-o", tmp_path / "x.json")
     document = json.loads((tmp_path / "x.json").read_text("utf-8"))
     assert document["schema"] == SCHEMA
-    assert keys(document) <= described(TEXTS["tui_debugger/docs/json.md"])
+    assert keys(document) <= described(TEXT)
 
 
 def test_every_command_with_documents_has_a_section() -> None:
@@ -182,4 +159,4 @@ def test_every_command_with_documents_has_a_section() -> None:
 
 
 def test_the_page_names_the_version_of_the_schema() -> None:
-    assert f"`schema` is the version of these documents: **{SCHEMA}**" in TEXTS["tui_debugger/docs/json.md"]
+    assert f"`schema` is the version of these documents: **{SCHEMA}**" in TEXT
