@@ -27,7 +27,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 @pytest.fixture(autouse=True)
 def eighty_columns(monkeypatch: Env) -> None:
     """A terminal of 80x24 that shows colours, whatever the tests run in."""
-    for name in ("NO_COLOR", "FORCE_COLOR", "PAGER", "LESS"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "PAGER", "LESS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERM", "xterm-256color")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -309,9 +310,7 @@ def _cut(line: str, pattern: re.Pattern[str], width: int) -> str:
 
 
 def _columns() -> int:
-    from shutil import get_terminal_size
-
-    return max(20, min(get_terminal_size().columns, WIDEST))
+    return max(20, min(shutil.get_terminal_size().columns, WIDEST))
 
 
 def _print_long(content: RenderableType) -> None:
@@ -335,7 +334,7 @@ def _print_long(content: RenderableType) -> None:
     with console.capture() as captured:
         console.print(content)
     text = "".join(f"{line.rstrip()}\n" for line in captured.get().rstrip("\n").split("\n"))
-    if not (terminal and text.count("\n") >= os.get_terminal_size(sys.stdout.fileno()).lines and _paged(text)):
+    if not (terminal and text.count("\n") >= shutil.get_terminal_size().lines and _paged(text)):
         sys.stdout.write(text)
 
 
@@ -346,7 +345,6 @@ _LESS: Final = "-R -Psspace next page, / search, q quit$"
 def _paged(text: str) -> bool:
     """Shows a text with $PAGER, else with less; whether there is such a program."""
     import shlex
-    import shutil
     import signal
     import subprocess
 
