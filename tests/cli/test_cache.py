@@ -69,6 +69,7 @@ def test_the_same_as_a_document(capsys: Capsys, filled: DiskCache, monkeypatch: 
     moments = [datetime.fromisoformat(found.pop(name)).timestamp() for name in ("oldest", "newest")]
     assert moments == [FIRST, LAST]
     assert found == {
+        "schema": 1,
         "command": "cache",
         "path": str(filled.path),
         "exit_code": 0,
@@ -105,7 +106,8 @@ def test_clear_says_what_it_freed(capsys: Capsys, filled: DiskCache) -> None:
 def test_clear_as_a_document(capsys: Capsys, filled: DiskCache) -> None:
     before = on_disk(filled.path)
     found = run(capsys, "cache", "clear", "--json").json
-    assert found == {"command": "cache", "path": str(filled.path), "exit_code": 0, "action": "clear", "freed": before}
+    head = {"schema": 1, "command": "cache", "path": str(filled.path), "exit_code": 0}
+    assert found == {**head, "action": "clear", "freed": before}
 
 
 def test_the_demo_beside_it_stays(capsys: Capsys, monkeypatch: Env, tmp_path: Path) -> None:

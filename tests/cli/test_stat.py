@@ -77,7 +77,7 @@ def test_json_says_the_same_as_csv(capsys: Capsys, dump: Path) -> None:
     _, rows, _ = rows_of(capsys, dump)
     code, document, err = document_of(capsys, dump)
     assert code == 0
-    assert list(document)[:2] == ["command", "path"]
+    assert list(document)[:3] == ["schema", "command", "path"]
     assert (document["command"], document["path"], document["exit_code"]) == ("stat", str(dump), 0)
     assert document["coverage"] == {"tensors": 66, "unreadable": 0, "recorded": 0, "interrupted": False}
     assert err == ""

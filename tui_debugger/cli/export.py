@@ -23,7 +23,7 @@ from tui_debugger.cli.options import (
     pairs_of,
     several_graphs,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen, with_schema
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
             "coverage": coverage_row(result.coverage),
             "hits": [hit_row(hit) for hit in result.hits],
         }
-        json.dump(document, file, indent=1, allow_nan=False)
+        json.dump(with_schema(document), file, indent=1, allow_nan=False)
         file.write("\n")
 
 

@@ -29,9 +29,18 @@ _EVERY = 0.1
 """Seconds between two looks of the progress bar."""
 
 
+SCHEMA: Final = 1
+"""Version of the JSON documents. It rises when a key goes away or changes its meaning, not when a key is added."""
+
+
+def with_schema(document: dict[str, Any]) -> dict[str, Any]:
+    """Returns the document with the version of its schema at its head."""
+    return {"schema": SCHEMA, **document}
+
+
 def print_json(document: dict[str, Any]) -> None:
     """One document on stdout: valid JSON, readable, keys in their order. NaN and Inf must be text already."""
-    json.dump(document, sys.stdout, indent=1, allow_nan=False)
+    json.dump(with_schema(document), sys.stdout, indent=1, allow_nan=False)
     print()
 
 

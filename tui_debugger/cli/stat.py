@@ -28,7 +28,17 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import Unseen, documented, failure, interruptible, note, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    Unseen,
+    documented,
+    failure,
+    interruptible,
+    note,
+    print_table,
+    progress_bar,
+    unseen,
+    with_schema,
+)
 from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
@@ -267,7 +277,7 @@ def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
     """One document, written row by row; what is known at the end stands at its end."""
-    head = json.dumps({"command": "stat", "path": str(path)}, indent=1)
+    head = json.dumps(with_schema({"command": "stat", "path": str(path)}), indent=1)
     sys.stdout.write(head.removesuffix("\n}") + ',\n "tensors": [')
     with seen.stopped():
         for number, row in enumerate(rows):
