@@ -296,7 +296,7 @@ def test_json_says_what_was_written(capsys: Capsys, dump: Path, tmp_path: Path) 
     out = tmp_path / "x.npz"
     assert main(["export", str(dump), "tensors", "--step", "2", "-o", str(out), "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
-    assert list(document)[:2] == ["command", "path"]
+    assert list(document)[:3] == ["schema", "command", "path"]
     assert (document["output"], document["tensors"], document["nbytes"]) == (str(out), 21, 21 * 24)
     assert [(row["node"], row["error"]) for row in document["left_out"]] == [(RELU, "is empty")]
     assert main(["export", str(dump), "hits", "-o", str(tmp_path / "h.csv"), "--json"]) == 0

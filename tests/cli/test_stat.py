@@ -77,7 +77,7 @@ def test_json_says_the_same_as_csv(capsys: Capsys, dump: Path) -> None:
     _, rows, _ = rows_of(capsys, dump)
     code, document, err = document_of(capsys, dump)
     assert code == 0
-    assert list(document)[:2] == ["command", "path"]
+    assert list(document)[:3] == ["schema", "command", "path"]
     assert (document["command"], document["path"], document["exit_code"]) == ("stat", str(dump), 0)
     assert document["coverage"] == {"tensors": 66, "unreadable": 0, "recorded": 0, "interrupted": False}
     assert err == ""
@@ -218,7 +218,7 @@ def test_foreign_names_are_made_safe_for_the_terminal(capsys: Capsys, tmp_path: 
         assert main(["stat", str(tmp_path), *option]) == 0
         out = capsys.readouterr().out
         assert "\x1b" not in out
-        assert "evil␛[2J␊=1+1" in out
+        assert "evil\\x1b[2J\\n=1+1" in out
     _, document, _ = document_of(capsys, tmp_path)
     assert document["tensors"][0]["node"].endswith("evil\x1b[2J\n=1+1")
 

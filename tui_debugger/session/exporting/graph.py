@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from tui_debugger.session.exporting.graph_table import (
     node_rows,
 )
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import document_of_rows
 
 MOST_ROWS = 1_048_575
 """Rows of a sheet below its titles; what is more goes on in a second sheet."""
@@ -94,6 +94,10 @@ def write_nodes_csv(graphs: Iterable[RankGraph], path: Path, dump: Path, *, forc
     return number
 
 
+_AROUND = 2
+"""Pieces of a document that are no rows: its head and its tail."""
+
+
 def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
     """Writes ``{"path": DUMP, "nodes": [...]}`` and returns how many nodes.
 
@@ -102,11 +106,11 @@ def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, for
     """
     number = 0
     with fresh_text(path, dump, force=force) as file:
-        file.write(f'{{\n "path": {json.dumps(str(dump))},\n "nodes": [')
-        for number, row in enumerate((row for graph in graphs for row in node_rows(graph)), 1):
-            file.write(("\n" if number == 1 else ",\n") + json.dumps(row, allow_nan=False))
-        file.write("\n ]\n}\n")
-    return number
+        rows = (row for graph in graphs for row in node_rows(graph))
+        for piece in document_of_rows({"path": str(dump)}, "nodes", rows):
+            file.write(piece)
+            number += 1
+    return number - _AROUND
 
 
 class _Book:

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.text.clean import clean
+from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.theme import GREY
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -175,11 +175,6 @@ class Modal(ModalScreen[ResultT]):
     def action_cancel(self) -> None:
         """Esc: leaves without a result."""
         self.dismiss(None)
-
-
-def clean_lines(text: str) -> str:
-    """Text whose line breaks are meant, otherwise made safe."""
-    return "\n".join(clean(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:
