@@ -57,13 +57,22 @@ class Line(Static):
         id: str | None = None,  # noqa: A002 - textual's own parameter name
         classes: str | None = None,
     ) -> None:
-        """Strings are shown literally."""
-        super().__init__(content, markup=False, id=id, classes=classes)
+        """Strings are shown literally, and nothing in them commands the terminal."""
+        super().__init__(_safe(content), markup=False, id=id, classes=classes)
 
     def show(self, content: Content | str) -> None:
         """Replaces the text; an empty one with the class ``-optional`` takes no line at all."""
-        self.update(content)
+        self.update(_safe(content))
         self.set_class(not str(content), "-empty")
+
+
+def _safe(content: Content | str) -> Content | str:
+    """Returns the text safe to draw: the last gate, for what nobody cleaned before."""
+    if isinstance(content, str):
+        return clean_lines(content)
+    if clean_lines(content.plain) == content.plain:
+        return content
+    return Content.assemble(*((clean_lines(text), style) for text, style in content.render()))
 
 
 class Field(Input):
