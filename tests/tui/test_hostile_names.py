@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from textual.content import Content
 
-from tests.hostile import EVIL, UNSAFE, write_hostile_dump
+from tests.hostile import EVIL, LOG, UNSAFE, write_hostile_dump
 from tests.tui.driver import Driver, opened
+from tests.tui.live_driver import listening
+from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.values.screen import ValuesScreen
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
@@ -118,3 +120,39 @@ async def test_a_line_of_a_dialog_makes_safe_whatever_it_is_given(hostile: Path)
             assert safe(screen)
             assert not UNSAFE.search(str(line.content))
             assert "aGFjaw==" in str(line.content)
+
+
+async def test_the_screen_of_a_live_training_draws_none_of_what_it_says() -> None:
+    async with listening(title=f"unix:{EVIL}", warning=EVIL) as screen:
+        assert safe(screen)
+        screen.trainings.connect(program=f"PyTorch 2.13.0 {EVIL}")
+        await screen.pilot.pause()
+        assert safe(screen)
+        training = screen.trainings.trainings[0]
+        graph = GraphBuilder()
+        graph.add_parameter(f"w{EVIL}", ("float32", (2, 3)))
+        graph.add_node(LOG, f"Log{EVIL}", [f"w{EVIL}"], [("float32", (2, 3))])
+        training.send_graph(graph.serialize())
+        await screen.stopped(training, 3)
+        met = 0
+        for key in (
+            "1",
+            "end",
+            "enter",
+            "5",
+            "enter",
+            "escape",
+            "4",
+            "down",
+            "enter",
+            "escape",
+            "1",
+            "w",
+            "escape",
+            "?",
+        ):
+            await screen.press(key)
+            await screen.pilot.pause()
+            assert safe(screen)
+            met += "aGFjaw==" in screen.text
+        assert met
