@@ -16,8 +16,8 @@ from tests.json_page import TEXT, assert_described, described, keys, sections
 from tests.readme_blocks import BLOCKS, FILES, README
 from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import COMMANDS, build_parser
-from tui_debugger.cli.output import SCHEMA
 from tui_debugger.demo import DEMO, unpack
+from tui_debugger.text.documents import SCHEMA
 from tui_debugger.watch.text import parse_watch
 
 ROOT = README.parent

@@ -308,7 +308,7 @@ def test_names_and_code_cannot_write_to_the_terminal(tmp_path: Path, run: Run) -
     code, out, _ = run(tmp_path)
     assert code == 1
     assert "\x1b" not in out
-    assert "␛[31m" in out
+    assert "\\x1b[31m" in out
     assert "boom()" in out
 
 

@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import Unseen, documented, interruptible, print_json, progress_bar, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -89,7 +90,8 @@ def _run(arguments: argparse.Namespace) -> int:
         head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
         print_json({**head, "tensors": tensors, **missing.rows})
     else:
-        print("\n\n".join("\n".join(text_lines(each, arguments.path)) for each in found))
+        for number, each in enumerate(found):
+            write_lines(*([""] if number else []), *text_lines(each, arguments.path))
     return code
 
 

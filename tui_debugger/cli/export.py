@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +22,9 @@ from tui_debugger.cli.options import (
     pairs_of,
     several_graphs,
 )
-from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen, with_schema
+from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.documents import document as document_text
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -287,8 +287,7 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
             "coverage": coverage_row(result.coverage),
             "hits": [hit_row(hit) for hit in result.hits],
         }
-        json.dump(with_schema(document), file, indent=1, allow_nan=False)
-        file.write("\n")
+        file.write(document_text(document))
 
 
 # -- graph -----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -136,20 +137,16 @@ def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.i
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
     from tui_debugger.diagnose.health import looked_for, map_lines
-    from tui_debugger.text.clean import clean
     from tui_debugger.text.health import legend_text
 
     map_ = report.map
     room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)
     lines = map_lines(map_, entries, map_.ranks, room, flat=arguments.nodes)
-    print("\n".join(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
-    print(f"\n{legend_text(room + NAMES)}")
-    print("\n".join(looked_for(map_)))
-    print(map_.covered_text())
+    write_lines(*(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
+    write_lines("", legend_text(room + NAMES), *looked_for(map_), map_.covered_text())
     if map_.coverage.by_design:
-        print(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
-    for doubt in report.judgement.doubts:
-        print(clean(f"cannot judge: {doubt.text}"))
+        write_lines(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
+    write_lines(*(f"cannot judge: {doubt.text}" for doubt in report.judgement.doubts))
 
 
 def _document(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import queue
 import sys
@@ -18,6 +17,8 @@ from tui_debugger import __version__
 from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.cli.output import interruptible, note, undecided
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
+from tui_debugger.text.documents import document_line
+from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,14 +144,13 @@ class Log:
 
             _print_json({"event": "hit", **hit_row(hit)})
             return
-        from tui_debugger.text.clean import clean
         from tui_debugger.text.hits import hit_text, said_words
         from tui_debugger.text.tensors import place_text, step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
         where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]
         parts = [*where, said_words(hit), words, place_text(hit.key, with_graph=graphs)]
-        print(clean("  ".join(filter(None, parts))))
+        write_lines("  ".join(filter(None, parts)))
 
     def collect(self, session: LiveSession, pair: Pair, result: PairResult, progress: ProgressFn) -> None:
         """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
@@ -330,7 +330,7 @@ def _first_finding(hits: HitList) -> Hit | None:
 
 
 def _print_json(row: dict[str, Any]) -> None:
-    print(json.dumps(row, allow_nan=False), flush=True)
+    write_data(document_line(row), flush=True)
 
 
 GRACE: Final = 20.0

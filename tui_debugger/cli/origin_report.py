@@ -44,6 +44,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, named, plural
 from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 from tui_debugger.text.tensors import place_text
+from tui_debugger.text.writer import write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.watch.text import format_watch
 
@@ -99,7 +100,7 @@ def print_answer(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         print_json(document(answer))
     else:
-        print("\n".join(_lines(answer)).lstrip("\n"))
+        write_lines(*"\n".join(_lines(answer)).lstrip("\n").split("\n"))
     return answer.exit_code
 
 
@@ -385,11 +386,11 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         print_json({**_document(path, looked, arguments, code), **missing.rows})
     else:
         if path.state is State.CLEAN:
-            print(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
+            write_lines(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
         lines = list(path_lines(path))
         if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
             lines[-1:] = textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
-        print("\n".join(lines))
+        write_lines(*"\n".join(lines).split("\n"))
     return code
 
 

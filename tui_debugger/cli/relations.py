@@ -18,6 +18,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -97,7 +98,7 @@ def _shown(arguments: argparse.Namespace) -> int:
     for notice in session.info.notices:
         note(notice)
     if not arguments.json:
-        print("\n".join(relations_lines(found, up, down)))
+        write_lines(*relations_lines(found, up, down))
         return missing.code(0)
     from tui_debugger.diagnose.relations import Around
 

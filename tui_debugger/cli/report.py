@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -106,7 +106,7 @@ def _write(material: Material, arguments: argparse.Namespace) -> int:
     if arguments.output is not None or not arguments.json:
         text = markdown(material, Style(arguments.max_hits, arguments.full_paths))
         if arguments.output is None:
-            sys.stdout.write(text)
+            write_lines(*text.removesuffix("\n").split("\n"))
         else:
             written = arguments.output.expanduser()
             with fresh_text(written, Path(material.info.path), force=arguments.force) as file:

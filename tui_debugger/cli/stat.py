@@ -6,7 +6,6 @@ import argparse
 import heapq
 import io
 import itertools
-import json
 import os
 import stat
 import sys
@@ -37,9 +36,10 @@ from tui_debugger.cli.output import (
     print_table,
     progress_bar,
     unseen,
-    with_schema,
 )
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.documents import document_of_rows
+from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -117,7 +117,7 @@ def _run(arguments: argparse.Namespace) -> int:
         note(seen.line())
     elif not arguments.json:
         _print(held, graphs=seen.graphs)
-        print(f"\n{seen.line()}")
+        write_lines("", seen.line())
     if seen.failure is not None:
         raise seen.failure
     return seen.exit_code
@@ -264,29 +264,32 @@ def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
 
     def write(cells: Iterable[object]) -> None:
         writer.writerow(cells)
-        sys.stdout.write(line.getvalue())
+        write_data(line.getvalue())
         line.seek(0)
         line.truncate()
 
     write(COLUMNS)
     for row in rows:
-        texts = {name: clean(row[name]) for name in ("graph", "node", "error")}
+        texts = {name: clean(text) for name, text in row.items() if isinstance(text, str)}
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
         write({**row, **texts, "shape": shape, "recorded": int(row["recorded"])}[name] for name in COLUMNS)
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
     """One document, written row by row; what is known at the end stands at its end."""
-    head = json.dumps(with_schema({"command": "stat", "path": str(path)}), indent=1)
-    sys.stdout.write(head.removesuffix("\n}") + ',\n "tensors": [')
-    with seen.stopped():
-        for number, row in enumerate(rows):
-            sys.stdout.write(("," if number else "") + "\n  " + json.dumps(row, allow_nan=False))
-    end = {"coverage": seen.row(), **seen.unseen.rows, "exit_code": seen.exit_code}
-    if seen.failure is not None:
-        end["error"] = failure("stat", path, seen.failure)["error"]
-    tail = json.dumps(end, indent=1)
-    sys.stdout.write("\n ]," + tail.removeprefix("{") + "\n")
+
+    def shown() -> Iterator[dict[str, Any]]:
+        with seen.stopped():
+            yield from rows
+
+    def tail() -> dict[str, Any]:
+        end = {"coverage": seen.row(), **seen.unseen.rows, "exit_code": seen.exit_code}
+        if seen.failure is not None:
+            end["error"] = failure("stat", path, seen.failure)["error"]
+        return end
+
+    for piece in document_of_rows({"command": "stat", "path": str(path)}, "tensors", shown(), tail):
+        write_data(piece)
 
 
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:

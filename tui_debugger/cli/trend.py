@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -205,28 +206,27 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
 
 def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
     from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
-    from tui_debugger.text.clean import clean
 
     ranks = [each.key.rank for each in series]
     for each in series:
-        print(clean(name(each, ranks, with_graph=graphs)))
-        print(f"  {about(each)}")
+        write_lines(name(each, ranks, with_graph=graphs))
+        write_lines(f"  {about(each)}")
     one = len(series) == 1
     groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
     for group in groups:
-        print()
+        write_lines("")
         lines = drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines
-        print("\n".join(line.rstrip() for line in lines))
+        write_lines(*(line.rstrip() for line in lines))
     for each in series:
         count = len(each.steps)
         first = max(count - wish.limit, 0) if wish.limit else 0
-        print()
+        write_lines("")
         if not one:
-            print(clean(name(each, ranks, with_graph=graphs)))
+            write_lines(name(each, ranks, with_graph=graphs))
         rows = [_row(cells(each, index)) for index in range(first, count)]
         print_table(TITLES, rows, right=("step", *TITLES[2:8]))
         if first:
-            print(f"… {first:,} steps before (--limit 0 prints all)")
+            write_lines(f"… {first:,} steps before (--limit 0 prints all)")
 
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ because nothing but an export asks for them.
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 from collections import Counter
@@ -30,6 +29,7 @@ from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
 from tui_debugger.session.session import Session
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.rows import Row, frame_row
 
 _ROWS = 4096
@@ -477,6 +477,10 @@ def write_nodes_csv(graphs: Iterable[RankGraph], path: Path, dump: Path, *, forc
     return number
 
 
+_AROUND = 2
+"""Pieces of a document that are no rows: its head and its tail."""
+
+
 def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
     """Writes ``{"path": DUMP, "nodes": [...]}`` and returns how many nodes.
 
@@ -485,11 +489,11 @@ def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, for
     """
     number = 0
     with fresh_text(path, dump, force=force) as file:
-        file.write(f'{{\n "path": {json.dumps(str(dump))},\n "nodes": [')
-        for number, row in enumerate((row for graph in graphs for row in node_rows(graph)), 1):
-            file.write(("\n" if number == 1 else ",\n") + json.dumps(row, allow_nan=False))
-        file.write("\n ]\n}\n")
-    return number
+        rows = (row for graph in graphs for row in node_rows(graph))
+        for piece in document_of_rows({"path": str(dump)}, "nodes", rows):
+            file.write(piece)
+            number += 1
+    return number - _AROUND
 
 
 class _Book:

@@ -22,18 +22,12 @@ from tui_debugger.model import (
     Watchpoint,
     WatchResult,
 )
+from tui_debugger.text.documents import plain
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.conditions import reasons
 from tui_debugger.watch.text import format_watch
 
 Row = dict[str, Any]
-
-
-def plain(value: float | bool | None) -> float | bool | str | None:
-    """A number as JSON can hold it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    return value
 
 
 def key_row(key: TensorKey) -> Row:
