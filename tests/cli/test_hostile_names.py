@@ -42,6 +42,7 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "steps": (("PATH",), ("PATH", "--count")),
     "cache": ((), ("clear",), (EVIL,)),
+    "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
     "demo": (("--unpack",), (f"--rank={EVIL}",)),
 }
 """Command lines of every command, also those that end in an error."""

@@ -172,6 +172,7 @@ WRITES = {
 CONSOLES = {
     "tui/widgets/text.py": "turns Rich texts into segments; writes nothing",
     "cli/show_values.py": "asks which colours the terminal has; writes nothing",
+    "cli/help.py": "renders a page into a text, which the writer writes",
 }
 """Files that may make a Rich console, and why."""
 ENCODES = {

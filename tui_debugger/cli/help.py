@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
+from tui_debugger.text.writer import write_colored
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -335,7 +336,7 @@ def _print_long(content: RenderableType) -> None:
         console.print(content)
     text = "".join(f"{line.rstrip()}\n" for line in captured.get().rstrip("\n").split("\n"))
     if not (terminal and text.count("\n") >= shutil.get_terminal_size().lines and _paged(text)):
-        sys.stdout.write(text)
+        write_colored(*text.splitlines())
 
 
 _LESS: Final = "-R -Psspace next page, / search, q quit$"
