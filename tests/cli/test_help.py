@@ -37,7 +37,10 @@ def on_terminal(*arguments: str, rows: int = 24) -> str:
     """What ``tdbg ...`` writes when stdout is a terminal of 80 columns."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, 80, 0, 0))
-    process = subprocess.Popen([sys.executable, "-m", "tui_debugger", *arguments], stdin=slave, stdout=slave)
+    # Readline, which debuggers load, puts LINES into the environment that a child would inherit, not into os.environ.
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tui_debugger", *arguments], stdin=slave, stdout=slave, env=dict(os.environ)
+    )
     os.close(slave)
     shown = b""
     try:

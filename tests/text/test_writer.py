@@ -167,6 +167,7 @@ def test_what_has_no_place_in_a_document_is_a_mistake_of_the_program() -> None:
 WRITES = {
     "text/writer.py": "the writer",
     "cli/start.py": "one constant line, when nothing is imported yet",
+    "cli/help.py": "a console that captures what it prints",
 }
 """Files that may write to stdout or stderr, and why."""
 CONSOLES = {
