@@ -383,9 +383,11 @@ class _Lister:
         self._state: list[str] = []
         self._visited: set[tuple[int, int]] = set()
         self._done = 0
+        self._first = ""
         progress(Progress(0, 0, f"listing step {step}"))
 
     def add(self, unit: Unit) -> None:
+        self._first = self._first or unit.path
         if unit.directory:
             self._directory(unit.path, unit.scope)
         else:
@@ -396,7 +398,7 @@ class _Lister:
         state = _state((path, 0, 0) for path in self._state)
         arrays = list(self._found.values())
         if not arrays and not self._parts:
-            self._miss(str(self._root), f"no array in step {self._step}")
+            self._miss(self._first or str(self._root), f"no array in step {self._step}")
         names = blake2b(digest_size=16)
         for each in arrays:
             names.update(os.fsencode(f"{each.path}\0{each.member}\0"))
