@@ -96,11 +96,13 @@ class ReadSpec:
 
     Attributes:
         path: file that holds the bytes.
-        format: ``npy`` (header in the file) or ``raw`` (``dtype`` and ``shape`` given here).
+        format: ``npy`` (header in the file), ``npz`` (the same, as ``member`` of an archive) or ``raw`` (``dtype`` and
+            ``shape`` given here).
         dtype: for ``raw`` the element type. For ``npy`` the *declared* element type when the file
             name states one, else empty: bfloat16 travels as float32 or as raw ``<E2``.
         shape: only for ``raw``.
         offset: bytes before the first element, only for ``raw``.
+        member: key of the array in its archive, only for ``npz``.
     """
 
     path: str
@@ -108,6 +110,7 @@ class ReadSpec:
     dtype: str = ""
     shape: tuple[int, ...] | None = None
     offset: int = 0
+    member: str = ""
 
 
 @dataclass(frozen=True, slots=True)

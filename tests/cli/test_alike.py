@@ -62,7 +62,7 @@ def test_a_path_without_a_dump_is_a_document_too(capsys: Capsys, tmp_path: Path,
     (tmp_path / "empty").mkdir()
     answer = run(capsys, *words(command, tmp_path / "empty", "--json"))
     assert (answer.code, answer.json["exit_code"]) == (2, 2)
-    assert "No MindSpore dump found" in answer.json["error"]["what"]
+    assert "No dump found" in answer.json["error"]["what"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.sources.arrays import write_arrays
 from tests.sources.conformance import SourceConformance
 from tests.sources.memory import MemorySource, Op, Recorded
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
@@ -58,6 +59,26 @@ class TestStatisticsOnly(SourceConformance):
             rows = [(n.type, n.name.rpartition("/")[2], "output", 0, np.ones((2, 3))) for n in MLP.nodes]
             writer.statistics(step, rows)
         return open_source(tmp_path)
+
+
+class TestNumpyFiles(SourceConformance):
+    """Directories of .npy files, archives in them, and archives alone; two ranks."""
+
+    @pytest.fixture(params=["npy", "npz", "packed", "archives"])
+    def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+        values = {
+            "net/fc1/act.in.0": np.ones((2, 3), np.float32),
+            "net/fc1/act.out.0": np.zeros((2, 3), np.float32),
+            "net/fc1.weight": np.arange(3.0),
+            "grads/fc1.weight": np.ones(3),
+        }
+        for rank in (0, 2):
+            for step in (0, 3, 10):
+                at = tmp_path / f"rank_{rank}" / f"step_{step}"
+                write_arrays(at, values, request.param)
+        source = open_source(tmp_path)
+        yield source
+        source.close()
 
 
 class TestMemory(SourceConformance):

@@ -1,13 +1,32 @@
-"""The one door: a path in, a source out."""
+"""The one door: a path in, a source out.
+
+Every layout has a reader here. Other packages bring theirs as entry points.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, cast
+
+from tui_debugger.errors import NotADumpError, TdbgError
+from tui_debugger.sources.reader import Reader, Recognised, Sureness
 
 if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.sources.base import Source
+
+READERS: Final = (
+    "tui_debugger.sources.mindspore.layout:READER",
+    "tui_debugger.sources.numpy_files.layout:READER",
+)
+"""The readers of this package, as entry points are written; where two are equally sure, the first one opens."""
+GROUP: Final = "tui_debugger.sources"
+"""The group of entry points that readers of other packages are found by. They are looked up only where none of
+``READERS`` is sure."""
 
 
 def find_run(path: Path) -> None:
@@ -16,9 +35,7 @@ def find_run(path: Path) -> None:
     Raises:
         NotADumpError: as ``open_source``.
     """
-    from tui_debugger.sources.mindspore.layout import find_dump
-
-    find_dump(path)
+    _find(path)
 
 
 def open_source(path: Path, store: DiskCache | None = None) -> Source:
@@ -32,7 +49,110 @@ def open_source(path: Path, store: DiskCache | None = None) -> Source:
 
     Raises:
         NotADumpError: nothing recognisable, several runs, or a layout that cannot be read.
+        TdbgError: the reader of another package failed.
     """
-    from tui_debugger.sources.mindspore.source import open_mindspore
+    chosen, problems = _find(path)
+    if not chosen.foreign:
+        return chosen.reader.open(path, store, problems)
+    try:
+        return chosen.reader.open(path, store, problems)
+    except TdbgError:
+        raise
+    except Exception as error:
+        raise TdbgError(
+            f"the reader {chosen.foreign} failed: {_words(error)}",
+            where=str(path),
+            hint="update or remove the package that brings it",
+        ) from error
 
-    return open_mindspore(path, store)
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A reader that recognised a path; ``foreign`` names one of another package."""
+
+    reader: Reader
+    found: Recognised
+    foreign: str = ""
+
+
+@dataclass(slots=True)
+class _Search:
+    """What readers said of a path.
+
+    Attributes:
+        best: the surest so far.
+        looked_for: by all of them.
+        problems: what is wrong with readers of other packages.
+    """
+
+    best: _Choice | None = None
+    looked_for: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def sure(self) -> bool:
+        return self.best is not None and self.best.found.sureness is Sureness.SURE
+
+    def ask(self, reader: Reader, path: Path, foreign: str = "") -> None:
+        found = reader.recognises(path)
+        self.looked_for.append(reader.looked_for)
+        if found is not None and (self.best is None or found.sureness > self.best.found.sureness):
+            self.best = _Choice(reader, found, foreign)
+
+
+def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
+    """Returns who opens a path, and what is wrong with readers of other packages."""
+    if not os.path.exists(path):  # noqa: PTH110 - never raises
+        raise NotADumpError(
+            "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
+        )
+    search = _Search()
+    for text in READERS:
+        module, _, name = text.partition(":")
+        search.ask(cast("Reader", getattr(import_module(module), name)), path)
+        if search.sure:
+            break
+    if not search.sure:
+        _ask_others(search, path)
+    problems = tuple(search.problems)
+    if search.best is None:
+        raise NotADumpError(
+            f"No dump found. Looked for {'; '.join(search.looked_for)}" + "".join(f". {each}" for each in problems),
+            where=str(path),
+            hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
+        )
+    if search.best.found.refusal is not None:
+        raise search.best.found.refusal
+    return search.best, problems
+
+
+def _ask_others(search: _Search, path: Path) -> None:
+    """Asks the readers of other packages. Whatever one of them does wrong is said, and the others are asked."""
+    for name, load in _entry_points():
+        try:
+            search.ask(load(), path, name)
+        except Exception as error:  # noqa: BLE001, PERF203 - code of others may raise anything; each fails by itself
+            search.problems.append(f"The reader {name} cannot be used: {_words(error)}; update or remove its package")
+
+
+class _EntryPoint:
+    """Loads the reader of an entry point when it is called; a class makes an object."""
+
+    def __init__(self, point: object) -> None:
+        self._point = point
+
+    def __call__(self) -> Reader:
+        loaded = self._point.load()  # type: ignore[attr-defined]  # importlib.metadata is imported when it is needed
+        return cast("Reader", loaded() if isinstance(loaded, type) else loaded)
+
+
+def _entry_points() -> Iterator[tuple[str, _EntryPoint]]:
+    from importlib.metadata import entry_points  # takes longer than all readers here
+
+    for point in sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value)):
+        yield f"{point.name!r} ({point.value})", _EntryPoint(point)
+
+
+def _words(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

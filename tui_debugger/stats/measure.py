@@ -433,6 +433,7 @@ class _Batch:
         self._paths = looks.specs.paths
         self._kind: list[int] = looks.specs.kind.tolist()
         self._raw = [spec.format == "raw" for spec in looks.specs.kinds]
+        self._archived = [spec.format == "npz" for spec in looks.specs.kinds]
         self._headers: list[dict[bytes, _Header | None]] = [{} for _ in looks.specs.kinds]
         self._files: dict[int, _File] = {}
         self._files_room = KEPT_SMALL
@@ -481,7 +482,7 @@ class _Batch:
     # -- small tensors -----------------------------------------------------------------------------
 
     def _read_small(self, row: int) -> _File | None:
-        """A small file in one go; None when it is not small, or anything about it is odd."""
+        """A small file in one go; None when it is not small, lies in an archive, or anything about it is odd."""
         try:
             fd, status = open_regular(self._paths[row])
         except (OSError, ValueError):
@@ -509,6 +510,8 @@ class _Batch:
 
     def _new_header(self, kind: int, key: bytes) -> _Header | None:
         spec = self._looks.specs.kinds[kind]
+        if self._archived[kind]:
+            return None
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         header = None
         if layout is not None and fits(layout):

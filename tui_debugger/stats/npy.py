@@ -1,4 +1,4 @@
-"""Reads tensor files: .npy and raw bytes, without numpy's loader.
+"""Reads tensor files: .npy, members of .npz, and raw bytes, without numpy's loader.
 
 numpy's loader unpickles on request, costs 60 µs a file and knows neither declared element types nor MindSpore's
 ``<E2``. The header is parsed strictly instead, once per distinct header: a dump has thousands of files and a handful of
@@ -13,6 +13,7 @@ import io
 import math
 import mmap
 import os
+import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec, TensorMeta
 from tui_debugger.opener import NotRegularError, open_regular
 from tui_debugger.stats.dtypes import DType, declared_view, dtype_of, name_of
+from tui_debugger.stats.npz import MemberFile
 
 MAGIC: Final = b"\x93NUMPY"
 _VERSION_1: Final = MAGIC + b"\x01\x00"
@@ -74,7 +76,7 @@ class Layout:
 class TensorFile:
     """An open tensor file. Use as a context manager."""
 
-    __slots__ = ("_fd", "_head", "_spec", "_stream", "layout")
+    __slots__ = ("_fd", "_head", "_member", "_spec", "_stream", "layout")
 
     def __init__(self, spec: ReadSpec) -> None:
         """Opens the file and reads its header.
@@ -84,12 +86,17 @@ class TensorFile:
         """
         self._spec = spec
         self._stream: io.FileIO | None = None
+        self._member: MemberFile | None = None
         self._fd = -1
         try:
             self._fd, status = open_regular(spec.path)
-            self._head = os.read(self._fd, FIRST_READ)
+            if spec.format == "npz":
+                self._member = MemberFile(self._fd, status, spec.path, spec.member)
+            self._head = self._start(FIRST_READ)
             self.layout = _raw_layout(spec) if spec.format == "raw" else self._npy_layout()
-            _check_size(spec, self.layout, status.st_size)
+            _check_size(spec, self.layout, status.st_size if self._member is None else self._member.size)
+            if self._member is not None and self._member.size > self.layout.offset + self.layout.nbytes:
+                raise _unreadable(spec, "has bytes behind its values: it is damaged")  # no checksum would be compared
         except NotRegularError as error:
             self.close()
             kind = "a directory" if error.errno == errno.EISDIR else "not a regular file"
@@ -100,6 +107,11 @@ class TensorFile:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def packed(self) -> bool:
+        """Whether the values have to be unpacked from the first on: they are not read from several places at once."""
+        return self._member is not None and self._member.deflated
 
     def __enter__(self) -> TensorFile:  # noqa: PYI034  # typing.Self needs Python 3.11
         """The file itself."""
@@ -127,12 +139,16 @@ class TensorFile:
                 new array is returned.
 
         Raises:
-            UnreadableTensorError: the file became shorter meanwhile, or the device fails.
+            UnreadableTensorError: the file became shorter meanwhile, the device fails, or a checksum differs.
         """
+        if self._member is not None:
+            self._member.check()
         layout = self.layout
         size = layout.dtype.itemsize
         first, nbytes = layout.offset + start * size, count * size
         there = first + nbytes <= len(self._head)
+        if self._member is not None and self._member.deflated:
+            there = False  # unpacking the last byte compares the checksum
         if there and buffer is None:
             return np.frombuffer(self._head, layout.dtype, count, first)
         target = np.empty(nbytes, np.uint8) if buffer is None else buffer[:nbytes]
@@ -143,13 +159,23 @@ class TensorFile:
         return target.view(layout.dtype)
 
     def array(self) -> Array:
-        """All values in their shape, read-only: read when the file is small, else memory-mapped."""
+        """All values in their shape, read-only: read when the file is small, else memory-mapped.
+
+        What is packed is unpacked into a temporary file for that.
+        """
         layout = self.layout
         if layout.nbytes <= WHOLE_FILE:
             flat = self.read(0, layout.count)
         else:
-            mapped = mmap.mmap(self._fd, layout.offset + layout.nbytes, access=mmap.ACCESS_READ)
-            flat = np.frombuffer(mapped, layout.dtype, layout.count, layout.offset)
+            member = self._member
+            if member is not None:
+                member.check()
+            before = layout.offset + (member.start if member is not None and not member.deflated else 0)
+            if member is not None and member.deflated:
+                mapped = _unpacked(member)
+            else:
+                mapped = mmap.mmap(self._fd, before + layout.nbytes, access=mmap.ACCESS_READ)
+            flat = np.frombuffer(mapped, layout.dtype, layout.count, before)
         flat.flags.writeable = False
         return flat.reshape(layout.shape, order="F" if layout.fortran else "C")
 
@@ -157,14 +183,21 @@ class TensorFile:
         spec, head = self._spec, self._head
         start, length = _preamble(head, spec)
         while len(head) < start + length:
-            more = os.read(self._fd, start + length - len(head))
+            more = self._start(start + length, len(head))
             if not more:
                 raise _unreadable(spec, "ends inside its header", "the file was probably still being written")
             head += more
         self._head = head
         return _npy_layout(head[start : start + length], start, head[6] >= 3, spec)
 
+    def _start(self, end: int, first: int = 0) -> bytes:
+        """Returns the bytes of the file, or of its member, up to a place; they are asked for one after the other."""
+        return os.read(self._fd, end - first) if self._member is None else self._member.read(first, end - first)
+
     def _read_into(self, first: int, target: npt.NDArray[np.uint8]) -> None:
+        if self._member is not None:
+            self._member.read_into(first, target)
+            return
         try:
             if self._stream is None:
                 self._stream = io.FileIO(self._fd, closefd=False)
@@ -177,6 +210,18 @@ class TensorFile:
                 done += got
         except OSError as error:
             raise _unreadable(self._spec, f"cannot be read: {_reason(error)}") from error
+
+
+def _unpacked(member: MemberFile) -> mmap.mmap:
+    """Returns all of a packed member in a temporary file that goes with the map."""
+    with tempfile.TemporaryFile() as file:
+        piece = np.empty(WHOLE_FILE, np.uint8)
+        for start in range(0, member.size, len(piece)):
+            part = piece[: min(len(piece), member.size - start)]
+            member.read_into(start, part)
+            file.write(part.data)
+        file.flush()
+        return mmap.mmap(file.fileno(), member.size, access=mmap.ACCESS_READ)
 
 
 def open_array(spec: ReadSpec) -> Array:
@@ -222,7 +267,7 @@ def raw_layout(spec: ReadSpec) -> Layout | None:
 
 
 def _unreadable(spec: ReadSpec, what: str, hint: str = "") -> UnreadableTensorError:
-    return UnreadableTensorError(what, where=spec.path, hint=hint)
+    return UnreadableTensorError(what, where=f"{spec.path}:{spec.member}" if spec.member else spec.path, hint=hint)
 
 
 def _reason(error: BaseException) -> str:

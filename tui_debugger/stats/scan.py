@@ -58,14 +58,14 @@ def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], 
     """
     try:
         with TensorFile(spec) as file:
-            layout = file.layout
+            layout, packed = file.layout, file.packed
         if before is not None:
             with TensorFile(before) as other:
-                if other.layout.fortran != layout.fortran:
+                if other.packed or other.layout.fortran != layout.fortran:
                     return ()
     except UnreadableTensorError:
         return ()
-    return tuple(spans(layout.count)) if layout.count > SPAN and is_numeric(layout.dtype) else ()
+    return tuple(spans(layout.count)) if not packed and layout.count > SPAN and is_numeric(layout.dtype) else ()
 
 
 def look_span(

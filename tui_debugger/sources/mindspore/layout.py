@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
+from tui_debugger.sources.reader import Recognised, Sureness
 
 if TYPE_CHECKING:
+    from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
+    from tui_debugger.sources.base import Source
 
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
@@ -256,6 +259,7 @@ class Found:
         given: the path as the user wrote it.
         inside: the part of the given path below ``root``, empty when it was not inside.
         rank, step: what the given path points into, None when it does not say.
+        beside: the path lies next to the ranks, not in one.
     """
 
     root: Path
@@ -263,18 +267,31 @@ class Found:
     inside: str = ""
     rank: int | None = None
     step: int | None = None
+    beside: bool = False
 
 
 def find_dump(path: Path) -> Found:
     """Finds the one run at, above (inside) or up to two levels below a path.
 
     Raises:
-        NotADumpError: nothing there, nothing recognisable, several runs, or another layout.
+        NotADumpError: nothing recognisable, several runs, or another layout.
     """
-    if not _exists(path):
+    found = _find(path)
+    if found is None:
         raise NotADumpError(
-            "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
+            f"No MindSpore dump found. Looked for {LOOKED_FOR}",
+            where=str(path),
+            hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
         )
+    if isinstance(found, Recognised):
+        raise found.refusal or NotADumpError("No MindSpore dump found", where=str(path))
+    return found
+
+
+def _find(path: Path) -> Found | Recognised | None:
+    """Returns where the run is; why there is none to be opened, where it looks like one; else None."""
+    if not os.path.exists(path):  # noqa: PTH110 - never raises
+        return None
     # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
     starts = dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path))))  # noqa: PTH100 - keeps links
     for start in starts:
@@ -289,29 +306,56 @@ def find_dump(path: Path) -> Found:
         return Found(below[0], path)
     if below:
         names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
-        raise NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
+        several = NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
+        return Recognised(start, Sureness.SURE, several)
     for place in list(start.parents)[:_LEVELS_BESIDE]:
         if _is_root(place):  # beside the ranks, for example a folder with the training script
-            return Found(place, path, str(start.relative_to(place)))
+            return Found(place, path, str(start.relative_to(place)), beside=True)
+    return _refused(start, path)
+
+
+def _refused(start: Path, path: Path) -> Recognised | None:
+    """Returns why there is no run that can be opened, where there is something that looks like one; else None."""
     closed = list_ranks(start).parts
     if closed:
-        raise NotADumpError(
+        unlisted = NotADumpError(
             f"{closed[0].where} cannot be listed: {closed[0].why}",
             where=str(path),
             hint="see that you may read it, and that its copy is complete",
         )
+        return Recognised(start, Sureness.LIKELY, unlisted)
     layout = _foreign(start)
-    if layout:
-        raise NotADumpError(
-            f"This is {layout}, which cannot be read yet",
-            where=str(path),
-            hint="name a dump whose tensors lie in rank_N/NET/GRAPH/STEP/",
-        )
-    raise NotADumpError(
-        f"No MindSpore dump found. Looked for {LOOKED_FOR}",
+    if not layout:
+        return None
+    unread = NotADumpError(
+        f"This is {layout}, which cannot be read yet",
         where=str(path),
-        hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
+        hint="name a dump whose tensors lie in rank_N/NET/GRAPH/STEP/",
     )
+    return Recognised(start, Sureness.POSSIBLE, unread)
+
+
+class MindSporeReader:
+    """Dumps of MindSpore: see ``reader.Reader``."""
+
+    name = "MindSpore"
+    looked_for = LOOKED_FOR
+
+    def recognises(self, path: Path) -> Recognised | None:
+        """Returns where the dump is; dumps of old or other tools are refused, unless another reader takes them."""
+        found = _find(path)
+        if isinstance(found, Found):
+            return Recognised(found.root, Sureness.POSSIBLE if found.beside else Sureness.SURE)
+        return found
+
+    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:
+        """Opens the dump at, around or below a path."""
+        from tui_debugger.sources.mindspore.source import open_mindspore  # needs NumPy
+
+        return open_mindspore(path, store, notices)
+
+
+READER = MindSporeReader()
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,13 +512,6 @@ def _layout_of_entry(path: Path, name: str) -> str:
     if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
         return _OLD
     return ""
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):
-        return False
 
 
 def _entries(directory: Path) -> Iterator[str]:

@@ -102,20 +102,21 @@ def _text(value: object) -> str:
     return str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
 
 
-def open_mindspore(path: Path, store: DiskCache | None = None) -> MindSporeSource:
+def open_mindspore(path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> MindSporeSource:
     """Finds and opens the dump at, around or below a path.
 
     Raises:
         NotADumpError: see ``discover.find_dump``.
     """
-    return MindSporeSource(find_dump(path), store)
+    return MindSporeSource(find_dump(path), store, notices)
 
 
 class MindSporeSource:
     """See ``base.Source``. A rank is looked at when it is first asked for."""
 
-    def __init__(self, found: Found, store: DiskCache | None = None) -> None:
-        """Reads the names of ranks and the metadata; ``store`` remembers listings."""
+    def __init__(self, found: Found, store: DiskCache | None = None, notices: Sequence[str] = ()) -> None:
+        """Reads the names of ranks and the metadata; ``store`` remembers listings, ``notices`` come first."""
+        self._given_notices = tuple(notices)
         self._found = found
         self._store = store
         self._lock = threading.RLock()
@@ -132,7 +133,7 @@ class MindSporeSource:
             ranks = [self._ranks[number] for number in sorted(self._ranks)]
         version = metadata.version or next((rank.generation for rank in ranks if rank.generation), "")
         nets = tuple(dict.fromkeys(net for rank in ranks for net in rank.nets))
-        notices = [*self._own_notices(nets), *metadata.notices]
+        notices = [*self._given_notices, *self._own_notices(nets), *metadata.notices]
         for rank in ranks:
             notices += rank.notices()
         layout = f"MindSpore {version} dump" if version else "MindSpore dump"

@@ -1,0 +1,1 @@
+"""A directory of .npy and .npz files as a source."""

@@ -1,0 +1,413 @@
+"""Where the arrays of a run lie: steps and ranks from the names of directories and files.
+
+Names only, nothing is read. ``step_3``, ``step3``, ``global_step_3``, ``iter_3`` and ``epoch_3`` name a step, alone or
+as a part of a name (``grads_step_3.npz``); a bare number does directly below the dump, a rank or an epoch. ``rank0``
+and ``rank_0`` name a rank. All other parts of a path are the scope of a node.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.errors import NotADumpError
+from tui_debugger.opener import why_not
+from tui_debugger.sources.reader import Recognised, Sureness
+
+if TYPE_CHECKING:
+    from tui_debugger.cache.store import DiskCache
+    from tui_debugger.model import UnreadablePart
+    from tui_debugger.sources.base import Source
+
+SUFFIXES: Final = (".npy", ".npz")
+LOOKED_FOR: Final = (
+    ".npy and .npz files in directories such as step_3 or rank_0/step_3, or with such names (step_3.npz); "
+    "looked here, up to two levels below, and above"
+)
+_EDGE: Final = r"(?:^|(?<=[._\- ]))"
+_END: Final = r"(?=$|[._\- ])"
+_STEP: Final = re.compile(rf"{_EDGE}(?:global[_\-]?)?(?:step|iteration|iter)[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
+_EPOCH: Final = re.compile(rf"{_EDGE}epoch[_\-=]?(\d{{1,6}}){_END}", re.IGNORECASE)
+_RANK: Final = re.compile(rf"{_EDGE}rank[_\-=]?(\d{{1,9}}){_END}", re.IGNORECASE)
+_NUMBER: Final = re.compile(r"\d{1,9}")
+EPOCH: Final = 1_000_000
+"""What an epoch adds to the numbers of its steps where they begin anew in every epoch."""
+_LEVELS_UP: Final = 6
+_LEVELS_DEEP: Final = 16
+"""So many directories below each other are looked into."""
+_MOST_ENTRIES: Final = 20_000
+"""So many entries are looked at to recognise a dump."""
+_MOST_DIRECTORIES: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedName:
+    """What the name of a directory, or of a file without its suffix, says.
+
+    Attributes:
+        rest: what is left of the name; a part of a node's name.
+        rank, step, epoch: numbers; None where it does not say.
+    """
+
+    rest: str
+    rank: int | None = None
+    step: int | None = None
+    epoch: int | None = None
+
+    @property
+    def tells(self) -> bool:
+        """Whether it says anything of a step or a rank."""
+        return (self.rank, self.step, self.epoch) != (None, None, None)
+
+
+def parse_name(name: str) -> ParsedName:
+    """Returns what a name says; the first of several steps (or ranks) in one name counts."""
+    found: dict[str, int] = {}
+    for what, pattern in (("step", _STEP), ("epoch", _EPOCH), ("rank", _RANK)):
+        match = pattern.search(name)
+        if match is None or (what == "rank" and match.start() and not found):
+            continue  # low_rank_8 is no rank
+        found[what] = int(match[1])
+        name = (name[: match.start()].rstrip("._- ") + "." + name[match.end() :].lstrip("._- ")).strip(".")
+    return ParsedName(name, found.get("rank"), found.get("step"), found.get("epoch"))
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A directory, or one file, that holds arrays of one step.
+
+    Attributes:
+        path: where it is.
+        scope: parts of the path that belong to the names of nodes; of a file its own name, too.
+        directory: whether it is one.
+    """
+
+    path: str
+    scope: tuple[str, ...]
+    directory: bool
+
+
+@dataclass(slots=True)
+class Layout:
+    """The steps of a dump.
+
+    Attributes:
+        root: its directory.
+        units: by rank and step.
+        parts: what could not be looked at, and arrays that belong to no step.
+        directories: those above the steps: where new steps appear.
+        notices: what was assumed.
+    """
+
+    root: str
+    units: dict[int, dict[int, list[Unit]]] = field(default_factory=dict)
+    parts: list[UnreadablePart] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def read_layout(root: Path) -> Layout:
+    """Lists all directories above the steps."""
+    return _Reader(os.fspath(root)).read()
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``layer10`` behind ``layer9``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name) if part]
+
+
+def is_array(name: str) -> bool:
+    """Whether a file of that name holds arrays."""
+    return name.endswith(SUFFIXES) and not name.startswith(".")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What the directories above say of an entry."""
+
+    rank: int | None = None
+    epoch: int | None = None
+    scope: tuple[str, ...] = ()
+    depth: int = 0
+
+    def below(self, parsed: ParsedName) -> _Place:
+        scope = (*self.scope, parsed.rest) if parsed.rest else self.scope
+        rank = self.rank if parsed.rank is None else parsed.rank
+        return _Place(rank, self.epoch if parsed.epoch is None else parsed.epoch, scope, self.depth + 1)
+
+
+_Loose = tuple[_Place, Unit]
+"""An array, and what is known of it without a step."""
+
+
+class _Reader:
+    """Lists the directories of one dump."""
+
+    def __init__(self, root: str) -> None:
+        self._layout = Layout(root)
+        self._found: list[tuple[_Place, int | None, Unit]] = []
+        self._loose: list[_Loose] = []
+        self._visited: set[tuple[int, int]] = set()
+
+    def read(self) -> Layout:
+        self._visit(self._layout.root, _Place(), numbers=True)
+        layout = self._layout
+        stepped = {place.epoch for place, _, _ in self._found}
+        ends = [each for each in self._loose if each[0].epoch is not None and each[0].epoch not in stepped]
+        others = [each for each in self._loose if each[0].epoch is None or each[0].epoch in stepped]
+        self._found += [(place, None, unit) for place, unit in ends]  # an epoch without steps is a step
+        if self._found:
+            for place, unit in others:
+                self._miss(unit.path, "outside a step", place.rank)
+        elif others:
+            self._found += [(place, 0, unit) for place, unit in others]
+            layout.notices.append("no name tells a step: all arrays are taken for those of step 0")
+        numbers = self._step_numbers()
+        for place, step, unit in self._found:
+            steps = layout.units.setdefault(place.rank or 0, {})
+            steps.setdefault(numbers[place.epoch, step], []).append(unit)
+        layout.units = {rank: dict(sorted(steps.items())) for rank, steps in sorted(layout.units.items())}
+        return layout
+
+    def _step_numbers(self) -> dict[tuple[int | None, int | None], int]:
+        """Returns the step by epoch and number; those of an epoch that counts anew are moved apart."""
+        pairs = sorted(
+            {(place.epoch, step) for place, step, _ in self._found}, key=lambda each: tuple(n or 0 for n in each)
+        )
+        found: dict[tuple[int | None, int | None], int] = {}
+        first: dict[int, int | None] = {}
+        again: set[int | None] = set()
+        for epoch, step in pairs:
+            if step is not None and first.setdefault(step, epoch) != epoch:
+                again.add(epoch)
+        if again:
+            self._layout.notices.append(f"steps begin anew in every epoch: step 3 of epoch 2 is {2 * EPOCH + 3}")
+        for epoch, step in pairs:
+            if step is None:
+                found[epoch, step] = epoch or 0
+            else:
+                found[epoch, step] = step + (EPOCH * (epoch or 0) if epoch in again else 0)
+        return found
+
+    def _visit(self, path: str, place: _Place, *, numbers: bool) -> None:
+        """Takes in one directory; in one with ``numbers`` a bare number is a step, unless others are named."""
+        entries = self._entries(path, place)
+        parsed = [parse_name(_stem(entry.name)) for entry in entries]
+        named = any(each.step is not None for each in parsed)
+        for entry, says in zip(entries, parsed, strict=True):
+            if numbers and not named and not says.tells and _NUMBER.fullmatch(_stem(entry.name)):
+                says = ParsedName("", step=int(_stem(entry.name)))  # noqa: PLW2901 - it says more here
+            directory = _is_directory(entry)
+            if directory and is_array(entry.name):
+                self._miss(entry.path, "a directory in place of a file", place.rank)
+            elif is_array(entry.name):
+                self._take_file(entry.path, place, says)
+            elif directory:
+                self._take_directory(entry.path, place, says)
+
+    def _take_file(self, path: str, place: _Place, says: ParsedName) -> None:
+        here = place.below(says)
+        unit = Unit(path, here.scope, directory=False)
+        if says.step is None:
+            self._loose.append((here, unit))
+        else:
+            self._found.append((here, says.step, unit))
+
+    def _take_directory(self, path: str, place: _Place, says: ParsedName) -> None:
+        here = place.below(says)
+        if says.step is None:
+            # Numbers directly below a rank or an epoch are steps; elsewhere they are layers.
+            self._visit(path, here, numbers=says.tells and not says.rest)
+            return
+        ranks = [(name, parsed) for name in _directories(path) if (parsed := parse_name(name)).rank is not None]
+        if place.rank is None and says.rank is None and ranks:
+            for name, parsed in sorted(ranks, key=lambda each: natural(each[0])):
+                below = here.below(parsed)
+                self._found.append((below, says.step, Unit(f"{path}/{name}", below.scope, directory=True)))
+            self._layout.directories.append(path)
+            if any(is_array(name) for name in _names(path)):
+                self._miss(path, "arrays beside the ranks of a step", None)
+        else:
+            self._found.append((here, says.step, Unit(path, here.scope, directory=True)))
+
+    def _entries(self, path: str, place: _Place) -> list[os.DirEntry[str]]:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            if (status.st_dev, status.st_ino) in self._visited:
+                return []  # a link led here before
+            self._visited.add((status.st_dev, status.st_ino))
+            if place.depth > _LEVELS_DEEP:
+                self._miss(path, f"more than {_LEVELS_DEEP} directories below each other", place.rank)
+                return []
+            with os.scandir(path) as entries:
+                found = [entry for entry in entries if not entry.name.startswith((".", "__"))]
+        except OSError as error:
+            self._miss(path, why_not(path, error), place.rank)
+            return []
+        self._layout.directories.append(path)
+        return sorted(found, key=lambda entry: natural(entry.name))
+
+    def _miss(self, path: str, why: str, rank: int | None) -> None:
+        from tui_debugger.model import UnreadablePart  # not for the first frame, which recognises the dump
+
+        self._layout.parts.append(UnreadablePart(os.path.relpath(path, self._layout.root), why, rank))
+
+
+class NumpyReader:
+    """Directories of .npy and .npz files: see ``reader.Reader``."""
+
+    name = ".npy and .npz files"
+    looked_for = LOOKED_FOR
+
+    def recognises(self, path: Path) -> Recognised | None:
+        """Returns where the dump is: likely where names tell steps or ranks, else possible."""
+        found = find_root(path)
+        return Recognised(*found[:2], found[2]) if found is not None else None
+
+    def open(self, path: Path, store: DiskCache | None = None, notices: Sequence[str] = ()) -> Source:  # noqa: ARG002
+        """Opens the dump at, around or below a path; listing names costs too little to remember it."""
+        from tui_debugger.sources.numpy_files.source import NumpySource  # needs NumPy
+
+        found = find_root(path)
+        if found is None:
+            raise NotADumpError("The .npy and .npz files are gone", where=str(path), hint="open it again")
+        return NumpySource(found[0], path, notices)
+
+
+READER = NumpyReader()
+
+
+def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
+    """Returns the directory of the dump at, above or below a path, how sure that is, and why it is refused if it is."""
+    start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
+    if not os.path.isdir(start):  # noqa: PTH112 - never raises
+        start = start.parent
+    above = _above(start)
+    if above is not None:
+        return above, Sureness.LIKELY, None
+    if _has_steps(start):
+        return start, Sureness.LIKELY, None
+    below = _below(start)
+    if len(below) == 1:
+        return below[0], Sureness.LIKELY, None
+    if below:
+        names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
+        several = NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
+        return start, Sureness.LIKELY, several
+    if any(is_array(name) for name in _names(start)) or _has_numbers(start) or _has_named_files(start):
+        return start, Sureness.POSSIBLE, None
+    return None
+
+
+def _above(start: Path) -> Path | None:
+    """The dump that a path lies in: above the topmost of the directories around it that are named after a step."""
+    for place in (start, *list(start.parents)[:_LEVELS_UP]):
+        if not parse_name(place.name).tells or not _holds_arrays(place):
+            continue
+        while parse_name(place.parent.name).tells:
+            place = place.parent  # noqa: PLW2901 - the walk goes on from here
+        return place.parent
+    return None
+
+
+def _has_steps(directory: Path) -> bool:
+    """Whether something directly in a directory is named after a step or a rank, and holds arrays."""
+    for name in _names(directory):
+        if not parse_name(_stem(name)).tells:
+            continue
+        if is_array(name) or (not name.endswith(SUFFIXES) and _holds_arrays(directory / name)):
+            return True
+    return False
+
+
+def _has_numbers(directory: Path) -> bool:
+    return any(_NUMBER.fullmatch(name) and _holds_arrays(directory / name) for name in _names(directory))
+
+
+def _has_named_files(directory: Path) -> bool:
+    """Whether files further below are named after steps: a directory for each tensor."""
+    return any(parse_name(_stem(name)).step is not None for name in _arrays(directory))
+
+
+def _below(start: Path) -> list[Path]:
+    """Dumps one or two levels below, not looking inside one that was found."""
+    found: list[Path] = []
+    budget = _MOST_DIRECTORIES
+    for name in islice(_directories(os.fspath(start)), budget):
+        here = start / name
+        if _has_run(here):
+            found.append(here)
+            continue
+        children = list(islice(_directories(os.fspath(here)), budget))
+        budget -= len(children)
+        found += [here / child for child in children if _has_run(here / child)]
+    return sorted(found)
+
+
+def _has_run(directory: Path) -> bool:
+    """Whether a directory below the given one is a dump: files named after steps in it may be those of one tensor."""
+    for name in _names(directory):
+        if name.endswith(".npy") or not parse_name(_stem(name)).tells:
+            continue
+        if is_array(name) or _holds_arrays(directory / name):
+            return True
+    return False
+
+
+def _holds_arrays(directory: Path) -> bool:
+    return next(_arrays(directory), None) is not None
+
+
+def _arrays(directory: Path) -> Iterator[str]:
+    """Names of files with arrays in a directory and below, as far as a few entries show."""
+    budget, waiting, seen = _MOST_ENTRIES, [(os.fspath(directory), 0)], set[str]()
+    while waiting and budget > 0:
+        path, depth = waiting.pop(0)
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            with os.scandir(path) as entries:
+                for entry in islice(entries, budget):
+                    budget -= 1
+                    if is_array(entry.name):
+                        yield entry.name
+                    elif depth < _LEVELS_DEEP and not entry.name.startswith(".") and _is_directory(entry):
+                        waiting.append((entry.path, depth + 1))
+        except OSError:
+            continue
+
+
+def _stem(name: str) -> str:
+    return name[:-4] if name.endswith(SUFFIXES) else name
+
+
+def _names(directory: Path | str) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in islice(entries, _MOST_ENTRIES) if not entry.name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _directories(directory: str) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                if not entry.name.startswith((".", "__")) and not is_array(entry.name) and _is_directory(entry):
+                    yield entry.name
+    except OSError:
+        return
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

@@ -1,0 +1,487 @@
+"""A directory of .npy and .npz files as a Source.
+
+There is no graph: nodes are named by directories, files and keys, in the order of these names (keys in the order in
+which they were written). A name that ends in a side and a number (``fc1.out.0``, ``in_1``) is that output or input of
+the node before it, ``arr_1`` in an archive is output 1 of what the archive is called; all others are output 0 of their
+own node.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int32, Int64
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.build import FileNode, append_nodes, build_table
+from tui_debugger.graph.categories import parameter_by_name
+from tui_debugger.graph.table import PARAMETER, NodeTable
+from tui_debugger.model import (
+    Category,
+    GraphRun,
+    Progress,
+    ProgressFn,
+    ReadSpec,
+    RunInfo,
+    Side,
+    TensorStats,
+    UnreadablePart,
+    no_progress,
+    turns,
+)
+from tui_debugger.opener import why_not
+from tui_debugger.sources.base import Capability, Changes, Names, TensorTable, file_states
+from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, read_layout
+from tui_debugger.stats.npz import SUFFIX as ARCHIVE
+from tui_debugger.stats.npz import read_archive
+from tui_debugger.stats.records import Specs
+
+GRAPH: Final = "arrays"
+"""What the one graph is called that all nodes are in."""
+ROOT: Final = 0
+_SIDES: Final = {"in": Side.INPUT, "input": Side.INPUT, "out": Side.OUTPUT, "output": Side.OUTPUT}
+_SLOT: Final = re.compile(r"(?:(.*)[./:])?(input|in|output|out)s?[._:](\d{1,4})", re.DOTALL)
+_POSITION: Final = re.compile(r"arr_(\d{1,4})")
+_GRADIENT: Final = re.compile(r"(?:^|[./_])(?:grads?|gradients?)(?:[./_]|$)", re.IGNORECASE)
+_UNREAD: Final = (".pt", ".pth", ".bin", ".safetensors", ".h5", ".hdf5", ".ckpt", ".pkl", ".pickle")
+"""Files that hold tensors, and are not read."""
+_YOUNG_NS: Final = 5 * 10**9
+"""What changed more recently than this may change again within one tick of the clock."""
+_PROGRESS_EVERY: Final = 1024
+_WATCHED: Final = 16
+
+_State = tuple[tuple[str, int, int], ...]
+"""Path, modification time and size of all that a listing depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One array: its node's name, its side and slot, its file, its key in an archive (None: a .npy file)."""
+
+    node: str
+    side: Side
+    slot: int
+    path: str
+    member: str | None
+
+
+@dataclass(slots=True)
+class _Listing:
+    """The arrays of one step.
+
+    Attributes:
+        arrays: in the order of their names.
+        parts: what could not be looked at.
+        state: what it depends on, and how that looked before it was listed.
+        names: digest of all names; tells whether something changed that the state does not show.
+    """
+
+    arrays: list[_Found] = field(default_factory=list)
+    parts: list[UnreadablePart] = field(default_factory=list)
+    state: _State = ()
+    names: bytes = b""
+
+
+class StepTable(Columns):
+    """The arrays of one step. See ``base.TensorTable``."""
+
+    def __init__(self, spots: Spots, files: Names, file: Int32, members: tuple[str | None, ...], member: Int32) -> None:
+        """``files`` are distinct paths, ``members`` distinct keys; ``file`` and ``member`` tell those of each row."""
+        super().__init__(spots, np.zeros(len(file), np.int64))
+        self._files, self._file, self._members, self._member = files, file, members, member
+
+    def spec(self, index: int) -> ReadSpec:
+        """How to read the values."""
+        return _spec(os.fsdecode(self._files[int(self._file[index])]), self._members[int(self._member[index])])
+
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+        """``spec`` of several rows, as columns."""
+        used, kind = np.unique(self._member[indices], return_inverse=True)
+        paths = [self._files[number] for number in self._file[indices].tolist()]
+        kinds = tuple(_spec("", self._members[number]) for number in used.tolist())
+        return Specs(paths, kinds, kind.astype(np.int32))
+
+    @property
+    def digest(self) -> bytes:
+        """Names the files, the keys in them, and what they are of."""
+        hasher = blake2b(b"\0".join(self._files), digest_size=16)
+        hasher.update(repr(self._members).encode("utf-8", "surrogateescape"))
+        for column in (self._file, self._member, self.side, self.slot):
+            hasher.update(np.ascontiguousarray(column).data)
+        return hasher.digest()
+
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+        """Sizes and modification times as they are now; each file is asked once."""
+        used, of = np.unique(self._file[indices], return_inverse=True)
+        sizes, times = file_states(self._files[number] for number in used.tolist())
+        return sizes[of], times[of]
+
+    def recorded(self, index: int) -> TensorStats | None:  # noqa: ARG002 - see base.TensorTable
+        """Nothing: there are values only."""
+        return None
+
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:  # noqa: ARG002 - as above
+        """Nothing."""
+        return None
+
+
+class NumpySource:
+    """See ``base.Source``. Steps are listed when they are asked for."""
+
+    def __init__(self, root: Path, given: Path, notices: Sequence[str] = ()) -> None:
+        """Lists the directories above the steps.
+
+        Args:
+            root: the directory of the dump.
+            given: the path as the user wrote it.
+            notices: what people have to know besides.
+        """
+        self._lock = threading.RLock()
+        self._root, self._given, self._notices = root, given, tuple(notices)
+        self._layout = read_layout(root)
+        self._empty = build_table(())
+        self._nodes: dict[int, NodeTable] = {}
+        self._rows: dict[int, dict[str, int]] = {}
+        self._listings: dict[tuple[int, int], _Listing] = {}
+        self._tables: dict[tuple[int, int], StepTable] = {}
+        self._grew = False
+
+    @property
+    def info(self) -> RunInfo:
+        """What was found."""
+        notices = [*self._notices, *self._layout.notices]
+        notices.append("there is no graph: nodes come from the names of files, in the order of these names")
+        return RunInfo(str(self._root), "directory of .npy and .npz files", self._root.name, notices=tuple(notices))
+
+    @property
+    def capabilities(self) -> Capability:
+        """A directory may grow."""
+        return Capability.GROWS
+
+    @property
+    def focus(self) -> tuple[int | None, int | None]:
+        """(rank, step) of the directory that was opened; None where it holds several."""
+        given, root = (os.path.abspath(path) for path in (self._given, self._root))  # noqa: PTH100 - keeps links
+        inside = [
+            (rank, step)
+            for rank, steps in self._layout.units.items()
+            for step, units in steps.items()
+            if any(_is_inside(unit.path, given) or _is_inside(given, unit.path) for unit in units)
+        ]
+        ranks, steps = {rank for rank, _ in inside}, {step for _, step in inside}
+        if given == root or len(ranks) != 1:
+            return None, None
+        return ranks.pop(), steps.pop() if len(steps) == 1 else None
+
+    def ranks(self) -> Sequence[int]:
+        """Ranks, ascending; 0 where no name tells one."""
+        return list(self._layout.units)
+
+    def steps(self, rank: int) -> Sequence[int]:
+        """Steps, ascending: nothing tells when they ran."""
+        return list(self._layout.units.get(rank, ()))
+
+    def history(self, rank: int) -> Sequence[GraphRun]:
+        """One run for each step."""
+        steps = self.steps(rank)
+        return tuple(
+            GraphRun(step, ROOT, GRAPH, True, turn=turn) for step, turn in zip(steps, turns(steps), strict=True)
+        )
+
+    def previous_run(
+        self,
+        rank: int,
+        root_graph: int,
+        step: int,
+        round: int = 0,  # noqa: A002, ARG002 - see base.Source; every step is one run
+    ) -> tuple[int, int] | None:
+        """The step before."""
+        before = [each for each in self.steps(rank) if each < step] if root_graph == ROOT else []
+        return (before[-1], 0) if before else None
+
+    def unreadable(self) -> Sequence[UnreadablePart]:
+        """What could not be listed, of the directories above the steps and of the steps that were listed."""
+        with self._lock:
+            listed = [part for listing in self._listings.values() for part in listing.parts]
+            return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable:
+        """The nodes of the steps that were listed, at least of the first one."""
+        with self._lock:
+            if rank not in self._nodes:
+                for step in self.steps(rank)[:1]:
+                    self.tensors(rank, step, progress)
+            return self._nodes.get(rank, self._empty)
+
+    def tensors(self, rank: int, step: int, progress: ProgressFn = no_progress) -> TensorTable:
+        """The arrays of a step."""
+        with self._lock:
+            table = self._tables.get((rank, step))
+            if table is not None:
+                return table
+            first = self.steps(rank)[:1]
+            if first and first[0] != step and rank not in self._nodes:
+                self.tensors(rank, first[0], progress)  # the nodes are those of the first step, and what others add
+            units = self._layout.units.get(rank, {}).get(step, [])
+            listing = _list(units, self._root, rank, step, progress)
+            table = self._table(rank, listing)
+            if units:
+                self._listings[rank, step], self._tables[rank, step] = listing, table
+            return table
+
+    def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - see base.Source
+        """There are none."""
+        return ()
+
+    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - see base.Source
+        """There are none."""
+        return ()
+
+    def refresh(self) -> Changes:
+        """Lists the directories above the steps anew, and looks at the files of steps that were listed."""
+        with self._lock:
+            before = self._layout.units
+            self._layout = read_layout(self._root)
+            after = self._layout.units
+            looked = {rank for rank, _ in self._listings}
+            grown = [at for at, listing in self._listings.items() if self._changed(before, at, listing)]
+            for at in grown:
+                del self._listings[at], self._tables[at]
+            known = {(rank, step) for rank, steps in before.items() for step in steps}
+            fresh = [(rank, step) for rank, steps in after.items() for step in steps if rank in before]
+            new_nodes, self._grew = self._grew, False
+            return Changes(
+                new_steps=tuple(at for at in fresh if at not in known and (at[0] in looked or at[0] in before)),
+                grown_steps=tuple(grown),
+                new_nodes=new_nodes,
+                new_ranks=tuple(rank for rank in after if rank not in before),
+            )
+
+    def watch_paths(self) -> Sequence[Path]:
+        """The directories above the steps, and those of the newest steps."""
+        newest = [
+            unit.path
+            for steps in self._layout.units.values()
+            for step in list(steps)[-1:]
+            for unit in steps[step]
+            if unit.directory
+        ]
+        above = self._layout.directories or [str(self._root)]
+        return [Path(path) for path in dict.fromkeys((*above[:_WATCHED], *newest[-_WATCHED:]))]
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+
+    def _changed(self, before: dict[int, dict[int, list[Unit]]], at: tuple[int, int], listing: _Listing) -> bool:
+        units = self._layout.units.get(at[0], {}).get(at[1], [])
+        if units != before.get(at[0], {}).get(at[1], []) or _state(listing.state) != listing.state:
+            return True
+        now = time.time_ns()
+        if all(abs(now - changed) >= _YOUNG_NS for _, changed, _ in listing.state):
+            return False
+        return _list(units, self._root, *at, no_progress).names != listing.names
+
+    def _table(self, rank: int, listing: _Listing) -> StepTable:
+        """The table of a listing; unknown nodes are appended."""
+        rows = self._rows.setdefault(rank, {})
+        nodes = self._nodes.get(rank, self._empty)
+        outputs: dict[str, int] = {}
+        for each in listing.arrays:
+            outputs[each.node] = max(outputs.get(each.node, 1), each.slot + 1 if each.side is Side.OUTPUT else 1)
+        fresh = [_file_node(name, count) for name, count in outputs.items() if name not in rows]
+        if fresh:
+            self._grew = self._grew or rank in self._nodes
+            nodes, numbers = append_nodes(nodes, fresh)
+            rows.update(zip((node.name for node in fresh), numbers.tolist(), strict=True))
+        self._nodes[rank] = nodes
+        of = np.array([rows[each.node] for each in listing.arrays], np.int32)
+        side = np.array([int(each.side) for each in listing.arrays], np.uint8)
+        slot = np.array([each.slot for each in listing.arrays], np.int16)
+        order = nodes.order[of] if len(of) else of
+        by = np.lexsort((slot, side, order))
+        paths = list(dict.fromkeys(each.path for each in listing.arrays))
+        members = tuple(dict.fromkeys(each.member for each in listing.arrays))
+        path_numbers = {path: number for number, path in enumerate(paths)}
+        member_numbers = {member: number for number, member in enumerate(members)}
+        file = np.array([path_numbers[each.path] for each in listing.arrays], np.int32)
+        member = np.array([member_numbers[each.member] for each in listing.arrays], np.int32)
+        spots = Spots(of[by], side[by], slot[by], np.zeros(len(by), np.uint8))
+        return StepTable(spots, Names.of([os.fsencode(path) for path in paths]), file[by], members, member[by])
+
+
+def node_of(scope: Sequence[str], key: str | None = None) -> tuple[str, Side, int]:
+    """Returns (node, side, slot) of an array.
+
+    Args:
+        scope: directories, and the name of the file.
+        key: of an array in an archive; None in a .npy file.
+    """
+    position = _POSITION.fullmatch(key) if key is not None and scope else None
+    if position is not None:
+        return _node_name("/".join(scope)), Side.OUTPUT, int(position[1])
+    full = "/".join(part for part in (*scope, *([key] if key else [])) if part)
+    match = _SLOT.fullmatch(full)
+    if match is not None and match[1]:
+        return _node_name(match[1]), _SIDES[match[2]], int(match[3])
+    return _node_name(full), Side.OUTPUT, 0
+
+
+def _node_name(text: str) -> str:
+    """The name of a node; that of a parameter has dots, as everywhere."""
+    name = "/".join(part for part in text.split("/") if part) or "array"
+    dotted = name.replace("/", ".")
+    return dotted if _is_parameter(dotted) else name
+
+
+def _is_parameter(name: str) -> bool:
+    return not _GRADIENT.search(name) and parameter_by_name(name) is not Category.PARAMETER
+
+
+def _file_node(name: str, outputs: int) -> FileNode:
+    path = name.replace(".", "/")
+    if _is_parameter(name):
+        return FileNode(GRAPH, ROOT, name, path, PARAMETER, outputs)
+    if _GRADIENT.search(name):
+        return FileNode(GRAPH, ROOT, name, f"Gradients/{path}", "Gradient", outputs)
+    return FileNode(GRAPH, ROOT, name, path, "Array", outputs)
+
+
+def _spec(path: str, member: str | None) -> ReadSpec:
+    return ReadSpec(path) if member is None else ReadSpec(path, "npz", member=member)
+
+
+def _list(units: Sequence[Unit], root: Path, rank: int, step: int, progress: ProgressFn) -> _Listing:
+    """Lists the arrays of a step.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    lister = _Lister(root, rank, step, progress)
+    for unit in units:
+        lister.add(unit)
+    return lister.listing()
+
+
+class _Lister:
+    """Lists the directories and archives of one step."""
+
+    def __init__(self, root: Path, rank: int, step: int, progress: ProgressFn) -> None:
+        self._root, self._rank, self._step, self._progress = root, rank, step, progress
+        self._found: dict[tuple[str, Side, int], _Found] = {}
+        self._parts: list[UnreadablePart] = []
+        self._state: list[str] = []
+        self._visited: set[tuple[int, int]] = set()
+        self._done = 0
+        self._first = ""
+        progress(Progress(0, 0, f"listing step {step}"))
+
+    def add(self, unit: Unit) -> None:
+        self._first = self._first or unit.path
+        if unit.directory:
+            self._directory(unit.path, unit.scope)
+        else:
+            self._file(unit.path, unit.scope)
+
+    def listing(self) -> _Listing:
+        # Looked at after the listing: what changed in between is so young that it is listed once more.
+        state = _state((path, 0, 0) for path in self._state)
+        arrays = list(self._found.values())
+        if not arrays and not self._parts:
+            self._miss(self._first or str(self._root), f"no array in step {self._step}")
+        names = blake2b(digest_size=16)
+        for each in arrays:
+            names.update(os.fsencode(f"{each.path}\0{each.member}\0"))
+        for part in self._parts:
+            names.update(os.fsencode(f"{part.where}\0{part.why}\0"))
+        return _Listing(arrays, self._parts, state, names.digest())
+
+    def _directory(self, path: str, scope: tuple[str, ...]) -> None:
+        self._state.append(path)
+        try:
+            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            if (status.st_dev, status.st_ino) in self._visited:
+                return  # a link led here before
+            self._visited.add((status.st_dev, status.st_ino))
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: natural(entry.name))
+        except OSError as error:
+            self._miss(path, why_not(path, error))
+            return
+        for entry in found:
+            if entry.name.startswith("."):
+                continue
+            directory = _is_directory(entry)
+            if is_array(entry.name) and directory:
+                self._miss(entry.path, "a directory in place of a file")
+            elif is_array(entry.name):
+                self._file(entry.path, (*scope, entry.name[: -len(ARCHIVE)]))
+            elif directory:
+                self._directory(entry.path, (*scope, entry.name))
+            elif entry.name.endswith(_UNREAD):
+                self._miss(entry.path, "a file that cannot be read yet")
+            elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110 - never raises
+                self._miss(entry.path, why_not(entry.path))
+
+    def _file(self, path: str, scope: tuple[str, ...]) -> None:
+        self._done += 1
+        if self._done % _PROGRESS_EVERY == 0:
+            self._progress(Progress(self._done, 0, f"listing step {self._step}"))
+        if not path.endswith(ARCHIVE):
+            self._take(path, scope, None)
+            return
+        self._state.append(path)
+        try:
+            archive = read_archive(path)
+        except UnreadableTensorError as error:
+            self._miss(path, error.what)
+            return
+        for key in archive.members:
+            self._take(path, scope, key)
+        if not archive.members:
+            self._miss(path, "no array in it")
+
+    def _take(self, path: str, scope: tuple[str, ...], member: str | None) -> None:
+        at = node_of(scope, member)
+        if at in self._found:
+            first = os.path.relpath(self._found[at].path, self._root)
+            where = path if member is None else f"{path}:{member}"
+            self._miss(where, f"the same tensor as one in {first}")
+        else:
+            self._found[at] = _Found(*at, path, member)
+
+    def _miss(self, path: str, why: str) -> None:
+        self._parts.append(UnreadablePart(os.path.relpath(path, self._root), why, self._rank, self._step))
+
+
+def _state(paths: Iterator[tuple[str, int, int]] | _State) -> _State:
+    """How directories and archives look now."""
+    found = []
+    for path, _, _ in paths:
+        try:
+            status = os.stat(path)  # noqa: PTH116 - text all the way, for many
+            found.append((path, max(status.st_mtime_ns, status.st_ctime_ns), status.st_size))
+        except OSError:  # noqa: PERF203 - each by itself
+            found.append((path, -1, -1))
+    return tuple(found)
+
+
+def _is_inside(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
