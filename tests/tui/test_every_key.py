@@ -227,19 +227,19 @@ def test_the_tables_cover_every_action() -> None:
 
 
 def look(screen: Driver) -> Look:
-    desk, state = screen.desk, screen.desk.state
-    pane = desk.panes[desk.current_pane]
+    main, state = screen.main, screen.main.state
+    pane = main.panes[main.current_pane]
     return Look(
         screen=type(screen.app.screen).__name__,
-        pane=desk.current_pane,
+        pane=main.current_pane,
         cursor=pane.table.cursor_row,
         rows=tuple(screen.rows(pane.table)),
         text="" if screen.app.return_code is not None else screen.text,
-        header=desk.header.plain,
-        notice=desk.footer.notice,
+        header=main.header.plain,
+        notice=main.footer.notice,
         chips=str(pane.filters.render()) if pane.filters.display else pane.search_text,
         position=(state.rank, state.step, state.row),
-        panes=sum(bool(each.size.width) for each in desk.panes.values()),
+        panes=sum(bool(each.size.width) for each in main.panes.values()),
         code=screen.app.return_code,
     )
 
@@ -339,5 +339,5 @@ async def test_every_key_of_the_values_does_what_the_help_says(open_screen: Open
                 assert effect(before, after), (
                     f"{key}: {action.help}\nbefore:\n{before}\n\nafter:\n{after.text}\n{after}"
                 )
-                while screen.app.screen is not screen.desk:
+                while screen.app.screen is not screen.main:
                     await press(screen, "escape")

@@ -227,20 +227,74 @@ def bindings_for(where: str) -> Iterator[Binding]:
             yield Binding(",".join(action.keys), call, action.title, show=False)
 
 
-def reachable(pane: str) -> list[Action]:
-    """Actions whose keys work in a pane, without those that a more specific group takes over."""
+LIVE_GROUP = "Live training (tdbg listen)"
+
+LIVE_ACTIONS: tuple[Action, ...] = tuple(
+    Action(id_, title, tuple(keys.split()), "global", LIVE_GROUP, text)
+    for id_, keys, title, text in (
+        ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
+        ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
+        ("continue", "c", "Continue", "Runs until a watchpoint hits."),
+        ("pause", "p", "Pause", "Stops trainings at the end of their step, or what is being fetched."),
+        ("recheck", "r", "Recheck", "The trainings that wait check the watchpoints on the values they hold now."),
+        ("run_to_node", "t", "Run to node", "Runs to the selected node, where the training can stop inside a step."),
+        ("next_node", ".", "Next node", "Runs to the next node, where the training can stop inside a step."),
+        ("all_ranks", "A", "All ranks", "Commands go to all ranks, or to this one only."),
+        ("save_dump", "S", "Save as dump", "Writes what was kept as a dump directory that tdbg open reads."),
+        ("terminate", "T", "Terminate", "Ends the training processes, after a question."),
+        ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
+    )
+)
+"""Keys while trainings are attached: additions to ``ACTIONS``, and entries of it that mean more then."""
+
+_LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
+_LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
+_LIVE_FOOTER = (
+    *("step_forward", "continue", "pause", "recheck", "next_hit", "forward", "search", "terminate", "save_dump"),
+)
+LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
+"""Actions that do nothing without a training."""
+
+
+def live_bindings() -> list[Binding]:
+    """Returns the bindings of ``LIVE_ONLY``."""
+    return [
+        Binding(",".join(action.keys), f"screen.act('{action.id}')", action.title, show=False) for action in _LIVE_ADDED
+    ]
+
+
+def help_actions(*, live: bool = False) -> tuple[Action, ...]:
+    """Returns what the help page lists; with trainings, what drives them comes first."""
+    if not live:
+        return ACTIONS
+    usual = (action for action in ACTIONS if action.where != "global" or action.id not in _LIVE_BY_ID)
+    return (*LIVE_ACTIONS, *usual)
+
+
+def reachable(pane: str, *, live: bool = False) -> list[Action]:
+    """Returns the actions whose keys work in a pane, without those that a more specific group takes over."""
     taken: dict[str, Action] = {}
     for where in WHERE[pane]:
         for action in ACTIONS:
             if action.where == where:
                 taken |= dict.fromkeys(action.keys, action)
-    return [action for action in ACTIONS if any(taken.get(key) is action for key in action.keys)]
+    found = [action for action in ACTIONS if any(taken.get(key) is action for key in action.keys)]
+    return [*_LIVE_ADDED, *map(_meant_live, found)] if live else found
 
 
-def footer(pane: str) -> list[Action]:
-    """What the footer of a pane shows, most useful first."""
+def footer(pane: str, *, live: bool = False) -> list[Action]:
+    """Returns what the footer of a pane shows, most useful first."""
     own = [action for action in ACTIONS if action.where == pane]
-    return own + [BY_ID["global", id_] for id_ in FOOTER]
+    usual = own + [BY_ID["global", id_] for id_ in FOOTER]
+    if not live:
+        return usual
+    usual = [_meant_live(action) for action in usual]
+    first = [_LIVE_BY_ID.get(id_) or BY_ID["global", id_] for id_ in _LIVE_FOOTER]
+    return [*first[:3], *own, *first[3:], *(each for each in usual if each not in own and each not in first)]
+
+
+def _meant_live(action: Action) -> Action:
+    return _LIVE_BY_ID.get(action.id, action) if action.where == "global" else action
 
 
 IN_VIEWS = "view"
@@ -379,55 +433,3 @@ MAP_HINTS: tuple[tuple[str, str], ...] = (
     ("?", "keys"),
     ("Esc", "back"),
 )
-
-
-GROUP = "Live training (tdbg listen)"
-
-LIVE_ACTIONS: tuple[Action, ...] = tuple(
-    Action(id_, title, tuple(keys.split()), "global", GROUP, text)
-    for id_, keys, title, text in (
-        ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
-        ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
-        ("continue", "c", "Continue", "Runs until a watchpoint hits."),
-        ("pause", "p", "Pause", "Stops trainings at the end of their step, or what is being fetched."),
-        ("recheck", "r", "Recheck", "The trainings that wait check the watchpoints on the values they hold now."),
-        ("run_to_node", "t", "Run to node", "Runs to the selected node, where the training can stop inside a step."),
-        ("next_node", ".", "Next node", "Runs to the next node, where the training can stop inside a step."),
-        ("all_ranks", "A", "All ranks", "Commands go to all ranks, or to this one only."),
-        ("save_dump", "S", "Save as dump", "Writes what was kept as a dump directory that tdbg open reads."),
-        ("terminate", "T", "Terminate", "Ends the training processes, after a question."),
-        ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
-    )
-)
-"""Those that ``ACTIONS`` has as well keep their keys there."""
-
-_BY_ID = {action.id: action for action in LIVE_ACTIONS}
-_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
-_FOOTER = ("step_forward", "continue", "pause", "recheck", "next_hit", "forward", "search", "terminate", "save_dump")
-
-
-def added_bindings() -> list[Binding]:
-    """Keys that do nothing without a training."""
-    return [Binding(",".join(action.keys), f"screen.act('{action.id}')", action.title, show=False) for action in _ADDED]
-
-
-def live_help() -> tuple[Action, ...]:
-    """Every action, those about the training first."""
-    return (*LIVE_ACTIONS, *(action for action in ACTIONS if action.where != "global" or action.id not in _BY_ID))
-
-
-def live_reachable(pane: str) -> list[Action]:
-    """What the keys of a pane reach."""
-    return [*_ADDED, *(_meant(action) for action in reachable(pane))]
-
-
-def live_footer(pane: str) -> list[Action]:
-    """The pane's own keys, those that drive the training, the others."""
-    usual = [_meant(action) for action in footer(pane)]
-    own = [action for action in usual if action.where == pane]
-    first = [_BY_ID.get(id_) or BY_ID["global", id_] for id_ in _FOOTER]
-    return [*first[:3], *own, *first[3:], *(each for each in usual if each not in own and each not in first)]
-
-
-def _meant(action: Action) -> Action:
-    return _BY_ID.get(action.id, action) if action.where == "global" else action

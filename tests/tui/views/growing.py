@@ -10,7 +10,6 @@ import numpy as np
 from tests.sources.writer import MLP, DumpWriter
 from tests.tui.driver import Driver
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.tui.answers import Refreshed
 from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.view import View
 
@@ -29,7 +28,7 @@ def focus_on(screen: Driver, node: str, step: int) -> Focus:
 
 async def look(screen: Driver, kind: type[V], id_: str, node: str = RELU, step: int = 1) -> V:
     """Opens a view and waits until it has nothing more to do."""
-    screen.desk.views.open(id_, focus_on(screen, node, step))
+    screen.main.views.open(id_, focus_on(screen, node, step))
     await screen.until(lambda: isinstance(screen.app.screen, kind))
     await screen.settled()
     view = screen.app.screen
@@ -41,7 +40,7 @@ async def changed(screen: Driver) -> None:
     """What the follower of a dump does when something happened on disk."""
     changes = screen.session.refresh()
     assert changes
-    screen.desk.post_message(Refreshed(changes))
+    screen.main.refreshed(changes)
     await screen.pilot.pause()
     await screen.settled()
 

@@ -320,13 +320,13 @@ async def test_from_a_hit_to_its_distribution_in_the_whole_program(open_screen: 
         await screen.press("[", "[")
         await screen.until(lambda: "step 1  rank 0" in screen.text)
         await screen.press("escape")
-        await screen.until(lambda: screen.app.screen is screen.desk)
+        await screen.until(lambda: screen.app.screen is screen.main)
 
 
 async def test_the_values_of_a_training_that_runs() -> None:
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("n", "b")
         await screen.until(lambda: "-Inf 1 (25.0 %)" in screen.text)

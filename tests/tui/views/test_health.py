@@ -19,8 +19,8 @@ from tui_debugger.session import Session
 from tui_debugger.session.live_driver import Driver
 from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.tui.actions import VIEW_ACTIONS, opening_actions
+from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.health import HealthView
-from tui_debugger.tui.views.opener import NOWHERE
 from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.trend import TrendView
 
@@ -227,8 +227,8 @@ async def test_from_the_main_screen_and_back(open_screen: OpenScreen) -> None:
         await screen.settled()
         await screen.press("g", "enter")
         await screen.settled()
-        assert screen.app.screen is screen.desk
-        assert screen.desk.state.step == 3
+        assert screen.app.screen is screen.main
+        assert screen.main.state.step == 3
         assert "Log-op381" in screen.text
 
 
@@ -244,7 +244,7 @@ def test_every_key_has_a_handler_and_none_is_taken_by_another_view() -> None:
 async def test_hits_of_a_training_have_counts_where_it_stands() -> None:
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("M")
         await screen.until(lambda: "Inf 1" in screen.text)
@@ -260,7 +260,7 @@ async def test_what_a_training_says_of_nan_or_inf_without_counts_has_a_glyph_of_
     monkeypatch.setattr(Driver, "_keep_evidence", lambda _self, _live, _stop, _watched, found, _hits: found)
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("M")
         await screen.until(lambda: "! NaN/Inf" in screen.text)

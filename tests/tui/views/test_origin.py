@@ -235,9 +235,9 @@ async def test_o_opens_it_from_the_hits_and_enter_leads_back_to_the_panes(open_s
         assert "step 3" in screen.lines[1]
         await screen.press("enter")
         await screen.settled()
-        assert screen.app.screen is screen.desk
-        assert (screen.desk.state.step, screen.desk.current_pane) == (3, "tensors")
-        row = screen.desk.tensors_pane.current
+        assert screen.app.screen is screen.main
+        assert (screen.main.state.step, screen.main.current_pane) == (3, "tensors")
+        row = screen.main.tensors_pane.current
         assert row is not None
         assert row.key.step == 3
-        assert isinstance(screen.desk.tensors_pane.table, VirtualTable)
+        assert isinstance(screen.main.tensors_pane.table, VirtualTable)

@@ -217,7 +217,7 @@ async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) 
         await screen.settled()
         await screen.press("right", "t")
         await screen.settled()
-        assert screen.app.screen is screen.desk
-        row = screen.desk.tensors_pane.current
+        assert screen.app.screen is screen.main
+        row = screen.main.tensors_pane.current
         assert row is not None
         assert row.key.step == 3

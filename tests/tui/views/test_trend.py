@@ -249,4 +249,4 @@ async def test_from_a_hit_and_to_its_values(open_screen: OpenScreen) -> None:
         assert "step 3" in screen.text
         await screen.press("escape", "escape")
         await screen.settled()
-        assert screen.app.screen is screen.desk
+        assert screen.app.screen is screen.main

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
-    from tui_debugger.tui.answers import NodesFiltered, NodesLoaded, NodesMarked
-    from tui_debugger.tui.watcher import Marks
+    from tui_debugger.tui.panes.node_marks import Marks
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
 
 
@@ -74,7 +73,7 @@ class NodeTree(VirtualTable):
             notes: dim text after the label, over node rows.
             dull: entries that stay closed at first, over tree indices.
         """
-        from tui_debugger.tui.watcher import Marks  # NumPy: not before there is a tree
+        from tui_debugger.tui.panes.node_marks import Marks  # NumPy: not before there is a tree
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
         old, old_current = self._view, self.current
@@ -233,19 +232,19 @@ class NodesPane(Pane):
         self.nodes: NodeTable | None = None
         self.scopes: Tree | None = None
 
-    def show(self, message: NodesLoaded) -> None:
-        """Nodes of a rank; marks and filters come after."""
-        self.nodes, self.scopes = message.nodes, message.tree
-        self.tree_widget.set_tree(message.tree, message.notes, message.dull)
-        self.set_count(f"{len(message.nodes):,}")
+    def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
+        """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
+        self.nodes, self.scopes = nodes, tree
+        self.tree_widget.set_tree(tree, notes, closed)
+        self.set_count(f"{len(nodes):,}")
 
-    def filter(self, message: NodesFiltered, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """Keeps what a query found."""
+    def filter(self, keep: Mask | None, count: int, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
+        """Keeps what a query found: a mask over tree indices (None: everything), and how many nodes that is."""
         active = bool(summary(query, watchpoint_names))
         self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
-        self.tree_widget.set_keep(message.keep, expand=active)
+        self.tree_widget.set_keep(keep, expand=active)
         total = len(self.nodes) if self.nodes is not None else 0
-        self.set_count(f"{message.count:,} of {total:,}" if active else f"{message.count:,}")
+        self.set_count(f"{count:,} of {total:,}" if active else f"{count:,}")
 
     def show_query(self, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
         """The line that says what restricts the list."""
@@ -260,10 +259,10 @@ class NodesPane(Pane):
         text.append("⌫ clears", theme.DIM)
         self.set_filters(text)
 
-    def mark(self, message: NodesMarked) -> None:
-        """Watched, hit, origin."""
-        if self.scopes is not None and len(message.marks.watch) == len(self.scopes.row):
-            self.tree_widget.set_marks(message.marks)
+    def mark(self, marks: Marks) -> None:
+        """Shows what is watched, hit, an origin."""
+        if self.scopes is not None and len(marks.watch) == len(self.scopes.row):
+            self.tree_widget.set_marks(marks)
 
     def reveal(self, row: int) -> bool:
         """Goes to a node; False when a filter hides it."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, TensorKey
-    from tui_debugger.tui.views.view import View
 
 
 class About(Enum):
@@ -37,12 +35,6 @@ class ViewKind:
     help: str
     about: About
     place: tuple[str, str]
-
-    def load(self) -> type[View]:
-        """The screen's class."""
-        module, name = self.place
-        found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
-        return found
 
 
 _T = About.TENSOR

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.binding import BindingType
@@ -17,6 +18,7 @@ from tui_debugger.tui.dialogs.modal import Modal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual.app import App
     from textual.content import Content
 
     from tui_debugger.model import Progress, ProgressFn, TensorKey
@@ -158,7 +160,7 @@ class View(Modal[None]):
         self.about = about
         self._job: object = None
         self._quiet = False
-        self._news = ViewChanges()
+        self._pending = ViewChanges()
         self._following = ViewChanges()
         self._edition = host.session.results_edition
         self._outdated = ""
@@ -176,18 +178,23 @@ class View(Modal[None]):
         several = key.rank in session.ranks() and len(session.nodes(key.rank).graphs) > 1
         return f"  {clean(key.graph)}" if several else ""
 
+    @property
+    def dump(self) -> Path:
+        """The directory that nothing is written into."""
+        return Path(self.host.session.info.path)
+
     def extract(self) -> Extract | None:
         """What can be copied and exported; None while there is nothing."""
         return None
 
-    def follow(self, news: ViewChanges) -> None:
+    def follow(self, changes: ViewChanges) -> None:
         """Takes news in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
         if not self._outdated:
-            self.mark_outdated(self.outdated_by(news))
+            self.mark_outdated(self.outdated_by(changes))
 
-    def outdated_by(self, news: ViewChanges) -> str:
+    def outdated_by(self, changes: ViewChanges) -> str:
         """Why what is shown may be different now, or nothing. By default what is at a later step changes nothing."""
-        return RUN_CHANGED if news.up_to(self.about.key.step) else ""
+        return RUN_CHANGED if changes.up_to(self.about.key.step) else ""
 
     # -- work beside the event loop ----------------------------------------------------------------
 
@@ -237,7 +244,7 @@ class View(Modal[None]):
         quiet: bool = False,
     ) -> None:
         if self._quiet and not quiet:
-            self._news |= self._following  # it is taken in later
+            self._pending |= self._following  # it is taken in later
         mine = self._job = object()
         self._quiet = quiet
 
@@ -290,9 +297,9 @@ class View(Modal[None]):
         """Whether it says that what is shown is not what the run is now."""
         return bool(self._outdated)
 
-    def tell(self, news: ViewChanges) -> None:
+    def tell(self, changes: ViewChanges) -> None:
         """The run changed: the view takes that in as soon as it is in front and nothing is under way."""
-        self._news |= news
+        self._pending |= changes
         self._catch_up()
 
     def on_screen_resume(self) -> None:
@@ -303,11 +310,11 @@ class View(Modal[None]):
         if self._job is not None or not self.is_attached or self.app.screen is not self:
             return  # ``is_current`` would be true below a dialog as well
         edition = self.host.session.results_edition
-        news, self._news = self._news | ViewChanges(results=edition != self._edition), ViewChanges()
+        changes, self._pending = self._pending | ViewChanges(results=edition != self._edition), ViewChanges()
         self._edition = edition
-        if news:
-            self._following = news
-            self.follow(news)
+        if changes:
+            self._following = changes
+            self.follow(changes)
 
     def mark_outdated(self, why: str) -> None:
         """Says among the key hints that what is shown is not what the run is now; an empty text takes that back."""
@@ -366,7 +373,15 @@ class View(Modal[None]):
 
         if not self.working:
             self.say("")  # what was said before is no part of the picture
-        self.call_after_refresh(screenshot, self.app, lambda text: self.say(text, note=True), self.say)
+        name = type(self).__name__.removesuffix("Screen").removesuffix("View").lower()
+        self.call_after_refresh(screenshot, self.app, name, self.dump, lambda text: self.say(text, note=True), self.say)
+
+
+def tell_views(app: App[Any], changes: ViewChanges) -> None:
+    """The run changed, or more of it was checked: every open view takes in what concerns it."""
+    for screen in app.screen_stack:
+        if isinstance(screen, View):
+            screen.tell(changes)
 
 
 def _how_far(progress: Progress) -> str:
@@ -386,9 +401,9 @@ class ValuesView(View):
         super().__init__(host, about)
         self.files: Files = {}
 
-    def follow(self, news: ViewChanges) -> None:
+    def follow(self, changes: ViewChanges) -> None:
         """Files whether it is about these tensors that there is news: a step that grows leaves most as they are."""
-        files = {key: file for key, file in self.files.items() if _may_concern(news, key)}
+        files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
             session = self.host.session
             self.work_quietly(lambda _: rewritten(session, files), self._answered)
@@ -437,5 +452,5 @@ def _is_other(session: Session, key: TensorKey, file: FileState | None) -> bool:
         return False
 
 
-def _may_concern(news: ViewChanges, key: TensorKey) -> bool:
-    return (key.rank, key.step) in news.pairs or key.rank in news.ranks
+def _may_concern(changes: ViewChanges, key: TensorKey) -> bool:
+    return (key.rank, key.step) in changes.pairs or key.rank in changes.ranks

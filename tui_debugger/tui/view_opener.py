@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, Focus
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, Focus, ViewKind
 from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
-    from tui_debugger.tui.main_screen import MainScreen
-    from tui_debugger.tui.views.view import ViewChanges
+    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.inspector import Inspector
+    from tui_debugger.tui.navigator import Navigator
 
 NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 """The tensor of a view that is about the run, when nothing is selected."""
 
 
-class Views:
+class ViewOpener:
     """Opens views above the main screen. See ``view.Host``."""
 
-    def __init__(self, desk: MainScreen) -> None:
-        """Nothing open."""
-        self._desk = desk
+    def __init__(self, context: Context, inspector: Inspector, navigator: Navigator) -> None:
+        self._context = context
+        self._inspector = inspector
+        self._navigator = navigator
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -35,28 +38,28 @@ class Views:
     @property
     def session(self) -> Session:
         """The open session."""
-        return self._desk.opened_session
+        return self._context.session
 
     # -- what is under the cursor --------------------------------------------------------------------
 
     def here(self) -> Focus | None:
         """The tensor under the cursor: of the hit, of the tensor table, else the first one of the selected node."""
-        desk = self._desk
-        if desk.current_pane == "hits":
-            hit = desk.hits_pane.current
+        context = self._context
+        if context.current_pane() == "hits":
+            hit = context.hits_pane.current
             return Focus.of_hit(hit) if hit is not None else None
-        if desk.current_pane == "nodes" and desk.nodes_pane.current_row < 0:
+        if context.current_pane() == "nodes" and context.nodes_pane.current_row < 0:
             return None  # a scope: what the tensor table still shows is another node's
-        if not desk.inspector.up_to_date:
+        if not self._inspector.up_to_date:
             return self._selected()
-        row = desk.tensors_pane.current
-        if desk.current_pane == "nodes" and (row is None or row.role != Side.OUTPUT.label):
-            row = next((each for each in desk.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
+        row = context.tensors_pane.current
+        if context.current_pane() == "nodes" and (row is None or row.role != Side.OUTPUT.label):
+            row = next((each for each in context.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
         return self.of_row(row) if row is not None else None
 
     def of_row(self, row: TensorRow) -> Focus | None:
         """The tensor of a row of the tensor table."""
-        nodes = self._desk.nodes_pane.nodes
+        nodes = self._context.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
         if at < 0:
             return None
@@ -64,10 +67,10 @@ class Views:
 
     def _selected(self) -> Focus | None:
         """The tensor that the tensor table is about to show: a fast typist is ahead of it."""
-        state, nodes = self._desk.state, self._desk.nodes_pane.nodes
+        state, nodes = self._context.state, self._context.nodes_pane.nodes
         if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
             return None
-        label, slot, number = self._desk.inspector.wanted or (Side.OUTPUT.label, 0, 0)
+        label, slot, number = self._inspector.wanted or (Side.OUTPUT.label, 0, 0)
         side = Side.OUTPUT if label == Side.OUTPUT.label else Side.INPUT
         key = TensorKey(
             state.rank, nodes.graph_of(state.row).name, nodes.names[state.row], side, slot, state.step, number
@@ -76,7 +79,7 @@ class Views:
 
     def _hit(self, key: TensorKey, row: int) -> Hit | None:
         """What the hit list says about a tensor."""
-        result = self._desk.state.result
+        result = self._context.state.result
         found = result.hits.of_nodes([row]) if result is not None else ()
         return next((hit for hit in found if hit.key == key), None)
 
@@ -84,15 +87,34 @@ class Views:
         """Opens a view of what is under the cursor."""
         focus = self.here()
         if focus is None and VIEW_BY_ID[view].about is About.TENSOR:
-            self._desk.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
+            self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
         self.open(view, focus or Focus(NOWHERE, -1))
 
-    def tell(self, news: ViewChanges) -> None:
-        """The run changed, or more of it was checked: every open view takes in what concerns it."""
-        for screen in self._desk.app.screen_stack:
-            if isinstance(screen, View):
-                screen.tell(news)
+    # -- values --------------------------------------------------------------------------------------
+
+    def show_values(self, row: TensorRow, focus: Focus | None = None) -> None:
+        """Opens the values of a tensor; ``focus`` says where to look, for one that is not in the tensor table."""
+        if not row.has_value:
+            why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
+            self._context.say(f"no values to show: {row.error or why}", bad=True)
+            return
+        from tui_debugger.tui.values.screen import ValuesScreen
+
+        focus = focus or self.of_row(row) or Focus(row.key, -1)
+        previous = self.session.before(row.key) if row.has_previous and focus.row >= 0 else None
+        self._context.app.push_screen(ValuesScreen(self, focus, row, previous))
+
+    def open_values(self, focus: Focus) -> None:
+        """Opens the values of a tensor that is not in the tensor table."""
+        session = self.session
+        self._context.work.run(
+            "values",
+            lambda progress: session.measure((session.row_of(focus.key),), progress)[0],
+            lambda row: self.show_values(row, focus),
+            self._context.show_error,
+            lambda _: None,
+        )
 
     # -- for the views -------------------------------------------------------------------------------
 
@@ -100,11 +122,11 @@ class Views:
         """See ``view.Host``."""
         focus = self._placed(focus)
         if view == "values":
-            self._desk.inspector.open_values(focus)
+            self.open_values(focus)
         elif focus.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
-            self._desk.say("no tensor under the cursor", bad=True)
+            self._context.say("no tensor under the cursor", bad=True)
         else:
-            self._desk.app.push_screen(VIEW_BY_ID[view].load()(self, focus))
+            self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, focus))
 
     def _placed(self, focus: Focus) -> Focus:
         """The same with the row that its node has now: a graph that came late numbers the nodes anew."""
@@ -117,13 +139,13 @@ class Views:
 
     def go_to(self, focus: Focus) -> None:
         """See ``view.Host``."""
-        desk = self._desk
-        while desk.app.screen is not desk and len(desk.app.screen_stack) > 1:
-            desk.app.pop_screen()
+        context = self._context
+        while len(context.app.screen_stack) > 1:
+            context.app.pop_screen()
         focus = self._placed(focus)
         if focus.row >= 0:
-            desk.navigator.go_to_tensor(focus.key, focus.row)
-            desk.focus_pane("tensors")
+            self._navigator.go_to_tensor(focus.key, focus.row)
+            context.focus_pane("tensors")
 
     def run(
         self,
@@ -134,13 +156,20 @@ class Views:
         told: Callable[[Progress], None],
     ) -> None:
         """See ``view.Host``."""
-        self._desk.ask_in(self._lane(view), work, done, failed, told)
+        self._context.work.run(self._lane(view), work, done, failed, told)
 
     def stop(self, view: View) -> bool:
         """See ``view.Host``."""
-        return self._desk.bridge.cancel(self._lane(view))
+        return self._context.work.cancel(self._lane(view))
 
     def _lane(self, view: View) -> str:
         """One lane for every place in the pile of screens: what a view below works on goes on."""
-        pile = self._desk.app.screen_stack
+        pile = self._context.app.screen_stack
         return f"view {pile.index(view) if view in pile else len(pile)}"
+
+
+def load_view(kind: ViewKind) -> type[View]:
+    """Returns the screen of a kind of view."""
+    module, name = kind.place
+    found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
+    return found
