@@ -84,9 +84,9 @@ async def test_the_filter_dialog_restricts_by_category_and_backspace_clears(open
         await screen.press("f")
         assert isinstance(screen.app.screen, FilterScreen)
         await screen.press("escape")
-        navigator = screen.main.navigator
+        node_filter = screen.main.node_filter
         query = screen.main.state.query
-        navigator.set_query(type(query)(categories=frozenset({Category.WEIGHT})))
+        node_filter.set_query(type(query)(categories=frozenset({Category.WEIGHT})))
         await screen.settled()
         assert "10 of" in screen.main.nodes_pane.count
         assert "weight" in screen.text
