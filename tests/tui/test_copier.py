@@ -11,7 +11,7 @@ from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.tui.copy_and_report import row_text
 from tui_debugger.tui.views import export
-from tui_debugger.tui.widgets.text import Place
+from tui_debugger.tui.widgets.text import ScopedName
 
 NAN = "mindspore-2.0-nan"
 LOG = "Default/network-WithLossCell/_backbone-Net/Log-op381"
@@ -89,5 +89,5 @@ async def test_no_picture_is_written_into_a_dump(open_screen: OpenScreen, monkey
 
 
 def test_a_row_as_text_leaves_out_marks_and_empty_cells_and_keeps_names_whole() -> None:
-    cells = ["◆", "3", Place(Text("Log\x1b[2J"), "a/b"), "", Text("–")]
+    cells = ["◆", "3", ScopedName(Text("Log\x1b[2J"), "a/b"), "", Text("–")]
     assert row_text(["", "step", "node", "slot", "hit"], cells) == "step 3  node a/b/Log␛[2J"

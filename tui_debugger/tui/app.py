@@ -16,6 +16,15 @@ from tui_debugger.tui import actions, theme
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.work import presentable
 
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import Session
+    from tui_debugger.session.live import LiveSession
+    from tui_debugger.sources.base import Changes
+    from tui_debugger.tui.live import LiveControl
+
+    OpenSession = Callable[[ProgressFn], Session]
+
 THRESHOLDS = (1_000, 2, 1_000)
 """When the collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
 FULL_WHEN_QUIET = 30
@@ -24,8 +33,8 @@ QUIET = 0.15
 """Seconds without output that make a quiet moment: longer than the panes take to follow the cursor."""
 
 
-def settle() -> None:
-    """What is there now stays: the collector need not look at it ever again.
+def freeze_objects() -> None:
+    """Tells the collector never to look again at what is there now.
 
     That is the screen itself, and later the names of hundreds of thousands of nodes. What was set aside before and is
     garbage since, such as a dialog that was open then, is found first.
@@ -38,13 +47,13 @@ def settle() -> None:
     gc.enable()
 
 
-def tidy() -> None:
+def collect_garbage() -> None:
     """Looks for garbage among what is new, and from time to time among all that did not stay for good."""
     gc.collect(2 if gc.get_count()[2] >= FULL_WHEN_QUIET else 1)
 
 
-class Tidying:
-    """Calls ``tidy`` once after each burst of output."""
+class QuietCollector:
+    """Calls ``collect_garbage`` once after each burst of output."""
 
     def __init__(self) -> None:
         """Nothing was written yet."""
@@ -54,17 +63,7 @@ class Tidying:
         """Something was written by the event loop: the quiet begins anew."""
         if self._due is not None:
             self._due.cancel()
-        self._due = asyncio.get_running_loop().call_later(QUIET, tidy)
-
-
-if TYPE_CHECKING:
-    from tui_debugger.model import ProgressFn
-    from tui_debugger.session import Session
-    from tui_debugger.session.live import LiveSession
-    from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.live import LiveControl
-
-    OpenSession = Callable[[ProgressFn], Session]
+        self._due = asyncio.get_running_loop().call_later(QUIET, collect_garbage)
 
 
 class Runnable(Protocol):
@@ -130,7 +129,7 @@ class TdbgApp(App[int]):
         rank: int | None = None,
         step: int | None = None,
         follow: Follow | None = None,
-        settle: Callable[[], None] | None = None,
+        freeze: Callable[[], None] | None = None,
     ) -> None:
         """Nothing is read before the first frame.
 
@@ -142,8 +141,8 @@ class TdbgApp(App[int]):
             rank: where to start, when the run has it.
             step: likewise.
             follow: makes a follower that tells of changes on disk; None follows nothing.
-            settle: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
-                see ``settle``.
+            freeze: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
+                see ``freeze_objects``.
         """
         super().__init__()
         self.register_theme(theme.THEME)
@@ -153,10 +152,10 @@ class TdbgApp(App[int]):
         self._live = live
         self._make_follower = follow
         self._follower: Runnable | None = None
-        self._settle = settle or (lambda: None)
-        self._tidying = None if settle is None else Tidying()
+        self._freeze = freeze or (lambda: None)
+        self._tidying = None if freeze is None else QuietCollector()
         self.main = MainScreen(
-            title=title, recommended=recommended, rank=rank, step=step, live=live, settled=self._settle
+            title=title, recommended=recommended, rank=rank, step=step, live=live, settled=self._freeze
         )
 
     def get_default_screen(self) -> MainScreen:
@@ -168,7 +167,7 @@ class TdbgApp(App[int]):
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
-        self._settle()
+        self._freeze()
         if self._live is not None:
             self.main.wait_for_trainings(self._live)
         elif self._open_session is not None:
@@ -236,7 +235,7 @@ def run_app(
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened.
 
-    The process is the screen's own: its garbage collector is set up for it, see ``settle``.
+    The process is the screen's own: its garbage collector is set up for it, see ``freeze_objects``.
     """
     app = TdbgApp(
         open_session,
@@ -245,7 +244,7 @@ def run_app(
         rank=rank,
         step=step,
         follow=follow_directory,
-        settle=settle,
+        freeze=freeze_objects,
     )
     app.run(mouse=mouse)
     return app.return_code or 0
@@ -275,7 +274,7 @@ def run_live(
     from tui_debugger.tui.live import LiveControl
 
     live = LiveControl(session, warning=warning, stays=stay is not None)
-    app = TdbgApp(live=live, title=title, recommended=recommended, settle=settle)
+    app = TdbgApp(live=live, title=title, recommended=recommended, freeze=freeze_objects)
     if started is not None:
         started(app)
     try:

@@ -116,7 +116,7 @@ class Checker:
         return {
             "recheck": self.recheck,
             "recheck_all": self.recheck_all,
-            "continue": self.go_on,
+            "continue": self.continue_to_hit,
             "forward": self.ask_forward,
             "filter_hits": self.ask_filter,
             "clear_hit_filter": self.clear_filter,
@@ -221,7 +221,7 @@ class Checker:
             self._context.state.too_large = 0
             self._run(lambda report: counted(check_parts(session, pairs, report)))
 
-    def go_on(self) -> None:
+    def continue_to_hit(self) -> None:
         """On to the next step with a hit; to the last step when there is none."""
         self._search(None)
 
@@ -229,19 +229,19 @@ class Checker:
         """N steps forward, stopping at a hit."""
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
-        ahead = len(self._ahead())
+        ahead = len(self._later_steps())
         if not ahead:
             self._context.say("this is the last dumped step")
             return
         prompt = NumberPrompt("Steps forward", 1, low=1, high=ahead, note="stops at the first step with a hit")
         self._context.app.push_screen(prompt, lambda count: None if count is None else self._search(count))
 
-    def _ahead(self) -> list[int]:
+    def _later_steps(self) -> list[int]:
         session, step = self._session, self._context.state.step
-        return list(after(list(dict.fromkeys(step for _, step in session.pairs())), step))
+        return list(steps_after(list(dict.fromkeys(step for _, step in session.pairs())), step))
 
     def _search(self, count: int | None) -> None:
-        steps = self._ahead()[:count]
+        steps = self._later_steps()[:count]
         if not steps:
             self._context.say("this is the last dumped step")
             return
@@ -335,7 +335,11 @@ class Checker:
         state.result, state.tally = result, tally if result is not None else None
         state.current = result is not None and self._session.fresh(result.pairs)
         context.hits_pane.show(
-            result, where=self._where(result), state=self._words(), empty=self._empty(result), final=final
+            result,
+            where=self._place_text(result),
+            state=self._title_state(),
+            empty=self._empty_text(result),
+            final=final,
         )
         self._watcher.show_list()
         if changed and (result is not None or not context.work.busy("check")):
@@ -356,7 +360,7 @@ class Checker:
         if self._context.state.result is None:
             if self._nothing_to_check:
                 return "○", "no watchpoints: w makes one, a adds the recommended ones", theme.NORMAL
-            return "○", f"outdated: r checks this step{self._price()}", theme.DOUBT
+            return "○", f"outdated: r checks this step{self._cost_text()}", theme.DOUBT
         if not self._context.state.current:
             return "○", "outdated: r checks this step, R everything", theme.DOUBT
         return self._known_status(self._context.state.result)
@@ -367,10 +371,10 @@ class Checker:
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
             far = "was recorded" if lost else "can be listed"
-            return "◐", f"fresh: {self._where(result)}, as far as it {far}", theme.DOUBT
-        return "●", f"fresh: {self._where(result)}", theme.GOOD
+            return "◐", f"fresh: {self._place_text(result)}, as far as it {far}", theme.DOUBT
+        return "●", f"fresh: {self._place_text(result)}", theme.GOOD
 
-    def _words(self) -> str:
+    def _title_state(self) -> str:
         if self._context.work.busy("check"):
             return "checking"
         state = self._context.state
@@ -378,10 +382,10 @@ class Checker:
             return "stopped"
         return "" if state.current or self._nothing_to_check else "outdated"
 
-    def _price(self) -> str:
+    def _cost_text(self) -> str:
         return f" ({size(self._context.state.too_large)})" if self._context.state.too_large else ""
 
-    def _where(self, result: CheckResult | None) -> str:
+    def _place_text(self, result: CheckResult | None) -> str:
         if result is None or not result.pairs:
             return ""
         steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
@@ -389,16 +393,16 @@ class Checker:
         text = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}"
         return text + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
-    def _empty(self, result: CheckResult | None) -> str:
-        if self._live is not None and not self._where(result) and not self._pairs():
+    def _empty_text(self, result: CheckResult | None) -> str:
+        if self._live is not None and not self._place_text(result) and not self._pairs():
             return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
             return "no watchpoint is enabled: w makes one, a adds the recommended ones"
         if result is None:
-            return f"outdated: r checks this step{self._price()}, R every step and rank"
+            return f"outdated: r checks this step{self._cost_text()}, R every step and rank"
         if result.stopped:
             return f"no hit so far; {_stopped_line(result)}: R goes on"
-        return self._no_hit(self._where(result))
+        return self._no_hit(self._place_text(result))
 
     def _no_hit(self, where: str) -> str:
         if not where:
@@ -482,7 +486,7 @@ def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> Chec
     return session.check(pairs, report, collect if len(pairs) > 1 else None)
 
 
-def after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
+def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
     """The steps that come after one in the given order; where it is not among them, those of greater number.
 
     Args:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class State:
+class ScreenState:
     """The position in the run and the last results: values that controllers change and panes are drawn from.
 
     Attributes:
@@ -39,7 +39,7 @@ class State:
         current: whether ``result`` is what the watchpoints say about the files as they are.
         too_large: bytes that a check of this step would read, when it did not start by itself.
         unordered: whether some run of the rank ran after one of a later step.
-        goal: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
+        pending_tensor: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
     """
 
     rank: int = 0
@@ -52,7 +52,7 @@ class State:
     current: bool = False
     too_large: int = 0
     unordered: bool = False
-    goal: tuple[TensorKey, int] | None = None
+    pending_tensor: tuple[TensorKey, int] | None = None
 
     @property
     def fresh(self) -> bool:
@@ -95,7 +95,7 @@ class Context:
 
     app: App[Any]
     session: Session
-    state: State
+    state: ScreenState
     work: Workers
     nodes_pane: NodesPane
     stack_pane: StackPane

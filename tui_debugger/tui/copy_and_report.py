@@ -11,7 +11,7 @@ from tui_debugger.model import Progress
 from tui_debugger.session.exporting.files import checked_target, fresh_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE
-from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.text import Cell, ScopedName
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress, TensorKey
@@ -40,7 +40,7 @@ class Copier:
             self._context.say("nothing under the cursor", bad=True)
             return
         try:
-            self._context.say(export.put(self._context.app, text))
+            self._context.say(export.copy_to_clipboard(self._context.app, text))
         except TdbgError as error:
             self._context.say(error.what, bad=True)
 
@@ -105,7 +105,7 @@ def row_text(titles: Sequence[str], cells: Sequence[Cell]) -> str:
 
 def _whole(cell: Cell) -> str:
     """A cell as text; a name with its scope before it, as the run spells it."""
-    if isinstance(cell, Place):
+    if isinstance(cell, ScopedName):
         name = cell.name.plain
         return clean(f"{cell.scope}/{name}" if cell.scope else name)
     return clean(cell if isinstance(cell, str) else cell.plain)

@@ -14,7 +14,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.context import State
+from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.widgets.text import shorten
 
@@ -27,7 +27,7 @@ Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
 
-def header_lines(session: Session, state: State, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
+def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
     """Both lines of an open run."""
     return (
         (_run(session), position(session, state)),
@@ -44,7 +44,7 @@ def _run(session: Session) -> Text:
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 
-def position(session: Session, state: State, kept: str = "dumped") -> Text:
+def position(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
     """Rank and step; ``kept`` is what became of the steps that are there."""
     text = Text(no_wrap=True)
     ranks, steps = session.ranks(), session.steps(state.rank)
@@ -75,7 +75,7 @@ def _state(progress: Mapping[str, Progress], status: Status) -> Text:
     return Text(f"{glyph} {words}", style, no_wrap=True)
 
 
-def coverage(session: Session, state: State) -> Text:
+def coverage(session: Session, state: ScreenState) -> Text:
     """What the hits stand on."""
     text = Text(no_wrap=True)
     if state.result is not None and state.tally is not None:

@@ -11,7 +11,7 @@ from textual.timer import Timer
 
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
-from tui_debugger.tui.views.export import check_path, stem_of
+from tui_debugger.tui.views.export import check_path, file_stem
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Inspector:
         self._timer: Timer | None = None
         self._shown: tuple[int, int] | None = None
         self._listed: tuple[int, int | None, int] | None = None
-        self.wanted: tuple[str, int, int] | None = None
+        self.wanted_slot: tuple[str, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
         """Actions by id."""
@@ -128,8 +128,8 @@ class Inspector:
         empty = f"nothing of this node is {context.kept} at step {step_text(found.step)}"
         pane = context.tensors_pane
         pane.show(self._named(nodes, found.row), found.rows, measured=found.measured, empty=empty)
-        if self.wanted is not None and pane.move_to_slot(*self.wanted):
-            self.wanted = None if found.measured else self.wanted
+        if self.wanted_slot is not None and pane.move_to_slot(*self.wanted_slot):
+            self.wanted_slot = None if found.measured else self.wanted_slot
 
     @staticmethod
     def _named(nodes: NodeTable, row: int) -> str:
@@ -165,7 +165,7 @@ class Inspector:
                     "save", lambda _: session.save_npy(key, path), lambda written: self._context.say(f"wrote {written}")
                 )
 
-        prompt = TextPrompt("Write as .npy", f"{stem_of(key)}.npy", check_path)
+        prompt = TextPrompt("Write as .npy", f"{file_stem(key)}.npy", check_path)
         self._context.app.push_screen(prompt, save)
 
     # -- source ----------------------------------------------------------------------------------
@@ -176,13 +176,13 @@ class Inspector:
         if not context.stack_pane.whole_run:
             return
         from tui_debugger.graph.stacks import search
-        from tui_debugger.tui.panes.stack import RunRows
+        from tui_debugger.tui.panes.stack import SourceLineRows
 
         session, rank = self._session, context.state.rank
 
-        def work(_: Report) -> RunRows:
+        def work(_: Report) -> SourceLineRows:
             index = session.stack_index(rank)
-            return RunRows.of(search(index, text) if text else index)
+            return SourceLineRows.of(search(index, text) if text else index)
 
         context.work.run("stack", work, context.stack_pane.show_run)
 

@@ -17,7 +17,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.context import State
+from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.header import Status, coverage, position
 from tui_debugger.tui.theme import GREY, ORANGE
@@ -108,7 +108,7 @@ def waiting_lines(title: str, trainings: int) -> HeaderLines:
 
 
 def live_lines(
-    session: LiveSession, state: State, progress: Mapping[str, Progress], check: Status, *, one_rank: bool
+    session: LiveSession, state: ScreenState, progress: Mapping[str, Progress], check: Status, *, one_rank: bool
 ) -> HeaderLines:
     """Both lines of the rank that is shown.
 

@@ -22,14 +22,14 @@ from tui_debugger.tui.panes.stack import StackPane
 from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
-from tui_debugger.tui.widgets.line_window import Kept, KeptColumn, KeptRow
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
 from tui_debugger.tui.work import Delivery, Workers
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
-    from tui_debugger.tui.context import Context, State
+    from tui_debugger.tui.context import Context, ScreenState
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.live import LiveControl
     from tui_debugger.tui.navigator import Navigator
@@ -45,7 +45,7 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(Kept, Screen[None]):
+class MainScreen(CachedLines, Screen[None]):
     """The screen of a run: a dump, or trainings that run.
 
     Attributes:
@@ -61,7 +61,7 @@ class MainScreen(Kept, Screen[None]):
 
     AUTO_FOCUS = ""  # focus_pane decides: the first thing that can have the focus is a search box
 
-    state: State
+    state: ScreenState
     navigator: Navigator
     checker: Checker
     watcher: Watcher
@@ -119,11 +119,11 @@ class MainScreen(Kept, Screen[None]):
         """Left: what is there and what to look for. Right: what was found, its values, its source."""
         yield self.header
         yield self.tabs
-        with KeptRow(id="panes"):
-            with KeptColumn(id="left", classes="column"):
+        with CachedRow(id="panes"):
+            with CachedColumn(id="left", classes="column"):
                 yield self.nodes_pane
                 yield self.watchpoints_pane
-            with KeptColumn(id="right", classes="column"):
+            with CachedColumn(id="right", classes="column"):
                 yield self.hits_pane
                 yield self.tensors_pane
                 yield self.stack_pane
@@ -189,10 +189,10 @@ class MainScreen(Kept, Screen[None]):
             self.live.take_in()
 
     def _make_context(self, session: Session) -> Context:
-        from tui_debugger.tui.context import Context, State
+        from tui_debugger.tui.context import Context, ScreenState
 
         if self._shared is None:
-            self.state = State()
+            self.state = ScreenState()
             self._shared = Context(
                 app=self.app,
                 session=session,
@@ -295,7 +295,7 @@ class MainScreen(Kept, Screen[None]):
             # With five panes on the screen a class would only restyle, and so repaint, for nothing.
             pane.set_class(single and current, "-current")
         for column in {pane.parent for pane in self.panes.values()}:
-            if isinstance(column, KeptColumn):
+            if isinstance(column, CachedColumn):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
         self.tabs.display = single
         self._update_tabs()
@@ -357,7 +357,7 @@ class MainScreen(Kept, Screen[None]):
 
     def action_act(self, action: str) -> None:
         """Does one action of the registry."""
-        self.footer.hush()
+        self.footer.clear_notice()
         if self.session is None and action not in WITHOUT_SESSION and not action.startswith("pane_"):
             self.footer.say("still opening", bad=True)
             return
@@ -365,7 +365,7 @@ class MainScreen(Kept, Screen[None]):
 
     def on_key(self, _: events.Key) -> None:
         """A message lasts until the next key."""
-        self.footer.hush()
+        self.footer.clear_notice()
 
     def _pause(self) -> None:
         if not self.work.cancel_shown():

@@ -15,7 +15,7 @@ from tui_debugger.session.unreadable import is_closed, part_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
-from tui_debugger.tui.checker import after
+from tui_debugger.tui.checker import steps_after
 from tui_debugger.tui.labels import CATEGORIES
 from tui_debugger.tui.work import Report
 
@@ -137,9 +137,9 @@ class Navigator:
         context.state.unordered = any(later < earlier for earlier, later in pairwise(steps))
         self._node_filter.apply_query()
         self._watcher.mark()
-        goal, context.state.goal = context.state.goal, None
-        if goal is not None:
-            self.go_to_tensor(*goal)
+        pending, context.state.pending_tensor = context.state.pending_tensor, None
+        if pending is not None:
+            self.go_to_tensor(*pending)
         elif context.nodes_pane.current_row >= 0:
             self._inspector.show_node(context.nodes_pane.current_row)
         self._inspector.search_stack(context.stack_pane.search_text)
@@ -196,7 +196,7 @@ class Navigator:
     def step_by(self, by: int) -> None:
         """To a neighbouring dumped step, in the order in which they ran."""
         steps, step = self._session.steps(self._context.state.rank), self._context.state.step
-        later = after(steps, step) if by > 0 else after(steps[::-1], step, down=True)
+        later = steps_after(steps, step) if by > 0 else steps_after(steps[::-1], step, down=True)
         if later:
             self.set_step(later[0])
         else:
@@ -280,7 +280,7 @@ class Navigator:
             return
         if not pane.reveal(row):
             self._node_filter.show_all()
-            self._context.state.goal = None
+            self._context.state.pending_tensor = None
             pane.tree_widget.set_keep(None)
             pane.reveal(row)
         self._inspector.show_node(row)
@@ -293,10 +293,10 @@ class Navigator:
         """Goes to the rank, step, node and slot of a tensor; ``row`` is that of its node."""
         state = self._context.state
         if key.rank != state.rank:
-            state.goal = (key, row)
+            state.pending_tensor = (key, row)
             self.place(key.rank, key.step)
             return
-        self._inspector.wanted = (key.side.label, key.slot, key.round)
+        self._inspector.wanted_slot = (key.side.label, key.slot, key.round)
         moved = key.step != state.step
         if moved:
             self.place(key.rank, key.step)
@@ -352,7 +352,7 @@ class Navigator:
         if producer < 0:
             context.say("the graph does not say where this input comes from", bad=True)
             return
-        self._inspector.wanted = (Side.OUTPUT.label, slot, 0)
+        self._inspector.wanted_slot = (Side.OUTPUT.label, slot, 0)
         self.go_to_row(producer)
 
     def go_to_consumer(self) -> None:
@@ -370,7 +370,7 @@ class Navigator:
         def go(index: int | None) -> None:
             if index is not None:
                 consumer, slot = consumers[index]
-                self._inspector.wanted = (Side.INPUT.label, slot, 0)
+                self._inspector.wanted_slot = (Side.INPUT.label, slot, 0)
                 self.go_to_row(consumer)
 
         if len(consumers) == 1:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, Focus, ViewKind
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, ViewKind, ViewTarget
 from tui_debugger.tui.views.view import View
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class ViewOpener:
 
     # -- what is under the cursor --------------------------------------------------------------------
 
-    def here(self) -> Focus | None:
+    def here(self) -> ViewTarget | None:
         """The tensor under the cursor: of the hit, of the tensor table, else the first one of the selected node."""
         context = self._context
         if context.current_pane() == "hits":
             hit = context.hits_pane.current
-            return Focus.of_hit(hit) if hit is not None else None
+            return ViewTarget.of_hit(hit) if hit is not None else None
         if context.current_pane() == "nodes" and context.nodes_pane.current_row < 0:
             return None  # a scope: what the tensor table still shows is another node's
         if not self._inspector.up_to_date:
@@ -57,25 +57,25 @@ class ViewOpener:
             row = next((each for each in context.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
         return self.of_row(row) if row is not None else None
 
-    def of_row(self, row: TensorRow) -> Focus | None:
+    def of_row(self, row: TensorRow) -> ViewTarget | None:
         """The tensor of a row of the tensor table."""
         nodes = self._context.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
         if at < 0:
             return None
-        return Focus(row.key, at, self._hit(row.key, at) if row.hit else None)
+        return ViewTarget(row.key, at, self._hit(row.key, at) if row.hit else None)
 
-    def _selected(self) -> Focus | None:
+    def _selected(self) -> ViewTarget | None:
         """The tensor that the tensor table is about to show: a fast typist is ahead of it."""
         state, nodes = self._context.state, self._context.nodes_pane.nodes
         if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
             return None
-        label, slot, number = self._inspector.wanted or (Side.OUTPUT.label, 0, 0)
+        label, slot, number = self._inspector.wanted_slot or (Side.OUTPUT.label, 0, 0)
         side = Side.OUTPUT if label == Side.OUTPUT.label else Side.INPUT
         key = TensorKey(
             state.rank, nodes.graph_of(state.row).name, nodes.names[state.row], side, slot, state.step, number
         )
-        return Focus(key, state.row, self._hit(key, state.row))
+        return ViewTarget(key, state.row, self._hit(key, state.row))
 
     def _hit(self, key: TensorKey, row: int) -> Hit | None:
         """What the hit list says about a tensor."""
@@ -85,66 +85,66 @@ class ViewOpener:
 
     def open_here(self, view: str) -> None:
         """Opens a view of what is under the cursor."""
-        focus = self.here()
-        if focus is None and VIEW_BY_ID[view].about is About.TENSOR:
+        target = self.here()
+        if target is None and VIEW_BY_ID[view].about is About.TENSOR:
             self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
             return
-        self.open(view, focus or Focus(NOWHERE, -1))
+        self.open(view, target or ViewTarget(NOWHERE, -1))
 
     # -- values --------------------------------------------------------------------------------------
 
-    def show_values(self, row: TensorRow, focus: Focus | None = None) -> None:
-        """Opens the values of a tensor; ``focus`` says where to look, for one that is not in the tensor table."""
+    def show_values(self, row: TensorRow, target: ViewTarget | None = None) -> None:
+        """Opens the values of a tensor; ``target`` says where to look, for one that is not in the tensor table."""
         if not row.has_value:
             why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
             self._context.say(f"no values to show: {row.error or why}", bad=True)
             return
         from tui_debugger.tui.values.screen import ValuesScreen
 
-        focus = focus or self.of_row(row) or Focus(row.key, -1)
-        previous = self.session.before(row.key) if row.has_previous and focus.row >= 0 else None
-        self._context.app.push_screen(ValuesScreen(self, focus, row, previous))
+        target = target or self.of_row(row) or ViewTarget(row.key, -1)
+        previous = self.session.before(row.key) if row.has_previous and target.row >= 0 else None
+        self._context.app.push_screen(ValuesScreen(self, target, row, previous))
 
-    def open_values(self, focus: Focus) -> None:
+    def open_values(self, target: ViewTarget) -> None:
         """Opens the values of a tensor that is not in the tensor table."""
         session = self.session
         self._context.work.run(
             "values",
-            lambda progress: session.measure((session.row_of(focus.key),), progress)[0],
-            lambda row: self.show_values(row, focus),
+            lambda progress: session.measure((session.row_of(target.key),), progress)[0],
+            lambda row: self.show_values(row, target),
             self._context.show_error,
             lambda _: None,
         )
 
     # -- for the views -------------------------------------------------------------------------------
 
-    def open(self, view: str, focus: Focus) -> None:
+    def open(self, view: str, target: ViewTarget) -> None:
         """See ``view.Host``."""
-        focus = self._placed(focus)
+        target = self._with_current_row(target)
         if view == "values":
-            self.open_values(focus)
-        elif focus.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
+            self.open_values(target)
+        elif target.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
             self._context.say("no tensor under the cursor", bad=True)
         else:
-            self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, focus))
+            self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))
 
-    def _placed(self, focus: Focus) -> Focus:
+    def _with_current_row(self, target: ViewTarget) -> ViewTarget:
         """The same with the row that its node has now: a graph that came late numbers the nodes anew."""
-        key, row = focus.key, focus.row
+        key, row = target.key, target.row
         if row < 0:
-            return focus
+            return target
         nodes = self.session.nodes(key.rank)
         there = row < len(nodes) and nodes.names[row] == key.node and nodes.graph_of(row).name == key.graph
-        return focus if there else replace(focus, row=nodes.find(key.node, key.graph))
+        return target if there else replace(target, row=nodes.find(key.node, key.graph))
 
-    def go_to(self, focus: Focus) -> None:
+    def go_to(self, target: ViewTarget) -> None:
         """See ``view.Host``."""
         context = self._context
         while len(context.app.screen_stack) > 1:
             context.app.pop_screen()
-        focus = self._placed(focus)
-        if focus.row >= 0:
-            self._navigator.go_to_tensor(focus.key, focus.row)
+        target = self._with_current_row(target)
+        if target.row >= 0:
+            self._navigator.go_to_tensor(target.key, target.row)
             context.focus_pane("tensors")
 
     def run(
@@ -163,9 +163,9 @@ class ViewOpener:
         return self._context.work.cancel(self._lane(view))
 
     def _lane(self, view: View) -> str:
-        """One lane for every place in the pile of screens: what a view below works on goes on."""
-        pile = self._context.app.screen_stack
-        return f"view {pile.index(view) if view in pile else len(pile)}"
+        """One lane for every place in the screens of screens: what a view below works on goes on."""
+        screens = self._context.app.screen_stack
+        return f"view {screens.index(view) if view in screens else len(screens)}"
 
 
 def load_view(kind: ViewKind) -> type[View]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Selecting:
+class SelectionEditor:
     """Edits selections in terms of one rank's nodes."""
 
     nodes: NodeTable
@@ -312,9 +312,9 @@ class Watcher:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _selecting(self) -> Selecting | None:
+    def _selecting(self) -> SelectionEditor | None:
         pane = self._context.nodes_pane
-        return None if pane.nodes is None or pane.scopes is None else Selecting(pane.nodes, pane.scopes)
+        return None if pane.nodes is None or pane.scopes is None else SelectionEditor(pane.nodes, pane.scopes)
 
     def toggle_watch(self) -> None:
         """Space: the node or scope under the cursor into the selected watchpoint, or out of it."""

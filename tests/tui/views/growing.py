@@ -10,7 +10,7 @@ import numpy as np
 from tests.sources.writer import MLP, DumpWriter
 from tests.tui.driver import Driver
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
 
 MATMUL, RELU, _ = (node.name for node in MLP.nodes)
@@ -20,10 +20,10 @@ WIDE, NARROW = (200, 50), (80, 24)
 V = TypeVar("V", bound=View)
 
 
-def focus_on(screen: Driver, node: str, step: int) -> Focus:
+def focus_on(screen: Driver, node: str, step: int) -> ViewTarget:
     nodes = screen.session.nodes(0)
     row = nodes.find(node)
-    return Focus(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
+    return ViewTarget(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
 
 
 async def look(screen: Driver, kind: type[V], id_: str, node: str = RELU, step: int = 1) -> V:

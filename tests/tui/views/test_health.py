@@ -21,7 +21,7 @@ from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.tui.actions import VIEW_ACTIONS, opening_actions
 from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.health import HealthView
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trend import TrendView
 
 WIDE, NARROW = (200, 50), (80, 24)
@@ -29,15 +29,15 @@ RELU = MLP.nodes[1].name
 NAN = np.full((2, 3), np.nan, np.float32)
 
 
-def view_of(session: Session, about: Focus | None = None) -> tuple[HealthView, PlainHost]:
+def view_of(session: Session, about: ViewTarget | None = None) -> tuple[HealthView, PlainHost]:
     host = PlainHost(session)
-    return HealthView(host, about or Focus(NOWHERE, -1)), host
+    return HealthView(host, about or ViewTarget(NOWHERE, -1)), host
 
 
-def focus_on(session: Session, node: str, step: int) -> Focus:
+def focus_on(session: Session, node: str, step: int) -> ViewTarget:
     nodes = session.nodes(0)
     row = nodes.find(node)
-    return Focus(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
+    return ViewTarget(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
 
 
 def row_line(screen: Opened, name: str) -> str:
@@ -75,8 +75,8 @@ async def test_it_starts_at_the_tensor_that_it_was_opened_from(dumps: Callable[[
     view, _ = view_of(session, focus_on(session, "head.weight", 4))
     async with opened(view, WIDE) as screen:
         assert "N NaN  step 4  Default/network-WithLossCell/_backbone-Net/head-Dense/head.weight" in screen.text
-        assert view.focus_here.hit is not None
-        assert (view.focus_here.key.node, view.focus_here.key.step) == ("head.weight", 4)
+        assert view.target_here.hit is not None
+        assert (view.target_here.key.node, view.target_here.key.step) == ("head.weight", 4)
 
 
 async def test_without_watchpoints_nan_and_inf_are_looked_for(bad_run: Path) -> None:

@@ -22,7 +22,7 @@ from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 
-class RunRows:
+class GraphRunRows:
     """Runs as rows on demand: a history of a long training has hundreds of thousands."""
 
     def __init__(
@@ -115,7 +115,7 @@ class HistoryScreen(Modal[GraphRun]):
                 for run in runs
                 if (run.has_data or not self.data_only) and (self.graph is None or run.graph == self.graph)
             ]
-        self.query_one(VirtualTable).set_rows(RunRows(runs, self.current_step, self.closed))
+        self.query_one(VirtualTable).set_rows(GraphRunRows(runs, self.current_step, self.closed))
         parts = [f"{len(runs)} of {len(self.runs)} runs"]
         parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []
@@ -149,7 +149,7 @@ class HistoryScreen(Modal[GraphRun]):
     def _go(self, event: VirtualTable.RowSelected) -> None:
         event.stop()
         rows = event.table.rows
-        run = rows.runs[event.row] if isinstance(rows, RunRows) else None
+        run = rows.runs[event.row] if isinstance(rows, GraphRunRows) else None
         if run is not None and run.has_data:
             self.dismiss(run)
         elif run is not None:

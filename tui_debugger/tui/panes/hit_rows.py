@@ -22,7 +22,7 @@ from tui_debugger.text.hits import Weight, abbreviations
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.labels import VERDICTS
-from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.text import Cell, ScopedName
 
 _QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)
 
@@ -201,7 +201,7 @@ class HitRows:
             step_text(hit.key.step),
             *rank,
             *graph,
-            Place(Text(clean(name), name_style), scope, theme.DIM),
+            ScopedName(Text(clean(name), name_style), scope, theme.DIM),
             Text(slot_text(hit.key), theme.DIM),
             abbreviation_text(hit),
             detail_text(hit),

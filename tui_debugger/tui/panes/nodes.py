@@ -65,19 +65,19 @@ class NodeTree(VirtualTable):
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
-    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, dull: Mask | None = None) -> None:
+    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
         """Shows a tree. What was open stays open and the cursor stays on its entry (both by path).
 
         Args:
             tree: the tree.
             notes: dim text after the label, over node rows.
-            dull: entries that stay closed at first, over tree indices.
+            closed: entries that stay closed at first, over tree indices.
         """
         from tui_debugger.tui.panes.node_marks import Marks  # NumPy: not before there is a tree
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
         old, old_current = self._view, self.current
-        self._view = OpenTree.fresh(tree, dull) if old is None else old.carried_to(tree, dull)
+        self._view = OpenTree.fresh(tree, closed) if old is None else old.carried_to(tree, closed)
         current = same_entry(old.tree, old_current, tree) if old is not None and old_current >= 0 else -1
         self._notes = notes
         self._marks = Marks.none(len(tree.row))

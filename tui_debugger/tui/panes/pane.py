@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
-from tui_debugger.tui.widgets.line_window import KeptColumn
+from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)
 
 
-class Pane(KeptColumn, can_focus=False):
+class Pane(CachedColumn, can_focus=False):
     """Base of the panes. ``PANE`` is its id in the action registry."""
 
     PANE: ClassVar[str] = ""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunRows:
+class SourceLineRows:
     """Files with their lines, flat. The key is (path, line); line 0 is the file itself.
 
     Attributes:
@@ -37,7 +37,7 @@ class RunRows:
     places: dict[Hashable, int]
 
     @classmethod
-    def of(cls, index: StackIndex) -> RunRows:
+    def of(cls, index: StackIndex) -> SourceLineRows:
         """The rows of an index; made in a worker, as a large run has very many lines."""
         entries = tuple((file, line) for file in index.files for line in range(-1, len(file.lines)))
         rows = cls(len(index.files), entries, {})
@@ -134,7 +134,7 @@ class StackPane(Pane):
         self.whole_run = False
         self._frames: tuple[Frame, ...] = ()
         self._reason = "no node selected"
-        self._run: RunRows | None = None
+        self._run: SourceLineRows | None = None
 
     def toggle_mode(self) -> None:
         """Changes between the run and the node."""
@@ -142,7 +142,7 @@ class StackPane(Pane):
         self._draw(keep=False)
         self.post_message(self.ModeChanged())
 
-    def show_run(self, rows: RunRows) -> None:
+    def show_run(self, rows: SourceLineRows) -> None:
         """All lines of the run, or those that a search found."""
         self._run = rows
         if self.whole_run:

@@ -14,7 +14,7 @@ from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
@@ -175,14 +175,14 @@ class TensorsPane(Pane):
             self.post_message(self.TensorChosen(row))
 
 
-def _source(row: TensorRow) -> Place:
+def _source(row: TensorRow) -> ScopedName:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
     if row.recorded and not row.remote:
         text.append("statistic.csv ", theme.DIM)
     scope, _, name = row.origin_text.rpartition("/")
-    return Place(text.append(clean(name), theme.NORMAL), scope, theme.DIM)
+    return ScopedName(text.append(clean(name), theme.NORMAL), scope, theme.DIM)
 
 
 def _search_text(row: TensorRow) -> str:

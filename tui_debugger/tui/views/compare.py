@@ -34,9 +34,17 @@ from tui_debugger.tui.dialogs.modal import Line, clean_lines
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.tui.values.window import TableOrMap, WindowView
-from tui_debugger.tui.views.compare_panes import TITLES, CompareTable, LargestPane, Rule, Shown, entry_cells, index_text
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.compare_panes import (
+    TITLES,
+    CellContent,
+    CompareTable,
+    ComparisonRule,
+    LargestPane,
+    entry_cells,
+    index_text,
+)
+from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -44,7 +52,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import TensorRow
-    from tui_debugger.tui.views.view import Host, View
+    from tui_debugger.tui.views.view import View, ViewHost
 
 
 GROUP = "Compare (C on a tensor)"
@@ -411,7 +419,7 @@ class CompareView(WindowView):
     """
     hints = HINTS
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Begins with the previous step."""
         super().__init__(host, about)
         self.comparer = Comparer(host.session)
@@ -465,13 +473,13 @@ class CompareView(WindowView):
         return self.query_one(LargestPane)
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor; the other one while its values are shown, when it is of this run."""
         other = self.other.key if self.other is not None and not self.other.path else None
-        if other is None or self.table.shown is not Shown.THERE:
+        if other is None or self.table.shown is not CellContent.THERE:
             return self.about
         row = self.host.session.nodes(other.rank).find(other.node, other.graph)
-        return Focus(other, row) if row >= 0 else self.about
+        return ViewTarget(other, row) if row >= 0 else self.about
 
     # -- reading and comparing ---------------------------------------------------------------------
 
@@ -501,7 +509,7 @@ class CompareView(WindowView):
         """Both are there: the table first, the numbers of the whole tensor when they are known."""
         couple, self.files = found
         self.couple, self.other = couple, couple.there.side
-        self.table.set_couple(couple, Rule(self.tolerance))
+        self.table.set_couple(couple, ComparisonRule(self.tolerance))
         self._draw_head()
         self._compare(couple)
 
@@ -520,7 +528,7 @@ class CompareView(WindowView):
         found = self.found
         if found is not None:
             self.largest.show(found)
-            self.table.set_rule(Rule(found.tolerance, found.boundary))
+            self.table.set_rule(ComparisonRule(found.tolerance, found.boundary))
         self._draw_head()
 
     def _work_of_heat(self, what: str, job: Callable[[ProgressFn], Any], done: Callable[[Any], None]) -> None:
@@ -606,7 +614,7 @@ class CompareView(WindowView):
 
     def action_show(self, name: str) -> None:
         """What the cells hold."""
-        self.table.set_shown(Shown[name])
+        self.table.set_shown(CellContent[name])
         self.say(self.table.shown.value, note=True)
 
     def action_heat(self) -> None:
@@ -701,7 +709,7 @@ class CompareView(WindowView):
         if self.table.mapped:
             self.table.to_element()
         else:
-            self.host.open("values", replace(self.focus_here, at=self.table.cursor_index))
+            self.host.open("values", replace(self.target_here, at=self.table.cursor_index))
 
     def action_slice(self) -> None:
         """Edits the slice."""
@@ -722,5 +730,5 @@ class CompareView(WindowView):
         entries = self.largest.measure.entries(self.found) if self.found is not None else ()
         one = self.table.cell_parts(exact=True)
         head = [str(self.query_one(name, Line).content) for name in ("#sides", "#answer")]
-        stem = stem_of(self.about.key, "compare")
+        stem = file_stem(self.about.key, "compare")
         return extract_of(stem, head, self.found, entries, one=one, window=self.table.window)

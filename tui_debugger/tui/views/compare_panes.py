@@ -23,7 +23,7 @@ from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference
 from tui_debugger.stats.slicing import Slice
 from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
-from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Texts, ValueTable, exact_text, format_window
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
@@ -35,7 +35,7 @@ MARK = "!"
 """Stands behind a difference that is not allowed: colour is never the only sign."""
 
 
-class Shown(Enum):
+class CellContent(Enum):
     """What the cells hold."""
 
     ALL = "both and difference"
@@ -45,7 +45,7 @@ class Shown(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ComparisonRule:
     """What is allowed: a tolerance with its boundary for the whole tensor."""
 
     tolerance: Tolerance = EXACT
@@ -53,7 +53,7 @@ class Rule:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DifferenceSheet(Sheet):
+class DifferenceTable(ValueTable):
     """here − there, computed for what is on the screen only.
 
     Attributes:
@@ -62,12 +62,12 @@ class DifferenceSheet(Sheet):
     """
 
     pairs: Pairs
-    rule: Rule = Rule()
+    rule: ComparisonRule = ComparisonRule()
 
     def windows(self, top: int, left: int, height: int, width: int) -> tuple[Array, Array]:
         """The same window of both."""
         here, there = (
-            Sheet(array, self.view, self.fold).cells(top, left, height, width)
+            ValueTable(array, self.view, self.fold).cells(top, left, height, width)
             for array in (self.pairs.here, self.pairs.there)
         )
         return here, there
@@ -97,7 +97,7 @@ class DifferenceSheet(Sheet):
 
     def part(self, parts: tuple[range, ...]) -> Array:
         """The difference at these indices of the free dimensions."""
-        here, there = (Sheet(array, self.view).part(parts) for array in (self.pairs.here, self.pairs.there))
+        here, there = (ValueTable(array, self.view).part(parts) for array in (self.pairs.here, self.pairs.there))
         return self.settled(here, there)
 
 
@@ -109,7 +109,7 @@ def _cell(text: str, kind: CellKind, marked: bool) -> tuple[str, CellKind]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TripleSheet(DifferenceSheet):
+class TripleTable(DifferenceTable):
     """Three lines a row: here, there, difference, so that digits stand below each other."""
 
     stride: ClassVar[int] = 3
@@ -120,8 +120,8 @@ class TripleSheet(DifferenceSheet):
         return self._plain.rows * self.stride
 
     @property
-    def _plain(self) -> Sheet:
-        return Sheet(self.array, self.view, self.fold)
+    def _plain(self) -> ValueTable:
+        return ValueTable(self.array, self.view, self.fold)
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
         """See ``Sheet``."""
@@ -153,13 +153,13 @@ def _padded(texts: Texts) -> Texts:
     return [[(f"{text} ", kind) for text, kind in line] for line in texts]
 
 
-def sheet_of(pairs: Pairs, view: Slice, shown: Shown, rule: Rule) -> Sheet:
+def value_table_of(pairs: Pairs, view: Slice, shown: CellContent, rule: ComparisonRule) -> ValueTable:
     """What is to be shown of two tensors."""
-    if shown is Shown.HERE:
-        return Sheet(pairs.here, view)
-    if shown is Shown.THERE:
-        return Sheet(pairs.there, view)
-    kind: type[DifferenceSheet] = TripleSheet if shown is Shown.ALL else DifferenceSheet
+    if shown is CellContent.HERE:
+        return ValueTable(pairs.here, view)
+    if shown is CellContent.THERE:
+        return ValueTable(pairs.there, view)
+    kind: type[DifferenceTable] = TripleTable if shown is CellContent.ALL else DifferenceTable
     return kind(array=pairs.here, view=view, pairs=pairs, rule=rule)
 
 
@@ -188,8 +188,8 @@ class CompareTable(TableOrMap):
         """``work`` does long work of the heat map."""
         super().__init__(work, id="table")
         self.couple: Couple | None = None
-        self.shown = Shown.ALL
-        self.rule = Rule()
+        self.shown = CellContent.ALL
+        self.rule = ComparisonRule()
         self._going: Index | None = None
 
     def compose(self) -> Iterable[Widget]:
@@ -203,14 +203,14 @@ class CompareTable(TableOrMap):
         return self.query_one(SliceBar)
 
     @property
-    def sheet(self) -> Sheet | None:
+    def value_table(self) -> ValueTable | None:
         """What the heat map draws: of both tensors their difference."""
-        sheet = self._sheet(Shown.DIFFERENCE if self.shown is Shown.ALL else self.shown)
-        return sheet if sheet is not None and not sheet.empty else None
+        value_table = self._value_table(CellContent.DIFFERENCE if self.shown is CellContent.ALL else self.shown)
+        return value_table if value_table is not None and not value_table.empty else None
 
     # -- what is shown -----------------------------------------------------------------------------
 
-    def set_couple(self, couple: Couple, rule: Rule) -> None:
+    def set_couple(self, couple: Couple, rule: ComparisonRule) -> None:
         """Other tensors; the slice and the cursor stay where they were if they can."""
         self.couple, self.rule = couple, rule
         old = self.slice_bar.view
@@ -225,12 +225,12 @@ class CompareTable(TableOrMap):
         self.grid.show_text(text)
         self.line("cell").show("")
 
-    def set_rule(self, rule: Rule) -> None:
+    def set_rule(self, rule: ComparisonRule) -> None:
         """What is allowed."""
         self.rule = rule
         self._show()
 
-    def set_shown(self, shown: Shown) -> None:
+    def set_shown(self, shown: CellContent) -> None:
         """What the cells hold."""
         if shown is not self.shown:
             index = self.cursor_index
@@ -268,9 +268,11 @@ class CompareTable(TableOrMap):
         self.front.focus()
         self.post_message(self.Refused(""))
 
-    def _sheet(self, shown: Shown) -> Sheet | None:
+    def _value_table(self, shown: CellContent) -> ValueTable | None:
         view = self.slice_bar.view
-        return None if self.couple is None or view is None else sheet_of(self.couple.pairs, view, shown, self.rule)
+        return (
+            None if self.couple is None or view is None else value_table_of(self.couple.pairs, view, shown, self.rule)
+        )
 
     def _show(self) -> None:
         if self.mapped:
@@ -280,16 +282,16 @@ class CompareTable(TableOrMap):
 
     def fill_grid(self) -> None:
         """What the cells hold now."""
-        sheet = self._sheet(self.shown)
-        if sheet is not None and sheet.empty:
-            self.grid.show_text(f"No elements in {sheet.view.text} of shape {sheet.array.shape}.")
-        elif sheet is not None:
-            self.grid.set_sheet(sheet)
+        value_table = self._value_table(self.shown)
+        if value_table is not None and value_table.empty:
+            self.grid.show_text(f"No elements in {value_table.view.text} of shape {value_table.array.shape}.")
+        elif value_table is not None:
+            self.grid.set_table(value_table)
 
     def window(self) -> Array | None:
         """The difference in the slice that is shown, as numbers; None while there is nothing."""
-        sheet = self._sheet(Shown.DIFFERENCE)
-        return None if sheet is None else np.asarray(sheet.part(sheet.lines))
+        value_table = self._value_table(CellContent.DIFFERENCE)
+        return None if value_table is None else np.asarray(value_table.part(value_table.lines))
 
     # -- the element under the cursor --------------------------------------------------------------
 

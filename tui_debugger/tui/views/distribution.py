@@ -44,9 +44,9 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import ORANGE
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import Files, Host, ValuesView, files_of
+from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.view import Files, ValuesView, ViewHost, files_of
 from tui_debugger.tui.widgets.text import fit, shorten
 
 _GAP = 2
@@ -355,7 +355,7 @@ _RECORDED = "Only statistics of this tensor are known, not its values:\nno perce
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _Request:
     """What is shown, or asked for.
 
     Attributes:
@@ -366,7 +366,7 @@ class _Shown:
         previous: the previous step below.
     """
 
-    about: Focus
+    about: ViewTarget
     log: bool = False
     log_counts: bool = False
     ranges: tuple[tuple[float, float], ...] = ()
@@ -391,10 +391,10 @@ class DistributionView(ValuesView):
         *(("d", "bars"), ("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is read before the view shows."""
         super().__init__(host, about)
-        self._shown = self._wanted = _Shown(about)
+        self._shown = self._wanted = _Request(about)
         self._known: dict[TensorKey, Spread] = {}
         self._look: Look | None = None
         self._room = 0
@@ -440,7 +440,7 @@ class DistributionView(ValuesView):
         return max(self.app.size.width - 2 - GUTTER, 8)
 
     @property
-    def _now(self) -> _Shown:
+    def _now(self) -> _Request:
         """What the next key starts from: what is on its way, so that fast typing loses nothing, else what is there."""
         return self._wanted if self.working else self._shown
 
@@ -448,7 +448,7 @@ class DistributionView(ValuesView):
         """Counts everything anew; zoom and cursor stay."""
         self._update(anew=True)
 
-    def _update(self, wanted: _Shown | None = None, *, anew: bool = False) -> None:
+    def _update(self, wanted: _Request | None = None, *, anew: bool = False) -> None:
         """Works out what is to be shown and shows it; what was shown stays when that is stopped."""
         wanted = self._wanted = wanted or self._now
         about, previous, session = wanted.about, wanted.previous, self.host.session
@@ -668,7 +668,7 @@ class DistributionView(ValuesView):
         found, spread = self._look, self._spread
         if found is None or spread is None:
             return None
-        stem = stem_of(self.about.key, "distribution")
+        stem = file_stem(self.about.key, "distribution")
         header = ("low", "low included", "high", "high included", *(f"count {_run(each)}" for each in found.spreads))
         columns = [bars.counts for bars in found.bars]
         rows = [
@@ -685,7 +685,7 @@ class DistributionView(ValuesView):
         return Extract(stem, "\n".join(text), self._bin_text() or self.heading, header if rows else (), rows)
 
 
-def _tensors(session: Session, about: Focus, previous: bool) -> list[TensorKey]:
+def _tensors(session: Session, about: ViewTarget, previous: bool) -> list[TensorKey]:
     """The tensor and, where that is wanted, the one of the step before; empty when there is none."""
     if not previous:
         return [about.key]

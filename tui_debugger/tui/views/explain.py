@@ -18,9 +18,9 @@ from tui_debugger.session.guidance.types import Advice, Guidance
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import VIEW_BY_ID, Focus
-from tui_debugger.tui.views.view import CHECKED, Host, SeenResults, View, ViewChanges
+from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
+from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -54,7 +54,7 @@ class ExplainView(View):
     DEFAULT_CSS = "ExplainView VirtualTable { height: 1fr; }"
     hints = (("n N", "advice"), ("Enter", "follow it"), ("o", "origin"), ("?", "keys"), ("Esc", "back"))
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Looks at the surroundings of the tensor once it shows."""
         super().__init__(host, about)
         key = about.key
@@ -147,11 +147,11 @@ class ExplainView(View):
         if advice is None:
             self.say("no advice from here on that opens a view", note=True)
             return
-        focus = self.about if advice.about is None else self._focus(advice.about)
-        if focus.row < 0:
+        target = self.about if advice.about is None else self._target(advice.about)
+        if target.row < 0:
             self.say("the run has no such node any more")
         else:
-            self.host.open(advice.view, focus)
+            self.host.open(advice.view, target)
 
     @on(VirtualTable.RowHighlighted)
     def _moved(self, event: VirtualTable.RowHighlighted) -> None:
@@ -159,14 +159,14 @@ class ExplainView(View):
         if not (self.working or isinstance(event, VirtualTable.RowSelected)):
             self.say("")
 
-    def _focus(self, key: TensorKey) -> Focus:
-        return Focus(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
+    def _target(self, key: TensorKey) -> ViewTarget:
+        return ViewTarget(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor that the advice under the cursor is about, else the view's own."""
         advice = self._advice.get(self.query_one(VirtualTable).cursor_row)
-        return self.about if advice is None or advice.about is None else self._focus(advice.about)
+        return self.about if advice is None or advice.about is None else self._target(advice.about)
 
     # -- handing out -------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class ExplainView(View):
             for cause in section.causes
         ]
         return Extract(
-            stem=stem_of(key, "explain"),
+            stem=file_stem(key, "explain"),
             text="\n".join(text),
             one=self._under_cursor(),
             header=("conditions", "cause", "standing", "evidence") if rows else (),

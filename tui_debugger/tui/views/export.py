@@ -55,7 +55,7 @@ class Extract:
     array: Callable[[], npt.NDArray[Any]] | None = None
 
 
-def stem_of(key: TensorKey, view: str = "") -> str:
+def file_stem(key: TensorKey, view: str = "") -> str:
     """A file name without suffix for what a view says about a tensor; without a view: for its values."""
     node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
     number = f".round{key.round}" if key.round else ""
@@ -73,7 +73,7 @@ LIMIT = 74_994
 """Bytes of UTF-8. Base64 makes 99,992 of them: terminals that keep a limit cut or drop sequences above 100,000."""
 
 
-def put(app: App[object], text: str) -> str:
+def copy_to_clipboard(app: App[object], text: str) -> str:
     """Hands text to the terminal, made safe to be pasted; returns what to say about it.
 
     No terminal answers, so that nobody can know whether the clipboard has it: what is said names the condition.
@@ -177,7 +177,7 @@ def copy(view: Exporter, *, everything: bool) -> None:
         view.say(_NOTHING if extract is None else "nothing under the cursor; U copies everything", note=True)
         return
     try:
-        view.say(put(view.app, text), note=True)
+        view.say(copy_to_clipboard(view.app, text), note=True)
     except TdbgError as error:
         view.say(f"{error.what}: e {error.hint}")
 

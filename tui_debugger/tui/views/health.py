@@ -30,8 +30,8 @@ from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.views.export import Extract
 from tui_debugger.tui.views.health_grid import GridRows, HealthGrid
-from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -93,7 +93,7 @@ class HealthView(View):
     heading = "Health map"
     hints = HINTS
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Which watchpoints count is decided now."""
         super().__init__(host, about)
         self.checks = HealthChecks(host.session)
@@ -244,22 +244,22 @@ class HealthView(View):
     # -- where it leads ----------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The worst tensor of the cell; of a node without findings its first one; else what the view came from."""
         map_, cell, entry = self.map, self._cell, self.grid.entry
         if map_ is None or cell is None or cell.pair is None:
             return self.about
         if cell.hit is not None:
-            return Focus.of_hit(cell.hit)
+            return ViewTarget.of_hit(cell.hit)
         row = int(map_.tree.row[entry])
         return self._of_node(map_, row, cell.pair) if row >= 0 else self.about
 
-    def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> Focus:
+    def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> ViewTarget:
         if map_.pairs.get(pair) is not None:  # it has been listed: this costs nothing
-            return Focus(*tensor_of(self.host.session, map_.nodes, row, pair))
+            return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, pair))
         graph, name = map_.nodes.graph_of(row).name, map_.nodes.names[row]
         own = self.host.session.nodes(pair[0]).find(name, graph)
-        return Focus(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
+        return ViewTarget(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
@@ -268,9 +268,9 @@ class HealthView(View):
         if self.map is not None and not self.flat and self.map.tree.is_scope(self.grid.entry):
             self.action_open_close()
             return
-        focus = self.focus_here
-        if focus.row >= 0:
-            self.host.go_to(focus)
+        target = self.target_here
+        if target.row >= 0:
+            self.host.go_to(target)
         else:
             self.say("this node was not dumped here", note=True)
 

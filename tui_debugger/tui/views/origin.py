@@ -39,15 +39,15 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
-from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
-from tui_debugger.tui.widgets.text import Cell, Place, shorten
+from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
-    from tui_debugger.tui.views.view import Host
+    from tui_debugger.tui.views.view import ViewHost
 
 
 LineId = tuple[int, ...]
@@ -192,7 +192,7 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
         step_text(row.key.step),
         *rank,
         *graph,
-        Place(text, scope, theme.DIM, words_only=True),
+        ScopedName(text, scope, theme.DIM, words_only=True),
         Text(slot_text(row.key), theme.DIM),
         *count_cells(row.stats),
         _way(line),
@@ -313,7 +313,7 @@ class OriginView(View):
         *(("E", "explain"), ("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is looked at yet."""
         super().__init__(host, about)
         self._answer: _Answer | None = None
@@ -468,7 +468,7 @@ class OriginView(View):
     # -- keys ----------------------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor under the cursor: a hop, or one of the tensors below when the focus is there."""
         line = self.line
         if line is None:
@@ -476,19 +476,19 @@ class OriginView(View):
         if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
             row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
             at = self.host.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
-            return Focus(row.key, at)
+            return ViewTarget(row.key, at)
         if line.tensor.key == self.about.key:
             return self.about
-        return Focus(line.tensor.key, line.row)
+        return ViewTarget(line.tensor.key, line.row)
 
     @on(VirtualTable.RowSelected)
     def _chosen(self, event: VirtualTable.RowSelected) -> None:
         event.stop()
-        self.host.go_to(self.focus_here)
+        self.host.go_to(self.target_here)
 
     def action_values(self) -> None:
         """The values of the tensor under the cursor."""
-        self.host.open("values", self.focus_here)
+        self.host.open("values", self.target_here)
 
     def action_question(self) -> None:
         """The next of several findings."""
@@ -529,7 +529,7 @@ class OriginView(View):
         line = self.line if answer is not None else None
         if answer is None or line is None:
             return None
-        stem = stem_of(self.about.key, "origin")
+        stem = file_stem(self.about.key, "origin")
         text = "\n".join(path_lines(answer.path))
         graph = f"{line.tensor.key.graph}/" if answer.path.graphs else ""
         one = f"{tensor_name(line.tensor)}  {graph}{line.tensor.key.node}"
@@ -539,13 +539,13 @@ class OriginView(View):
         return Extract(stem, text, one, ("graph", *_HEADER) if answer.path.graphs else _HEADER, rows)
 
 
-def _find(session: Session, about: Focus, number: int, progress: ProgressFn) -> _Answer:
+def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn) -> _Answer:
     questions = questions_about(session, about.hit)
     return _Answer(trace(session, about.key, questions[number], progress), number, len(questions))
 
 
 def _find_again(
-    session: Session, about: Focus, answer: _Answer, opened: Opened, progress: ProgressFn
+    session: Session, about: ViewTarget, answer: _Answer, opened: Opened, progress: ProgressFn
 ) -> tuple[_Answer, Opened]:
     questions = questions_about(session, about.hit)
     path = trace(session, about.key, answer.path.question, progress)

@@ -100,7 +100,7 @@ VIEW_BY_ID: dict[str, ViewKind] = {view.id: view for view in VIEWS}
 
 
 @dataclass(frozen=True, slots=True)
-class Focus:
+class ViewTarget:
     """The tensor under the cursor when a view was opened.
 
     Attributes:
@@ -116,10 +116,10 @@ class Focus:
     at: tuple[int, ...] | None = None
 
     @classmethod
-    def of_hit(cls, hit: Hit) -> Focus:
+    def of_hit(cls, hit: Hit) -> ViewTarget:
         """The tensor of a hit."""
         return cls(hit.key, hit.row, hit)
 
-    def at_step(self, step: int) -> Focus:
+    def at_step(self, step: int) -> ViewTarget:
         """The same tensor at another step: what was found there is another question."""
-        return self if step == self.key.step else Focus(self.key.at_step(step), self.row, at=self.at)
+        return self if step == self.key.step else ViewTarget(self.key.at_step(step), self.row, at=self.at)

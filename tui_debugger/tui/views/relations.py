@@ -35,16 +35,16 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import count_cells
-from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
-from tui_debugger.tui.widgets.text import Cell, Place, shorten
+from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.types import Pair
-    from tui_debugger.tui.views.view import Host
+    from tui_debugger.tui.views.view import ViewHost
 
 
 ItemId = tuple[int, ...]
@@ -181,7 +181,7 @@ def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str,
     more = "+" if len(related.slots) > 1 else ""
     return [
         _mark(related, row),
-        Place(text, scope, theme.DIM),
+        ScopedName(text, scope, theme.DIM),
         Text(at + more, theme.DIM),
         *_counts(row),
         _watched(related),
@@ -397,7 +397,7 @@ class RelationsView(View):
         *(("v", "values"), ("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is looked at yet."""
         super().__init__(host, about)
         self._trail = Trail(((about.key, about.row),))
@@ -529,7 +529,7 @@ class RelationsView(View):
         if item is not None and item.related.ahead:
             self.say("no later step was dumped: there is nothing to go to", note=True)
         elif item is None or item.related.key == self._trail.here[0]:
-            self.host.open("values", self.focus_here)
+            self.host.open("values", self.target_here)
         else:
             self._walk_to(self._trail.walked(item.related.key, item.related.row))
 
@@ -640,25 +640,25 @@ class RelationsView(View):
     # -- other keys ----------------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor under the cursor."""
         item = self.item
         if item is None:
             key, row = self._trail.here
-            return self.about if key == self.about.key else Focus(key, row)
+            return self.about if key == self.about.key else ViewTarget(key, row)
         related, key = item.related, item.related.tensor.key
         if key == self.about.key:
             return self.about
         row = related.row if key == related.key else self.host.session.nodes(key.rank).find(key.node, key.graph)
-        return Focus(key, row, related.hit)
+        return ViewTarget(key, row, related.hit)
 
     def action_values(self) -> None:
         """The values of the tensor under the cursor."""
-        self.host.open("values", self.focus_here)
+        self.host.open("values", self.target_here)
 
     def action_main(self) -> None:
         """The tensor under the cursor on the main screen."""
-        self.host.go_to(self.focus_here)
+        self.host.go_to(self.target_here)
 
     # -- what it hands out ---------------------------------------------------------------------------
 
@@ -670,7 +670,7 @@ class RelationsView(View):
         item = self.item
         from tui_debugger.session.diagnosis.relations_text import relations_lines
 
-        stem = stem_of(found.centre.key, "relations")
+        stem = file_stem(found.centre.key, "relations")
         known = with_rows(found, self._row)
         one = item.related.key.node if item is not None else ""
         rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]

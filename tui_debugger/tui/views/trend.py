@@ -40,9 +40,9 @@ from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.views.export import Extract
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, StepTable
-from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
@@ -342,7 +342,7 @@ class TrendView(View):
     heading = "Through the steps"
     hints = HINTS
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is read yet."""
         super().__init__(host, about)
         self.overlay = Overlay(host.session.steps)
@@ -524,7 +524,7 @@ class TrendView(View):
     # -- where it leads ----------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor whose table is shown, at the step under the cursor, with what was found there."""
         series, point = self.overlay.here, self.point
         if series is None or point is None:
@@ -532,7 +532,7 @@ class TrendView(View):
         key = series.key_at(*point)
         known = self.host.session.known([(key.rank, key.step)])
         at = known.hits.find(key) if known is not None else -1
-        return Focus.of_hit(known.hits[at]) if known is not None and at >= 0 else Focus(key, series.row)
+        return ViewTarget.of_hit(known.hits[at]) if known is not None and at >= 0 else ViewTarget(key, series.row)
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
@@ -545,7 +545,7 @@ class TrendView(View):
         elif series.state[index] == State.RECORDED:
             self.say("only statistics were dumped at this step: there are no values to show", note=True)
         else:
-            self.host.open("values", self.focus_here)
+            self.host.open("values", self.target_here)
 
     # -- keys --------------------------------------------------------------------------------------
 
@@ -593,8 +593,8 @@ class TrendView(View):
 
     def action_over(self, which: str) -> None:
         """Lays another tensor over these, of one of ``adding.KINDS``."""
-        kind, focus = KINDS[which], self.focus_here
-        offers = kind.offers(self.host.session, focus.key, focus.row)
+        kind, target = KINDS[which], self.target_here
+        offers = kind.offers(self.host.session, target.key, target.row)
         new = [offer for offer in offers if not self.overlay.has(offer.key)]
         if not new:
             self.say(kind.nothing if not offers else "all of these are shown already", note=True)

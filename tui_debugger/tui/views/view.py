@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
     from tui_debugger.tui.views.export import Extract
-    from tui_debugger.tui.views.registry import Focus
+    from tui_debugger.tui.views.registry import ViewTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +109,17 @@ RUN_CHANGED = "the run has changed"
 CHECKED = "new check results"
 
 
-class Host(Protocol):
+class ViewHost(Protocol):
     """Who opens views and works for them: the main screen, or a test."""
 
     @property
     def session(self) -> Session:
         """The open session."""
 
-    def open(self, view: str, focus: Focus) -> None:
+    def open(self, view: str, target: ViewTarget) -> None:
         """Opens a view (an id of ``kinds.VIEWS``, or ``values``) above the current one."""
 
-    def go_to(self, focus: Focus) -> None:
+    def go_to(self, target: ViewTarget) -> None:
         """Closes every view and shows the tensor on the main screen: its rank, step, node and slot."""
 
     def run(
@@ -153,7 +153,7 @@ class View(Modal[None]):
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ()
     """The keys of this view alone, for its help page; bind them with ``keys.bindings``."""
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is read before the view shows: start with :meth:`work` in ``on_mount``."""
         super().__init__()
         self.host = host
@@ -168,7 +168,7 @@ class View(Modal[None]):
     # -- what a view may override ------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor under the cursor, which the other views open on. By default the one it is about."""
         return self.about
 
@@ -338,7 +338,7 @@ class View(Modal[None]):
 
     def action_open(self, view: str) -> None:
         """Another view of the tensor under the cursor."""
-        self.host.open(view, self.focus_here)
+        self.host.open(view, self.target_here)
 
     def action_keys(self) -> None:
         """All keys of this view."""
@@ -396,7 +396,7 @@ Files = Mapping["TensorKey", "FileState | None"]
 class ValuesView(View):
     """Asks for the files of its tensors, and for no others, when their step changed."""
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """No values are shown yet."""
         super().__init__(host, about)
         self.files: Files = {}

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.line_window import Kept
+from tui_debugger.tui.widgets.line_window import CachedLines
 from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 _GAP = 2
 
 
-class HeaderBar(Kept, Widget):
+class HeaderBar(CachedLines, Widget):
     """Two lines, each with a left and a right part; the right part is kept when there is little room."""
 
     DEFAULT_CSS = "HeaderBar { height: 2; background: $panel; }"
@@ -100,7 +100,7 @@ class HeaderBar(Kept, Widget):
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
 
 
-class FrameLine(Kept, Widget):
+class FrameLine(CachedLines, Widget):
     """The upper or lower edge of a pane with text in it.
 
     Textual's own border titles repaint the whole pane when they change; this is one line.
@@ -161,7 +161,7 @@ class FrameLine(Kept, Widget):
         return ("┕", dash, "┙") if self._active else ("╰", dash, "╯")
 
 
-class TabStrip(Kept, Widget):
+class TabStrip(CachedLines, Widget):
     """The panes by number, when only one of them is shown."""
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
@@ -205,7 +205,7 @@ class TabStrip(Kept, Widget):
             x += size + 1
 
 
-class FooterBar(Kept, Widget):
+class FooterBar(CachedLines, Widget):
     """Keys of the focused pane, or a message for a while."""
 
     DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"
@@ -228,7 +228,7 @@ class FooterBar(Kept, Widget):
         self._notice = Text(("✗ " if bad else "") + clean(text), style, no_wrap=True)
         self.refresh()
 
-    def hush(self) -> None:
+    def clear_notice(self) -> None:
         """Takes the message away."""
         if self._notice is not None:
             self._notice = None

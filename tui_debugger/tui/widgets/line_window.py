@@ -4,8 +4,8 @@ Textual's own scroll view lays the whole screen out anew when the number of line
 again when it scrolls, gets the focus or loses it. Over a slow line every line counts.
 
 Whenever a cell changes, Textual asks every widget below and beside it for all of its lines, and works out colours,
-sizes and filters of each anew: on a screen of five panes most of the time of a key. ``Kept`` is asked the same, and
-hands out the lines it drew last, until something about it changes.
+sizes and filters of each anew: on a screen of five panes most of the time of a key. ``CachedLines`` is asked the same,
+and hands out the lines it drew last, until something about it changes.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ else:
     _Base = object
 
 
-class Kept(_Base):
+class CachedLines(_Base):
     """To be put before the class of a widget that is drawn by its ``render_line``, or of a container."""
 
-    _kept_lines: tuple[Region, list[Strip]] | None = None
+    _cached_lines: tuple[Region, list[Strip]] | None = None
 
     def _set_dirty(self, *regions: Region) -> None:
         """Where Textual's own lines become invalid, so do these: contents, styles and sizes all come through here."""
-        self._kept_lines = None
+        self._cached_lines = None
         super()._set_dirty(*regions)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """What was drawn, or what is drawn now."""
-        if self._kept_lines is None or self._kept_lines[0] != crop:
-            self._kept_lines = crop, self.drawn_lines(crop)
-        return self._kept_lines[1]
+        if self._cached_lines is None or self._cached_lines[0] != crop:
+            self._cached_lines = crop, self.drawn_lines(crop)
+        return self._cached_lines[1]
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
         """Draws what is in sight; Textual draws again what is dirty."""
         return super().render_lines(crop)
 
 
-class KeptRow(Kept, Horizontal):
+class CachedRow(CachedLines, Horizontal):
     """A container from left to right."""
 
 
-class KeptColumn(Kept, Vertical):
+class CachedColumn(CachedLines, Vertical):
     """A container from top to bottom."""
 
 
@@ -88,7 +88,7 @@ HEADER, EMPTY, BLANK = -1, -2, -3
 _CACHE_LIMIT = 2048
 
 
-class LineWindow(Kept, Widget):
+class LineWindow(CachedLines, Widget):
     """Rows below an optional header line, with a scroll bar in the last column. Subclasses draw."""
 
     DEFAULT_CSS = "LineWindow { width: 1fr; height: 1fr; }"

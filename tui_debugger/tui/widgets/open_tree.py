@@ -82,14 +82,14 @@ class OpenTree:
         self._keep: Mask | None = None
 
     @classmethod
-    def fresh(cls, tree: TreeLike, dull: Mask | None = None) -> OpenTree:
+    def fresh(cls, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
         """Opens scopes from the top, in execution order, as long as the lines fit on a screen or so.
 
         A scope with too many entries of its own stays closed, and does not keep the ones beside it closed.
 
         Args:
             tree: the tree.
-            dull: entries where nobody looks first, for example constants; they stay closed.
+            closed: entries where nobody looks first, for example constants; they stay closed.
         """
         size = len(tree.row)
         opened = np.zeros(size, np.bool_)
@@ -97,7 +97,7 @@ class OpenTree:
             return cls(tree, opened)
         depth, parent = np.asarray(tree.depth), np.asarray(tree.parent)
         scopes = np.asarray(tree.size) > 1
-        interesting = scopes if dull is None else scopes & ~dull
+        interesting = scopes if closed is None else scopes & ~closed
         children = np.bincount(parent[parent >= 0], minlength=size)
         shown = int(np.count_nonzero(depth == 0))
         for at in range(int(depth.max()) + 1):
@@ -108,10 +108,10 @@ class OpenTree:
                 shown += int(children[index]) if fits else 0
         return cls(tree, opened)
 
-    def carried_to(self, tree: TreeLike, dull: Mask | None = None) -> OpenTree:
+    def carried_to(self, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
         """The same scopes open in a tree that has grown, by path."""
         if not self._open.any():
-            return self.fresh(tree, dull)
+            return self.fresh(tree, closed)
         paths = {self.tree.path(int(i)) for i in np.flatnonzero(self._open)}
         opened = np.zeros(len(tree.row), np.bool_)
         opened[[int(i) for i in np.flatnonzero(np.asarray(tree.row) < 0) if tree.path(int(i)) in paths]] = True

@@ -22,7 +22,7 @@ _LEAST = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class ScopedName:
     """A name and the scope it stands in, for a cell: the name first, because it tells rows apart.
 
     Where there is little room the scope loses its outer parts: the inner ones say more.
@@ -53,7 +53,7 @@ class Place:
         return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
 
 
-Cell = Text | str | Place
+Cell = Text | str | ScopedName
 """What a table cell holds. A string is plain text, never markup."""
 
 
@@ -67,7 +67,7 @@ def segments_of(cell: Cell, base: Style) -> list[Segment]:
     """A cell as segments; control characters in it are made visible."""
     if isinstance(cell, str):
         return [Segment(clean(cell), base)]
-    if isinstance(cell, Place):
+    if isinstance(cell, ScopedName):
         cell = cell.full
     own = base + (Style.parse(cell.style) if isinstance(cell.style, str) else cell.style)
     if not cell.spans:

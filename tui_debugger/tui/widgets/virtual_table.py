@@ -24,7 +24,7 @@ from textual.strip import Strip
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
-from tui_debugger.tui.widgets.text import Cell, Place, fit, joined, segments_of, shift, width_of
+from tui_debugger.tui.widgets.text import Cell, ScopedName, fit, joined, segments_of, shift, width_of
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 
@@ -399,7 +399,7 @@ class VirtualTable(LineWindow, can_focus=True):
         moving: list[Segment] = []
         gap = Segment(" ", base)
         for column, size, cell in self._laid_out(cells):
-            if isinstance(cell, Place) and not text_shift:
+            if isinstance(cell, ScopedName) and not text_shift:
                 cell = cell.within(size)  # noqa: PLW2901 - the cell as it is drawn
             segments = segments_of(cell, base)
             if text_shift and column.elastic:
