@@ -73,7 +73,7 @@ class Case:
 
 
 def opens(screen: str) -> Callable[[Look, Look], bool]:
-    return lambda old, new: old.screen == "Desk" and new.screen == screen
+    return lambda old, new: old.screen == "MainScreen" and new.screen == screen
 
 
 def to_pane(pane: str) -> Callable[[Look, Look], bool]:
@@ -310,7 +310,7 @@ def cell(screen: Driver, values: ValuesScreen) -> Cell:
         row=grid.row,
         column=grid.column,
         index=grid.cursor_index,
-        slice=grid.sheet.view.text if grid.sheet is not None else "",
+        slice=grid.value_table.view.text if grid.value_table is not None else "",
         digits=grid.form.precision,
         scientific=grid.form.scientific,
         previous=values._showing_previous,
@@ -330,7 +330,7 @@ async def test_every_key_of_the_values_does_what_the_help_says(open_screen: Open
                 await press(screen, "enter")
                 values = screen.app.screen
                 assert isinstance(values, ValuesScreen)
-                await screen.until(lambda grid=values.grid: grid.sheet is not None)
+                await screen.until(lambda grid=values.grid: grid.value_table is not None)
                 keys, effect = VALUES[action.id]
                 await press(screen, keys)
                 before = cell(screen, values)

@@ -21,7 +21,7 @@ PANES: tuple[tuple[str, str], ...] = (
 WHERE: dict[str, tuple[str, ...]] = {pane: ("global", "list", pane) for pane, _ in PANES} | {
     "nodes": ("global", "list", "tree", "nodes")
 }
-"""Which groups of actions a key can reach while the focus is in a pane; later groups win."""
+"""The groups of actions that a key can reach while the focus is in a pane; later groups win."""
 
 _NAMES = {
     "up": "↑",
@@ -84,7 +84,7 @@ _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints
 
 
 def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
-    """Actions of one place under one heading, from (id, keys, title, help)."""
+    """Returns actions of one place under one heading, from (id, keys, title, help)."""
     return tuple(Action(id_, title, tuple(keys.split()), where, group, text) for id_, keys, title, text in rows)
 
 
@@ -217,7 +217,7 @@ BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for ac
 
 
 def bindings_for(where: str) -> Iterator[Binding]:
-    """Textual bindings of one group.
+    """Returns Textual bindings of one group.
 
     Actions of lists are methods of the list; all others go through the screen's ``act``.
     """
@@ -302,7 +302,7 @@ EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
 
 
 def view_action(id_: str, title: str, keys: str, text: str, group: str = EVERY_VIEW) -> Action:
-    """An action of views: ``keys`` separated by blanks."""
+    """Returns an action of views: ``keys`` separated by blanks."""
     return Action(id_, title, tuple(keys.split()), IN_VIEWS, group, text)
 
 
@@ -320,17 +320,17 @@ LOOK_AGAIN = view_action("look_again", "Look again", "r", "Works all of it out a
 
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:
-    """Textual bindings; an action's id is what is called."""
+    """Returns Textual bindings; an action's id is what is called."""
     return [Binding(",".join(action.keys), action.id, action.title, show=False) for action in actions]
 
 
 def opening_bindings() -> list[Binding]:
-    """The keys that open a view from another one."""
+    """Returns the keys that open a view from another one."""
     return [Binding(view.key, f"open('{view.id}')", view.title, show=False) for view in VIEWS]
 
 
 def opening_actions() -> tuple[Action, ...]:
-    """The keys that open a view from another one, for help pages."""
+    """Returns the keys that open a view from another one, for help pages."""
     return tuple(view_action(f"open('{view.id}')", view.title, view.key, view.help) for view in VIEWS)
 
 
@@ -342,7 +342,7 @@ def _action(id_: str, title: str, keys: str, text: str) -> Action:
 
 
 def moves(group: str) -> tuple[Action, ...]:
-    """The keys that move the cursor in every view with a window of a tensor, under a heading."""
+    """Returns the keys that move the cursor in every view with a window of a tensor, under a heading."""
     return (
         view_action("move(-1,0)", "Up", "up k", "One row up.", group),
         view_action("move(1,0)", "Down", "down j", "One row down.", group),
@@ -360,7 +360,7 @@ def moves(group: str) -> tuple[Action, ...]:
 
 
 def slicing(group: str) -> tuple[Action, ...]:
-    """The keys for which part of a tensor shows."""
+    """Returns the keys for which part of a tensor shows."""
     return (
         view_action("slice", "Slice", "s /", "Edits the slice: at most two dimensions with a colon.", group),
         view_action("fixed(-1)", "Previous index", "[", "Previous index of the chosen fixed dimension.", group),
@@ -371,7 +371,7 @@ def slicing(group: str) -> tuple[Action, ...]:
 
 
 def digits(group: str) -> tuple[Action, ...]:
-    """The keys for how the numbers are written."""
+    """Returns the keys for how the numbers are written."""
     return (
         view_action(
             "finer(1)", "More digits, zoom in", "+ =", "One digit more, up to 10; in the heat map, larger cells.", group
@@ -388,7 +388,7 @@ def digits(group: str) -> tuple[Action, ...]:
 
 
 def fine(group: str) -> Action:
-    """The key for the size of the cells of a heat map."""
+    """Returns the key for the size of the cells of a heat map."""
     return view_action(
         "fine", "Fine cells", "d", "Heat map: the smallest cells; over a slow line, larger ones cost less.", group
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     OpenSession = Callable[[ProgressFn], Session]
 
 THRESHOLDS = (1_000, 2, 1_000)
-"""When the collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
+"""The collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
 FULL_WHEN_QUIET = 30
 """Collections of the middle generation between two of everything, where nobody waits."""
 QUIET = 0.15
@@ -56,7 +56,6 @@ class QuietCollector:
     """Calls ``collect_garbage`` once after each burst of output."""
 
     def __init__(self) -> None:
-        """Nothing was written yet."""
         self._due: asyncio.TimerHandle | None = None
 
     def written(self) -> None:
@@ -83,7 +82,7 @@ class Commands(Provider):
     """The command palette: the actions of the registry."""
 
     async def search(self, query: str) -> Hits:
-        """Actions whose title or help matches."""
+        """Yields actions whose title or help matches."""
         matcher = self.matcher(query)
         for action, run in self._commands():
             text = f"{action.title}  {action.label}"
@@ -92,7 +91,7 @@ class Commands(Provider):
                 yield Hit(score, matcher.highlight(text), run, help=action.help)
 
     async def discover(self) -> AsyncIterator[DiscoveryHit]:
-        """All actions."""
+        """Yields all actions."""
         for action, run in self._commands():
             yield DiscoveryHit(f"{action.title}  {action.label}", run, help=action.help)
 
@@ -131,7 +130,7 @@ class TdbgApp(App[int]):
         follow: Follow | None = None,
         freeze: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is read before the first frame.
+        """Reads nothing before the first frame.
 
         Args:
             open_session: the slow part, called in a worker; raises TdbgError for what people can understand.
@@ -159,7 +158,7 @@ class TdbgApp(App[int]):
         )
 
     def get_default_screen(self) -> MainScreen:
-        """The only screen there is at first; an empty one below it would cost a paint of its own."""
+        """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
         return self.main
 
     def on_mount(self) -> None:
@@ -188,7 +187,7 @@ class TdbgApp(App[int]):
         self.main.work.call(lambda: self.main.say(text))
 
     def post_display_hook(self) -> None:
-        """Something was written."""
+        """Puts off the garbage collector: something was written."""
         if self._tidying is not None:
             self._tidying.written()
 
@@ -213,12 +212,12 @@ class TdbgApp(App[int]):
             self.main.session.close()
 
     async def on_unmount(self) -> None:
-        """The last thing that happens."""
+        """Shuts down with the program."""
         self.shut()
 
 
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
-    """A follower for sources that can grow."""
+    """Returns a follower for sources that can grow."""
     from tui_debugger.sources.follow import Follower
 
     return Follower(session, on_change)

@@ -35,11 +35,11 @@ QUICK_PAIRS = 64
 
 
 class LiveStops(Protocol):
-    """Where trainings stand that run; only a live session has it."""
+    """Tells where trainings stand; only a live session has it."""
 
     @property
     def at_newest(self) -> bool:
-        """Whether the newest step of the rank is shown."""
+        """Tells whether the newest step of the rank is shown."""
 
     def newest(self) -> tuple[Pair, ...]:
         """Returns the newest stop of every rank, which need not be the same step."""
@@ -112,7 +112,7 @@ class Checker:
         self._announced = True
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "recheck": self.recheck,
             "recheck_all": self.recheck_all,
@@ -128,7 +128,7 @@ class Checker:
         return self._context.session
 
     def _pairs(self) -> tuple[Pair, ...]:
-        """The current step on every rank that has it; of trainings the newest stop of every rank."""
+        """Returns the current step on every rank that has it; of trainings the newest stop of every rank."""
         if self._live is not None and self._live.at_newest:
             return self._live.newest()
         step = self._context.state.step
@@ -222,11 +222,11 @@ class Checker:
             self._run(lambda report: counted(check_parts(session, pairs, report)))
 
     def continue_to_hit(self) -> None:
-        """On to the next step with a hit; to the last step when there is none."""
+        """Goes on to the next step with a hit; to the last step when there is none."""
         self._search(None)
 
     def ask_forward(self) -> None:
-        """N steps forward, stopping at a hit."""
+        """Asks how many steps to go forward, stopping at a hit."""
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         ahead = len(self._later_steps())
@@ -354,7 +354,7 @@ class Checker:
     # -- the state in words ----------------------------------------------------------------------
 
     def status(self) -> Status:
-        """For the header."""
+        """Returns the state of the hits, for the header."""
         if self._context.work.busy("check"):
             return "▶", "checking", theme.GOOD
         if self._context.state.result is None:
@@ -415,7 +415,7 @@ class Checker:
     # -- filters of the hit list -----------------------------------------------------------------
 
     def ask_filter(self) -> None:
-        """The filter dialog of the hit list."""
+        """Opens the filter dialog of the hit list."""
         from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
         nodes = self._context.nodes_pane.nodes
@@ -444,7 +444,7 @@ class Checker:
         self._context.work.run("hits", work, lambda found: pane.show_found(result, found))
 
     def clear_filter(self) -> None:
-        """All findings again, in the node list every graph."""
+        """Shows all findings again, in the node list every graph."""
         query = self._context.state.query
         if query.graphs and query.graphs == self._context.hits_pane.filter.graphs:
             self._node_filter.set_query(replace(query, graphs=frozenset()))
@@ -465,7 +465,7 @@ def _stopped_line(result: CheckResult) -> str:
 
 
 def counted(result: CheckResult, *, final: bool = True) -> Checked:
-    """The answer, with what there is to count in it."""
+    """Returns the result with its counts."""
     return Checked(result, Tally.of(result), final)
 
 
@@ -487,7 +487,7 @@ def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> Chec
 
 
 def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
-    """The steps that come after one in the given order; where it is not among them, those of greater number.
+    """Returns the steps that come after one in the given order; where it is not among them, those of greater number.
 
     Args:
         steps: in the order in which they ran, or backwards.

@@ -56,7 +56,7 @@ class ScreenState:
 
     @property
     def fresh(self) -> bool:
-        """Whether the hits are current, and of all that was asked for."""
+        """Tells whether the hits are current, and of all that was asked for."""
         return self.current and not (self.result is not None and self.result.stopped)
 
 
@@ -76,7 +76,7 @@ class SetTimer(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """What a controller gets in place of the screen.
+    """The main screen as a controller sees it.
 
     Attributes:
         app: where dialogs and views are opened.

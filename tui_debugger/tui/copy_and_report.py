@@ -1,4 +1,4 @@
-"""What leaves the main screen: text for the clipboard, a picture of the screen, a report in Markdown."""
+"""Everything that leaves the main screen: text for the clipboard, a picture of the screen, a report in Markdown."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ class Copier:
     """Copies from any pane: whole names, not what fits into a column."""
 
     def __init__(self, context: Context) -> None:
-        """For one screen."""
         self._context = context
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {"copy_here": self.copy, "screenshot": self.screenshot}
 
     def copy(self) -> None:
-        """What is under the cursor, to the clipboard."""
+        """Copies what is under the cursor."""
         from tui_debugger.tui.views import export
 
         text = self.text_here()
@@ -45,7 +44,7 @@ class Copier:
             self._context.say(error.what, bad=True)
 
     def screenshot(self) -> None:
-        """A picture of the screen, into the working directory."""
+        """Writes a picture of the screen into the working directory."""
         from tui_debugger.tui.views.export import screenshot
 
         context = self._context
@@ -53,7 +52,7 @@ class Copier:
         screenshot(context.app, context.current_pane(), dump, context.say, lambda text: context.say(text, bad=True))
 
     def text_here(self) -> str:
-        """The name of the node or scope, the source line, the watchpoint as --watch takes it, the row of a table."""
+        """Returns the name of the node or scope, the source line, the watchpoint for --watch, or the row of a table."""
         context = self._context
         pane = context.current_pane()
         if pane == "nodes":
@@ -71,7 +70,7 @@ class Copier:
         return f"{self._node_of(tensor.key)}  {row}" if pane == "tensors" and tensor is not None else row
 
     def _node_of(self, key: TensorKey) -> str:
-        """The node of a tensor, of several graphs with its own before it."""
+        """Returns the node of a tensor, of several graphs with its own before it."""
         graph = f"{key.graph}/" if self._context.session.graph_names([key.rank]) else ""
         return clean(f"{graph}{key.node}")
 
@@ -94,7 +93,7 @@ class Copier:
 
 
 def row_text(titles: Sequence[str], cells: Sequence[Cell]) -> str:
-    """``step 3  node Default/net/Log-op1  …``: a row with its titles; without what is empty, and without marks."""
+    """Returns a row with its titles, without empty cells and marks: ``step 3  node Default/net/Log-op1  …``."""
     words = []
     for title, cell in zip(titles, cells, strict=False):
         text = _whole(cell).strip()
@@ -104,7 +103,7 @@ def row_text(titles: Sequence[str], cells: Sequence[Cell]) -> str:
 
 
 def _whole(cell: Cell) -> str:
-    """A cell as text; a name with its scope before it, as the run spells it."""
+    """Returns a cell as text; a name with its scope before it, as the run spells it."""
     if isinstance(cell, ScopedName):
         name = cell.name.plain
         return clean(f"{cell.scope}/{name}" if cell.scope else name)
@@ -123,7 +122,7 @@ class Reporter:
         self._typed = typed
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {"report": self.ask}
 
     def ask(self) -> None:
@@ -174,7 +173,7 @@ class Reporter:
 
 
 def problem(text: str, dump: Path) -> str | None:
-    """What is wrong with a path for the report."""
+    """Says what is wrong with a path for the report."""
     from tui_debugger.tui.views.export import check_path
 
     wrong = check_path(text)

@@ -28,7 +28,7 @@ Status = tuple[str, str, Style]
 
 
 def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
-    """Both lines of an open run."""
+    """Returns both lines of an open run."""
     return (
         (_run(session), position(session, state)),
         (_state(progress, status), coverage(session, state)),
@@ -45,7 +45,7 @@ def _run(session: Session) -> Text:
 
 
 def position(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
-    """Rank and step; ``kept`` is what became of the steps that are there."""
+    """Returns rank and step; ``kept`` is what became of the steps that are there."""
     text = Text(no_wrap=True)
     ranks, steps = session.ranks(), session.steps(state.rank)
     if len(state.query.graphs) == 1:
@@ -76,7 +76,7 @@ def _state(progress: Mapping[str, Progress], status: Status) -> Text:
 
 
 def coverage(session: Session, state: ScreenState) -> Text:
-    """What the hits stand on."""
+    """Returns how many tensors the hits stand on, and what is not known."""
     text = Text(no_wrap=True)
     if state.result is not None and state.tally is not None:
         findings, cover = state.tally.findings, state.result.coverage

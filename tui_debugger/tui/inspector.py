@@ -39,7 +39,6 @@ class Inspector:
     """Fills the tensor table and the stack list for the selected node."""
 
     def __init__(self, context: Context) -> None:
-        """Nothing selected."""
         self._context = context
         self._timer: Timer | None = None
         self._shown: tuple[int, int] | None = None
@@ -47,7 +46,7 @@ class Inspector:
         self.wanted_slot: tuple[str, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "stack_mode": self._context.stack_pane.toggle_mode,
             "source": self.show_source,
@@ -69,12 +68,12 @@ class Inspector:
 
     @property
     def pending(self) -> bool:
-        """Whether the panes have yet to follow the cursor."""
+        """Tells whether the panes have yet to follow the cursor."""
         return self._timer is not None
 
     @property
     def up_to_date(self) -> bool:
-        """Whether the tensor table shows the selected node at the current step."""
+        """Tells whether the tensor table shows the selected node at the current step."""
         state = self._context.state
         return self._listed == (state.rank, state.step, state.row)
 
@@ -133,14 +132,14 @@ class Inspector:
 
     @staticmethod
     def _named(nodes: NodeTable, row: int) -> str:
-        """The node's name; with its graph before it where there are several."""
+        """Returns the node's name; with its graph before it where there are several."""
         graph = short_names(info.name for info in nodes.graphs)[nodes.graph_of(row).name]
         return f"graph {graph} · {nodes.names[row]}" if len(nodes.graphs) > 1 else nodes.names[row]
 
     # -- export ----------------------------------------------------------------------------------
 
     def export_tensor(self) -> None:
-        """The tensor under the cursor as .npy."""
+        """Writes the tensor under the cursor as .npy."""
         row = self._context.tensors_pane.current
         if row is None or not row.has_value:
             self._context.say("no values to write here", bad=True)
@@ -148,7 +147,7 @@ class Inspector:
             self._export(row.key)
 
     def export_hit(self) -> None:
-        """The tensor of the hit under the cursor as .npy."""
+        """Writes the tensor of the hit under the cursor as .npy."""
         hit = self._context.hits_pane.current
         if hit is not None:
             self._export(hit.key)
@@ -171,7 +170,7 @@ class Inspector:
     # -- source ----------------------------------------------------------------------------------
 
     def search_stack(self, text: str) -> None:
-        """The source lines of the run, once the pane shows them."""
+        """Looks for source lines of the run, once the pane shows them."""
         context = self._context
         if not context.stack_pane.whole_run:
             return
@@ -187,7 +186,7 @@ class Inspector:
         context.work.run("stack", work, context.stack_pane.show_run)
 
     def show_source(self) -> None:
-        """The frames of the node (or the line of the run) with the source around them."""
+        """Shows the frames of the node (or the line of the run) with the source around them."""
         from tui_debugger.tui.dialogs.source import SourceScreen
 
         context, pane, session = self._context, self._context.stack_pane, self._session

@@ -80,7 +80,7 @@ class LiveControl:
         self._newest: dict[int, int] = {}
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "step_forward": self.step_forward,
             "forward": self.ask_steps,
@@ -94,7 +94,7 @@ class LiveControl:
         }
 
     def handlers_of_waiting(self) -> dict[str, Callable[[], None]]:
-        """Actions by id, before the first graph is there."""
+        """Returns actions by id, before the first graph is there."""
         return {"pause": self.pause, "quit": self.quit}
 
     @property
@@ -106,12 +106,12 @@ class LiveControl:
 
     @property
     def busy(self) -> bool:
-        """Whether something happened that the screen does not show yet."""
+        """Tells whether something happened that the screen does not show yet."""
         return bool(self._events) or self._asked
 
     @property
     def ticking(self) -> bool:
-        """Whether counters move, because something runs."""
+        """Tells whether counters move, because something runs."""
         return self._ticker is not None
 
     # -- waiting for the first training ------------------------------------------------------------
@@ -192,7 +192,7 @@ class LiveControl:
 
     @property
     def at_newest(self) -> bool:
-        """Whether the newest step of the rank is shown."""
+        """Tells whether the newest step of the rank is shown."""
         state = self._shown.state
         steps = self.session.steps(state.rank)
         return not steps or state.step is None or state.step >= steps[-1]
@@ -256,14 +256,14 @@ class LiveControl:
             self._checker.changed()
 
     def step_forward(self) -> None:
-        """The next kept step; from the newest one a step of the training."""
+        """Goes to the next kept step; from the newest one runs a step of the training."""
         if self._navigator is None or self.at_newest:
             self.run(1)
         else:
             self._navigator.step_by(1)
 
     def ask_steps(self) -> None:
-        """How many steps."""
+        """Asks how many steps to run."""
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
         if not self._among(Phase.STOPPED):
@@ -286,7 +286,7 @@ class LiveControl:
         self._order(work)
 
     def run_to(self, row: int | None) -> None:
-        """To a node, or to the next one."""
+        """Goes to a node, or to the next one."""
         here, rank = self.here, self._shown.state.rank
         if here is None or here.phase is not Phase.STOPPED:
             self._refuse()
@@ -333,7 +333,7 @@ class LiveControl:
         )
 
     def ask_save(self) -> None:
-        """Where to."""
+        """Asks where to save what was kept."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt
 
         session = self.session
@@ -384,7 +384,7 @@ class LiveControl:
         self._tick()
 
     def _say(self, events: Sequence[LiveEvent]) -> None:
-        """What the header does not say."""
+        """Says in the footer what the header does not show."""
         for event in events:
             name = "a training" if event.rank is None else f"rank {event.rank}"
             if event.kind is LiveKind.REFUSED:
@@ -456,7 +456,7 @@ class LiveControl:
             self._shown.show_error(error)
 
     def _renewed(self) -> list[Pair]:
-        """Where trainings went on within a step since the last call: what they hold of it may be different."""
+        """Returns where trainings went on within a step since the last call: their values of it may be different."""
         stops = {state.rank: state.stop for state in self.session.trainings() if state.stop is not None}
         before, self._stops = self._stops, stops
         both = ((rank, before.get(rank), stop) for rank, stop in stops.items())
@@ -467,7 +467,7 @@ class LiveControl:
         return self._shown.state.rank, self._shown.state.step
 
     def _following(self) -> bool:
-        """Whether a stop may take the screen along: not away from an older step that the user went to meanwhile."""
+        """Tells whether a stop may take the screen along: not away from an older step that the user chose meanwhile."""
         rank, step = self._position
         return (rank, step) == self._from or step is None or step >= self._newest.get(rank, step)
 
@@ -515,7 +515,7 @@ class LiveControl:
 
 
 def check_directory(text: str) -> str | None:
-    """What is wrong with a directory to save to."""
+    """Says what is wrong with a directory to save to."""
     if not text.strip():
         return "a directory name is needed"
     try:

@@ -350,7 +350,7 @@ class MainScreen(CachedLines, Screen[None]):
         }
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys that drive trainings do nothing where none can come."""
+        """Switches off the keys that drive trainings where none can come."""
         if action == "act" and self.live is None and parameters and parameters[0] in actions.LIVE_ONLY:
             return False
         return super().check_action(action, parameters)
@@ -452,7 +452,7 @@ class MainScreen(CachedLines, Screen[None]):
         self._drill_in("hits")
 
     def _drill_in(self, origin: str) -> None:
-        """To the tensors, unless the next key already went elsewhere: a fast typist is ahead of messages."""
+        """Goes to the tensors, unless the next key already went elsewhere: a fast typist is ahead of messages."""
         if self.current_pane == origin:
             self.focus_pane("tensors")
 

@@ -1,4 +1,4 @@
-"""Where we are: ranks, steps, graphs, nodes, hits, and what restricts the node list."""
+"""The position in the run: moves through ranks, steps, graphs, nodes, hits and the data flow."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Navigator:
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "step": self.ask_step,
             "step_back": lambda: self.step_by(-1),
@@ -194,7 +194,7 @@ class Navigator:
         context.update_header()
 
     def step_by(self, by: int) -> None:
-        """To a neighbouring dumped step, in the order in which they ran."""
+        """Goes to a neighbouring dumped step, in the order in which they ran."""
         steps, step = self._session.steps(self._context.state.rank), self._context.state.step
         later = steps_after(steps, step) if by > 0 else steps_after(steps[::-1], step, down=True)
         if later:
@@ -203,7 +203,7 @@ class Navigator:
             self._context.say(f"this is the {'last' if by > 0 else 'first'} {self._context.kept} step")
 
     def rank_by(self, by: int) -> None:
-        """To a neighbouring rank; the step stays when that rank has it."""
+        """Goes to a neighbouring rank; the step stays when that rank has it."""
         ranks, state = list(self._session.ranks()), self._context.state
         index = ranks.index(state.rank) + by if state.rank in ranks else 0
         if not 0 <= index < len(ranks):
@@ -234,7 +234,7 @@ class Navigator:
         self._context.say(f"graph {clean(names[index - 1])}; Backspace shows all" if index else "all graphs")
 
     def ask_step(self) -> None:
-        """The prompt that knows the dumped steps and the run history."""
+        """Opens the prompt that knows the dumped steps and the run history."""
         from tui_debugger.tui.dialogs.prompts import StepPrompt
 
         state, session = self._context.state, self._session
@@ -264,7 +264,7 @@ class Navigator:
         self._context.app.push_screen(HistoryScreen(runs, state.step or 0, closed), go)
 
     def show_notices(self) -> None:
-        """What was missing or odd."""
+        """Lists what was missing or odd in the dump."""
         from tui_debugger.tui.dialogs.history import NoticesScreen
 
         parts = self._session.unreadable()
@@ -303,12 +303,12 @@ class Navigator:
         self.go_to_row(row)
 
     def hit_by(self, by: int) -> None:
-        """The next or previous finding of the hit list, from the row under its cursor."""
+        """Goes to the next or previous finding of the hit list, from the row under its cursor."""
         rows = self._context.hits_pane.rows
         self._walk(by, rows.findings if rows is not None else (), "hit")
 
     def next_origin(self) -> None:
-        """The next origin, starting again after the last one."""
+        """Goes to the next origin, starting again after the last one."""
         rows = self._context.hits_pane.rows
         self._walk(1, rows.origins if rows is not None else (), "origin", around=True)
 
@@ -342,7 +342,7 @@ class Navigator:
     # -- the data flow ----------------------------------------------------------------------------------
 
     def go_to_producer(self) -> None:
-        """The node that made the input under the cursor."""
+        """Goes to the node that made the input under the cursor."""
         context, row = self._context, self._context.tensors_pane.current
         if row is None or row.role == "out":
             context.say("put the cursor on an input", bad=True)
@@ -356,7 +356,7 @@ class Navigator:
         self.go_to_row(producer)
 
     def go_to_consumer(self) -> None:
-        """One of the nodes that use this node's outputs."""
+        """Goes to one of the nodes that use this node's outputs."""
         from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 
         context, nodes = self._context, self._context.nodes_pane.nodes
@@ -383,12 +383,12 @@ class Navigator:
 
 
 def first_of(there: Sequence[int], *wanted: int | None) -> int | None:
-    """The first wanted number that is there, else the first that is there, else None."""
+    """Returns the first wanted number that is there, else the first that is there, else None."""
     return next((number for number in wanted if number in there), there[0] if there else None)
 
 
 def node_notes(nodes: NodeTable) -> tuple[str, ...]:
-    """Dim text after each label: the operator type where the name does not say it, the category of parameters."""
+    """Returns the text after each label: the type where the name does not say it, the category of parameters."""
     types, categories, paths = nodes.types, nodes.category.tolist(), nodes.paths
     words = {int(category): word for category, word in CATEGORIES.items() if category}
     notes = []

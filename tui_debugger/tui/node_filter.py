@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class _Kept:
-    """What a query keeps: over tree indices (None: everything), and how many nodes that is."""
+    """The nodes that a query keeps: over tree indices (None: everything), and how many nodes that is."""
 
     keep: Mask | None
     count: int
@@ -29,7 +29,7 @@ class NodeFilter:
         self._context = context
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {"filter_nodes": self.ask_filter, "clear_filter": self.clear_filter}
 
     def set_query(self, query: NodeQuery) -> None:

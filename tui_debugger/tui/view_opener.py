@@ -32,7 +32,7 @@ class ViewOpener:
         self._navigator = navigator
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {view.id: partial(self.open_here, view.id) for view in VIEWS}
 
     @property
@@ -43,7 +43,7 @@ class ViewOpener:
     # -- what is under the cursor --------------------------------------------------------------------
 
     def here(self) -> ViewTarget | None:
-        """The tensor under the cursor: of the hit, of the tensor table, else the first one of the selected node."""
+        """Returns the tensor under the cursor: of the hit, of the tensor table, else the first of the selected node."""
         context = self._context
         if context.current_pane() == "hits":
             hit = context.hits_pane.current
@@ -58,7 +58,7 @@ class ViewOpener:
         return self.of_row(row) if row is not None else None
 
     def of_row(self, row: TensorRow) -> ViewTarget | None:
-        """The tensor of a row of the tensor table."""
+        """Returns the tensor of a row of the tensor table."""
         nodes = self._context.nodes_pane.nodes
         at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
         if at < 0:
@@ -66,7 +66,7 @@ class ViewOpener:
         return ViewTarget(row.key, at, self._hit(row.key, at) if row.hit else None)
 
     def _selected(self) -> ViewTarget | None:
-        """The tensor that the tensor table is about to show: a fast typist is ahead of it."""
+        """Returns the tensor that the tensor table is about to show: a fast typist is ahead of it."""
         state, nodes = self._context.state, self._context.nodes_pane.nodes
         if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
             return None
@@ -78,7 +78,7 @@ class ViewOpener:
         return ViewTarget(key, state.row, self._hit(key, state.row))
 
     def _hit(self, key: TensorKey, row: int) -> Hit | None:
-        """What the hit list says about a tensor."""
+        """Returns the hit of a tensor, if the hit list has one."""
         result = self._context.state.result
         found = result.hits.of_nodes([row]) if result is not None else ()
         return next((hit for hit in found if hit.key == key), None)
@@ -129,7 +129,7 @@ class ViewOpener:
             self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))
 
     def _with_current_row(self, target: ViewTarget) -> ViewTarget:
-        """The same with the row that its node has now: a graph that came late numbers the nodes anew."""
+        """Returns the same with the row that its node has now: a graph that came late numbers the nodes anew."""
         key, row = target.key, target.row
         if row < 0:
             return target
@@ -163,7 +163,7 @@ class ViewOpener:
         return self._context.work.cancel(self._lane(view))
 
     def _lane(self, view: View) -> str:
-        """One lane for every place in the screens of screens: what a view below works on goes on."""
+        """Returns a lane for every place in the stack of screens: what a view below works on goes on."""
         screens = self._context.app.screen_stack
         return f"view {screens.index(view) if view in screens else len(screens)}"
 

@@ -30,20 +30,20 @@ class SelectionEditor:
     tree: Tree
 
     def selector(self, index: int) -> NodeSelector:
-        """What names a tree entry: a node by its id, a scope by its path."""
+        """Returns a selector for a tree entry: a node by its id, a scope by its path."""
         row = int(self.tree.row[index])
         if row >= 0:
             return NodeSelector(NodeKind.NODE, self.nodes.names[row])
         return NodeSelector(NodeKind.SCOPE, self.tree.path(index))
 
     def without(self, selection: NodeSelection, index: int) -> NodeSelection:
-        """The entry taken out: what names it or something below it goes, what still covers it gets an exception."""
+        """Returns the selection without the entry: what names it goes, what still covers it gets an exception."""
         include = tuple(each for each in selection.include if not self._inside(each, index))
         exclude = tuple(each for each in selection.exclude if not self._inside(each, index))
         return NodeSelection(include, (*exclude, self.selector(index)) if include else ())
 
     def having(self, selection: NodeSelection, index: int) -> NodeSelection:
-        """The entry put in: exceptions about it go, exceptions around it shrink to what is beside it."""
+        """Returns the selection with the entry: exceptions about it go, those around it shrink to what is beside it."""
         exclude: list[NodeSelector] = []
         for each in selection.exclude:
             if self._inside(each, index):
@@ -54,7 +54,7 @@ class SelectionEditor:
         return NodeSelection((*include, self.selector(index)), tuple(dict.fromkeys(exclude)))
 
     def _inside(self, selector: NodeSelector, index: int) -> bool:
-        """Whether a selector names the entry or something below it."""
+        """Tells whether a selector names the entry or something below it."""
         at = self._find(selector)
         return index <= at < index + int(self.tree.size[index])
 
@@ -71,7 +71,7 @@ class SelectionEditor:
         return -1
 
     def _beside(self, around: int, index: int) -> Iterator[NodeSelector]:
-        """Everything in a scope but the way down to an entry."""
+        """Yields everything in a scope but the way down to an entry."""
         child = around + 1
         end = around + int(self.tree.size[around])
         while child < end:
@@ -120,7 +120,7 @@ class Watcher:
         self._turned: tuple[int, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "new_watchpoint": lambda: self.create(self._under_cursor()),
             "add_recommended": self.add_recommended,
@@ -179,7 +179,7 @@ class Watcher:
     # -- editing ---------------------------------------------------------------------------------
 
     def create(self, suggestion: NodeSelection | None = None) -> None:
-        """The form for a new one."""
+        """Opens the form for a new watchpoint."""
 
         def done(draft: WatchDraft | None) -> None:
             if draft is not None:
@@ -190,7 +190,7 @@ class Watcher:
         self._form(None, suggestion, done)
 
     def edit(self) -> None:
-        """The form for the one under the cursor."""
+        """Opens the form for the watchpoint under the cursor."""
         current = self._current
         if current is None:
             self.create(self._under_cursor())
@@ -225,7 +225,7 @@ class Watcher:
         return None if selecting is None or index < 0 else NodeSelection((selecting.selector(index),))
 
     def toggle_enabled(self) -> None:
-        """A disabled watchpoint stays in the list and is not checked."""
+        """Enables or disables a watchpoint; disabled ones stay in the list and are not checked."""
         current = self._current
         if current is not None:
             self._session.watchpoints.set_enabled(current.id, not current.enabled)
@@ -264,7 +264,7 @@ class Watcher:
     # -- files -----------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """The list as a file for ``--watch-file``."""
+        """Writes the list to a file for ``--watch-file``."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt
         from tui_debugger.tui.views.export import check_path
 
@@ -394,7 +394,7 @@ class Watcher:
             self.show_list()
 
     def _say_exceptions(self, marks: Marks) -> None:
-        """Whether the entry that Space turned on or off is now watched as a whole, or not at all."""
+        """Says where Space could not turn the whole entry on or off."""
         turned, self._turned = self._turned, None
         if turned is None or turned[0] != self._context.state.watchpoint or turned[1] >= len(marks.watch):
             return
@@ -403,7 +403,7 @@ class Watcher:
 
 
 def check_file(text: str) -> str | None:
-    """What is wrong with a path to read from."""
+    """Says what is wrong with a path to read from."""
     if not text.strip():
         return "a file name is needed"
     try:

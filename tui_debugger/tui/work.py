@@ -133,7 +133,7 @@ class Workers:
 
     @property
     def idle(self) -> bool:
-        """Whether no job runs or waits."""
+        """Tells whether no job runs or waits."""
         return not any(lane.busy for lane in self._lanes.values())
 
     def cancel(self, lane: str) -> bool:

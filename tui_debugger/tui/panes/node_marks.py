@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Marks:
-    """What the glyphs of the tree say, over tree indices.
+    """The meaning of the glyphs of the tree, over tree indices.
 
     Attributes:
         watch: 0 none, 1 some, 2 all nodes below are watched.
@@ -36,7 +36,7 @@ class Marks:
     file_only: Mask
 
     def same(self, other: Marks) -> bool:
-        """Whether two sets of marks draw the same."""
+        """Tells whether two sets of marks draw the same."""
         return all(
             np.array_equal(mine, theirs)
             for mine, theirs in (
@@ -50,7 +50,7 @@ class Marks:
 
     @classmethod
     def none(cls, size: int) -> Marks:
-        """Nothing marked."""
+        """Returns marks where nothing is marked."""
         no = np.zeros(size, np.bool_)
         return cls(np.zeros(size, np.uint8), no, no, no, no)
 

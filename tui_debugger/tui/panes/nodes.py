@@ -50,7 +50,6 @@ class NodeTree(VirtualTable):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for("tree"))
 
     def __init__(self, *, empty: str = "", id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
-        """An empty tree."""
         columns = (Column("", 2, frozen=True), Column("", 8, elastic=1))
         super().__init__(columns, header=False, empty=empty, id=id)
         self._view: OpenTree | None = None
@@ -117,7 +116,7 @@ class NodeTree(VirtualTable):
             self.set_rows(_Lines(self, self._view.visible()), alike=alike)
 
     def line_key(self, row: int) -> int:
-        """The tree index: opening a scope moves what is below it, and changes nothing of it."""
+        """Returns the tree index: opening a scope moves what is below it, and changes nothing of it."""
         key = self.rows.key(row)
         return key if isinstance(key, int) else row
 
@@ -175,7 +174,7 @@ class NodeTree(VirtualTable):
     # -- drawing ---------------------------------------------------------------------------------
 
     def entry_cells(self, index: int) -> Sequence[Cell]:
-        """The marks and the label of one entry."""
+        """Returns the marks and the label of one entry."""
         if self._view is None or self._marks is None:
             return ("", "")
         marks = self._marks
@@ -225,7 +224,6 @@ class NodesPane(Pane):
             self.opened = opened
 
     def __init__(self) -> None:
-        """An empty tree."""
         super().__init__()
         self.tree_widget = NodeTree(empty="no nodes yet", id="node-tree")
         self.table = self.tree_widget
@@ -247,7 +245,7 @@ class NodesPane(Pane):
         self.set_count(f"{count:,} of {total:,}" if active else f"{count:,}")
 
     def show_query(self, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """The line that says what restricts the list."""
+        """Shows the line that says what restricts the list."""
         parts = summary(query, watchpoint_names, with_text=not self.search_text)
         if not parts:
             self.set_filters(None)
@@ -311,7 +309,7 @@ class NodesPane(Pane):
 
 
 def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bool = True) -> list[str]:
-    """What a query restricts, one part each; empty when it keeps everything."""
+    """Returns what a query restricts, one part each; empty when it keeps everything."""
     from tui_debugger.tui.labels import CATEGORIES  # with the model: not before there is a query
 
     parts = []

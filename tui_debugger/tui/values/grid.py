@@ -159,7 +159,7 @@ class ValueGrid(Widget, can_focus=True):
         self.move_to(self.row + rows * down, self.column + columns * self.page_columns)
 
     def to_end(self, axis: int, last: bool) -> None:
-        """To the first or last row (axis 0) or column (axis 1)."""
+        """Goes to the first or last row (axis 0) or column (axis 1)."""
         value_table = self.value_table
         if value_table is None:
             return
@@ -230,7 +230,7 @@ class ValueGrid(Widget, can_focus=True):
         return max(len(value_table.row_label(0)), len(value_table.row_label(value_table.rows - 1))) + GAP
 
     def _texts(self) -> Texts:
-        """The visible cells as text, kept until something changes."""
+        """Returns the visible cells as text, kept until something changes."""
         value_table = self.value_table
         if value_table is None or value_table.empty:
             return []

@@ -82,7 +82,7 @@ def slot_of(row: TensorRow) -> str:
 
 
 def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Content:
-    """Type, shape, step, rank, graph."""
+    """Returns type, shape, step, rank, graph."""
     key = row.key
     words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {step_text(key.step)}"]
     words += [round_text(key.round, row.rounds), f"rank {key.rank}", clean(key.graph)]
@@ -91,31 +91,31 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
 
 
 def statistics_line(row: TensorRow, *, previous: bool) -> Content:
-    """Those of the whole tensor, never of the slice."""
+    """Returns the statistics of the whole tensor, never of the slice."""
     if previous:
         return Content.styled("statistics are those of the current step: p", GREY)
     return Content(stats_text(row))
 
 
 def count_of(stats: TensorStats, kind: str) -> int:
-    """How many NaN, Inf or both a tensor has."""
+    """Counts NaN, Inf or both in a tensor."""
     inf = stats.pos_inf + stats.neg_inf
     return {"NaN": stats.nan, "Inf": inf}.get(kind, stats.nan + inf)
 
 
 def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a tensor has an element with this index."""
+    """Tells whether a tensor has an element with this index."""
     return len(index) == len(shape) and all(0 <= at < size for at, size in zip(index, shape, strict=True))
 
 
 def element_line(index: Index, value: Any, place: str) -> Content:
-    """An element with its full index and every digit."""
+    """Returns an element with its full index and every digit."""
     text = f"[{', '.join(map(str, index))}] = "
     return Content.assemble(text, exact_text(value), (f"   {place}", f"not bold {GREY}"))
 
 
 def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
-    """The cursor's cell of a heat map: its full index range and the element that it shows; the latter too, if known."""
+    """Returns the text of the cursor's cell of a heat map: its index range, and the element that it shows, if known."""
     field, picture, covered, place = heat.field, heat.picture, heat.cell, heat.cursor
     if field is None or picture is None or covered is None:
         return Content(""), None
@@ -136,7 +136,7 @@ def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
 
 
 def bits_line(value: Any) -> str:
-    """The bytes of the value under the cursor."""
+    """Returns the bytes of the value under the cursor."""
     return "no single element is looked at: zoom in" if value is None else bits_text(value)
 
 
@@ -151,13 +151,13 @@ class ElementsPane(TableOrMap):
     """
 
     def compose(self) -> Iterable[Widget]:
-        """The bytes stand below the cursor's element."""
+        """Puts the bytes below the cursor's element."""
         yield from super().compose()
         yield Line(id="bits")
 
     @property
     def value_table(self) -> ValueTable | None:
-        """What is shown; None when there are no elements."""
+        """The values that are shown; None when there are no elements."""
         value_table = self.grid.value_table
         return value_table if value_table is not None and not value_table.empty else None
 
@@ -172,7 +172,7 @@ class ElementsPane(TableOrMap):
             self.draw()
 
     def show_text(self, text: str) -> None:
-        """Why there are no values."""
+        """Says why there are no values."""
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
@@ -186,7 +186,7 @@ class ElementsPane(TableOrMap):
         self.show_cell()
 
     def show_cell(self) -> None:
-        """The element with all its digits, or what the cell of the map shows."""
+        """Shows the element with all its digits, or what the cell of the map shows."""
         grid, value_table = self.grid, self.grid.value_table
         index = grid.cursor_index
         if value_table is None or index is None:
@@ -205,7 +205,7 @@ class ElementsPane(TableOrMap):
             self.line("bits").show(Content.styled(bits_line(value), GREY))
 
     def said(self) -> list[str]:
-        """The lines below as text, after the heat map in glyphs when that shows."""
+        """Returns the lines below as text, after the heat map in glyphs when that shows."""
         drawn = self.heat.drawn if self.mapped else None
         below = [str(self.line(name).content) for name in ("legend", "cell", "bits") if self.line(name).display]
         return [*(drawn.plain.text() if drawn is not None else ()), *below]
@@ -225,7 +225,7 @@ class CsvRows(Sequence[Cells]):
     rows: range
 
     def __len__(self) -> int:
-        """How many."""
+        """Returns the number of rows."""
         return len(self.rows)
 
     @overload
@@ -233,7 +233,7 @@ class CsvRows(Sequence[Cells]):
     @overload
     def __getitem__(self, at: slice) -> CsvRows: ...
     def __getitem__(self, at: int | slice) -> Cells | CsvRows:
-        """One row, or some, still unread."""
+        """Returns one row, or some, still unread."""
         if isinstance(at, slice):
             return CsvRows(self.value_table, self.rows[at])
         return next(iter(CsvRows(self.value_table, self.rows[at : at + 1 or None])))
@@ -256,7 +256,7 @@ class CsvRows(Sequence[Cells]):
 def extract_of(
     value_table: ValueTable, form: NumberFormat, heading: Sequence[str], element: Index | None, key: TensorKey
 ) -> Extract:
-    """What can be copied and exported of a slice.
+    """Returns what can be copied and exported of a slice.
 
     Args:
         value_table: the slice.
@@ -291,7 +291,7 @@ def _stem(value_table: ValueTable, key: TensorKey) -> str:
 
 
 def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
-    """The numbers in columns, with the indices of rows and columns."""
+    """Returns the numbers in columns, with the indices of rows and columns."""
     if value_table.empty:
         return ["no elements"]
     columns = min(value_table.columns, MOST)
@@ -346,7 +346,7 @@ class ValuesScreen(WindowView):
         self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Facts, statistics, slice, numbers or heat map, the cursor's value."""
+        """Lays out facts, statistics, slice, numbers or heat map, the cursor's value."""
         yield Line(id="facts")
         yield Line(id="stats")
         yield SliceBar(id="slice")
@@ -389,7 +389,7 @@ class ValuesScreen(WindowView):
         return replace(self.about.at_step(key.step) if key is not None else self.about, at=self.cursor_index)
 
     def extract(self) -> Extract | None:
-        """The slice."""
+        """Returns the slice."""
         value_table = self.elements.value_table
         if value_table is None:
             return None
@@ -467,7 +467,7 @@ class ValuesScreen(WindowView):
 
     @on(SliceBar.Changed)
     def _show_slice(self, _: object = None, *, again: bool = False) -> None:
-        """The part of the tensor that the slice is, unless it shows already."""
+        """Shows the part of the tensor that the slice is, unless it shows already."""
         array, view, value_table = self._array, self.bar.view, self.grid.value_table
         if array is None:
             return
@@ -523,7 +523,7 @@ class ValuesScreen(WindowView):
     # -- jumps -------------------------------------------------------------------------------------
 
     def action_bad(self, direction: int, kind: str = "") -> None:
-        """To the next or previous NaN or Inf of the whole tensor, whatever slice shows it."""
+        """Goes to the next or previous NaN or Inf of the whole tensor, whatever slice shows it."""
         array, value_table, sought = self._array, self.elements.value_table, SEARCH_KINDS[kind]
         if array is None or not array.size:
             return
@@ -541,7 +541,7 @@ class ValuesScreen(WindowView):
             )
 
     def action_extreme(self, largest: bool) -> None:
-        """To the largest or smallest finite value."""
+        """Goes to the largest or smallest finite value."""
         array = self._array
         if array is not None and array.size:
             self._search(

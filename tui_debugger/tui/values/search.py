@@ -21,14 +21,14 @@ from tui_debugger.text.values import Family, ValueTable, family
 
 Index = tuple[int, ...]
 Bad = Callable[[Array], npt.NDArray[np.bool_]]
-"""Which elements of a block are looked for."""
+"""A test for the elements of a block."""
 BLOCK = 1 << 20
 """Elements read at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where something was found.
+    """The place where something was found.
 
     Attributes:
         index: full index in the tensor.
@@ -66,7 +66,7 @@ class _Flat:
 
 
 def _numbers(block: Array) -> Array:
-    """The block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
+    """Returns the block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
     kind = family(block.dtype)
     if kind is Family.COMPLEX:
         magnitude: Array = np.abs(block)
@@ -77,7 +77,7 @@ def _numbers(block: Array) -> Array:
 
 
 def can_be_bad(array: Array) -> bool:
-    """Whether the element type can hold NaN or Inf at all."""
+    """Tells whether the element type can hold NaN or Inf at all."""
     return family(array.dtype) in {Family.FLOAT, Family.COMPLEX}
 
 
@@ -91,7 +91,7 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
 def find_bad(
     array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
 ) -> Found | None:
-    """The next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
+    """Returns the next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
 
     Args:
         array: any shape.
@@ -123,7 +123,7 @@ def find_bad(
 
 
 def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> Found | None:
-    """The first largest (or smallest) finite element in memory order; complex numbers by magnitude.
+    """Returns the first largest (or smallest) finite element in memory order; complex numbers by magnitude.
 
     Returns:
         None when no element is finite.
@@ -159,7 +159,7 @@ _INF: Final = frozenset({Kind.POS_INF, Kind.NEG_INF})
 
 @dataclass(frozen=True, slots=True)
 class SearchKind:
-    """What is looked for.
+    """A kind of element to look for.
 
     Attributes:
         name: for messages.
@@ -196,7 +196,7 @@ class MapSearch:
     def next_bad(
         self, element: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn = no_progress
     ) -> Found | None:
-        """What is looked for in the cells after (or before) that of an element; then in the rest of the tensor.
+        """Looks in the cells after (or before) that of an element; then in the rest of the tensor.
 
         Args:
             element: row and column in the table.
@@ -225,7 +225,7 @@ class MapSearch:
         return next_bad(self.field.read, window, after, direction, kinds=sought.kinds, progress=progress)
 
     def _found(self, window: Window, place: tuple[int, int], sought: SearchKind, *, wrapped: bool) -> Found:
-        """The first such element of a cell."""
+        """Returns the first such element of a cell."""
         rows, columns = window.cell(*place)
         part = self.field.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)

@@ -56,7 +56,6 @@ class SliceBar(Vertical):
         """Editing ended: the focus goes back to the values."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        """No tensor yet."""
         super().__init__(id=id)
         self.view: Slice | None = None
         self._shape: tuple[int, ...] = ()
@@ -64,13 +63,13 @@ class SliceBar(Vertical):
         self._note = ""
 
     def compose(self) -> Iterable[Line | Field]:
-        """The line, or the field in its place."""
+        """Lays out the line, or the field in its place."""
         yield Line(id="slice-line")
         yield Field(id="slice-edit")
 
     @property
     def editing(self) -> bool:
-        """Whether the text is being edited."""
+        """Tells whether the text is being edited."""
         return self.has_class("-editing")
 
     # -- which part --------------------------------------------------------------------------------
@@ -133,7 +132,7 @@ class SliceBar(Vertical):
             self.note(f"this is the {'last' if by > 0 else 'first'} index of dimension {dimension}")
 
     def _words(self) -> list[str]:
-        """The slice text, one word per dimension."""
+        """Returns the slice text, one word per dimension."""
         return self.view.text[1:-1].split(", ") if self.view and self.view.entries else []
 
     def _fixed(self) -> list[int]:
@@ -208,7 +207,7 @@ class TableOrMap(Vertical):
         self._work = work
 
     def compose(self) -> Iterable[Widget]:
-        """Table or map, legend of the map, the cursor's element."""
+        """Lays out table or map, legend of the map, the cursor's element."""
         yield ValueGrid(id="grid")
         yield HeatMap(self._work, id="map")
         yield Line(id="legend")
@@ -226,12 +225,12 @@ class TableOrMap(Vertical):
 
     @property
     def mapped(self) -> bool:
-        """Whether the heat map shows."""
+        """Tells whether the heat map shows."""
         return self.has_class("-mapped")
 
     @property
     def front(self) -> ValueGrid | HeatMap:
-        """What shows."""
+        """The widget that shows."""
         return self.heat if self.mapped else self.grid
 
     @property
@@ -248,7 +247,7 @@ class TableOrMap(Vertical):
 
     @property
     def value_table(self) -> ValueTable | None:
-        """What the heat map draws; None when there are no elements."""
+        """The table for the heat map; None when there are no elements."""
         raise NotImplementedError
 
     def fill_grid(self) -> None:
@@ -343,7 +342,7 @@ class TableOrMap(Vertical):
         return f"{self.grid.form.precision} digits"
 
     def line(self, name: str) -> Line:
-        """One of the lines below."""
+        """Returns one of the lines below."""
         return self.query_one(f"#{name}", Line)
 
 
@@ -357,12 +356,12 @@ class WindowView(ValuesView):
 
     @property
     def bar(self) -> SliceBar:
-        """Which part of the tensor shows."""
+        """The line in which the slice is edited."""
         return self.query_one(SliceBar)
 
     @property
     def bar_shows(self) -> bool:
-        """Whether the slice is in sight."""
+        """Tells whether the slice is in sight."""
         return True
 
     # -- what is said ------------------------------------------------------------------------------
@@ -398,7 +397,7 @@ class WindowView(ValuesView):
         self.table_or_map.front.page(rows, columns)
 
     def action_to_end(self, axis: int, last: bool) -> None:
-        """To the first or last row or column."""
+        """Goes to the first or last row or column."""
         self.forget_note()
         self.table_or_map.front.to_end(axis, last)
 

@@ -128,7 +128,7 @@ def sides(key: TensorKey, other: Side | None, couple: Couple | None, *, working:
 
 
 def answer(found: Differences, hint: str, width: int) -> Content:
-    """Whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
+    """Says whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
     glyph, colour = (HIT_GLYPH, ORANGE) if found.outside else (EQUAL_GLYPH, BLUE)
     tolerance = words.tolerance_text(found.tolerance, found.boundary)
     verdict = (f"{glyph} {words.verdict(found)}", f"bold {colour}")
@@ -319,7 +319,7 @@ def _row_text(row: TensorRow) -> str:
 
 
 def _usable(check: Callable[[Path], str | None]) -> Callable[[str], str | None]:
-    """What is wrong with a path that is being typed: it may be none at all, such as the home directory of nobody."""
+    """Says what is wrong with a path that is being typed; ``~nobody`` is no path at all."""
 
     def checked(text: str) -> str | None:
         if not text.strip():
@@ -345,7 +345,7 @@ def extract_of(
     one: tuple[str, str] | None,
     window: Callable[[], Array | None],
 ) -> Extract:
-    """The comparison as text, the largest differences as a table, the difference in the slice as an array.
+    """Returns the comparison as text, the largest differences as a table, the difference in the slice as an array.
 
     Args:
         stem: see ``Extract``.
@@ -432,7 +432,7 @@ class CompareView(WindowView):
         self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Which tensors, the answer, table and list."""
+        """Lays out both names, the result, the table and the list."""
         yield Line(id="sides")
         yield Line(id="answer")
         with Horizontal(id="main"):
@@ -613,7 +613,7 @@ class CompareView(WindowView):
         self._against(replace(side, key=replace(side.key, rank=rank)))
 
     def action_show(self, name: str) -> None:
-        """What the cells hold."""
+        """The contents of the cells."""
         self.table.set_shown(CellContent[name])
         self.say(self.table.shown.value, note=True)
 

@@ -36,7 +36,7 @@ MARK = "!"
 
 
 class CellContent(Enum):
-    """What the cells hold."""
+    """The contents of the cells."""
 
     ALL = "both and difference"
     DIFFERENCE = "difference"
@@ -46,7 +46,7 @@ class CellContent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRule:
-    """What is allowed: a tolerance with its boundary for the whole tensor."""
+    """The differences that are allowed: a tolerance with its boundary for the whole tensor."""
 
     tolerance: Tolerance = EXACT
     boundary: float = 0.0
@@ -65,7 +65,7 @@ class DifferenceTable(ValueTable):
     rule: ComparisonRule = ComparisonRule()
 
     def windows(self, top: int, left: int, height: int, width: int) -> tuple[Array, Array]:
-        """The same window of both."""
+        """Returns the same window of both."""
         here, there = (
             ValueTable(array, self.view, self.fold).cells(top, left, height, width)
             for array in (self.pairs.here, self.pairs.there)
@@ -89,14 +89,14 @@ class DifferenceTable(ValueTable):
         ]
 
     def settled(self, here: Array, there: Array) -> Array:
-        """The difference of two windows, 0 where it is within the boundary."""
+        """Returns the difference of two windows, 0 where it is within the boundary."""
         found = difference(here, there)
         if self.rule.boundary:
             found[np.abs(found) <= self.rule.boundary] = 0
         return found
 
     def part(self, parts: tuple[range, ...]) -> Array:
-        """The difference at these indices of the free dimensions."""
+        """Returns the difference at these indices of the free dimensions."""
         here, there = (ValueTable(array, self.view).part(parts) for array in (self.pairs.here, self.pairs.there))
         return self.settled(here, there)
 
@@ -136,7 +136,7 @@ class TripleTable(DifferenceTable):
         return super().index(row // self.stride, column)
 
     def place(self, index: Index) -> tuple[int, int] | None:
-        """The line of the difference."""
+        """Returns the line of the difference."""
         found = super().place(index)
         return None if found is None else (found[0] * self.stride + self.stride - 1, found[1])
 
@@ -154,7 +154,7 @@ def _padded(texts: Texts) -> Texts:
 
 
 def value_table_of(pairs: Pairs, view: Slice, shown: CellContent, rule: ComparisonRule) -> ValueTable:
-    """What is to be shown of two tensors."""
+    """Returns the table of two tensors."""
     if shown is CellContent.HERE:
         return ValueTable(pairs.here, view)
     if shown is CellContent.THERE:
@@ -193,7 +193,7 @@ class CompareTable(TableOrMap):
         self._going: Index | None = None
 
     def compose(self) -> Iterable[Widget]:
-        """The slice stands on top."""
+        """Puts the slice on top."""
         yield SliceBar(id="slice")
         yield from super().compose()
 
@@ -204,7 +204,7 @@ class CompareTable(TableOrMap):
 
     @property
     def value_table(self) -> ValueTable | None:
-        """What the heat map draws: of both tensors their difference."""
+        """The table for the heat map: of both tensors their difference."""
         value_table = self._value_table(CellContent.DIFFERENCE if self.shown is CellContent.ALL else self.shown)
         return value_table if value_table is not None and not value_table.empty else None
 
@@ -219,19 +219,19 @@ class CompareTable(TableOrMap):
             self._show()
 
     def show_text(self, text: str) -> None:
-        """Text instead of numbers: why there are none."""
+        """Shows text instead of numbers: why there are none."""
         self.couple = None
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
 
     def set_rule(self, rule: ComparisonRule) -> None:
-        """What is allowed."""
+        """Sets the differences that are allowed."""
         self.rule = rule
         self._show()
 
     def set_shown(self, shown: CellContent) -> None:
-        """What the cells hold."""
+        """Shows the contents of the cells."""
         if shown is not self.shown:
             index = self.cursor_index
             self.shown = shown
@@ -281,7 +281,7 @@ class CompareTable(TableOrMap):
             self.fill_grid()
 
     def fill_grid(self) -> None:
-        """What the cells hold now."""
+        """The contents of the cells now."""
         value_table = self._value_table(self.shown)
         if value_table is not None and value_table.empty:
             self.grid.show_text(f"No elements in {value_table.view.text} of shape {value_table.array.shape}.")
@@ -289,7 +289,7 @@ class CompareTable(TableOrMap):
             self.grid.set_table(value_table)
 
     def window(self) -> Array | None:
-        """The difference in the slice that is shown, as numbers; None while there is nothing."""
+        """Returns the difference in the slice that is shown, as numbers; None while there is nothing."""
         value_table = self._value_table(CellContent.DIFFERENCE)
         return None if value_table is None else np.asarray(value_table.part(value_table.lines))
 
@@ -318,7 +318,7 @@ class CompareTable(TableOrMap):
 
 
 class Measure(Enum):
-    """What makes a difference large."""
+    """The measure by which differences are sorted."""
 
     ABS = "absolute error"
     REL = "relative error"
@@ -331,7 +331,7 @@ class Measure(Enum):
         return members[(members.index(self) + 1) % len(members)]
 
     def entries(self, found: Differences) -> tuple[Entry, ...]:
-        """The largest ones."""
+        """Returns the largest ones."""
         return {Measure.ABS: found.by_abs, Measure.REL: found.by_rel, Measure.ULP: found.by_ulp}[self]
 
 
@@ -339,7 +339,7 @@ TITLES = ("index", "here", "there", "difference", "relative", "ULP")
 
 
 def entry_cells(entry: Entry) -> tuple[str, ...]:
-    """A line of the list."""
+    """Returns a line of the list."""
     here, there = (exact_text(value) for value in (entry.here, entry.there))
     apart = NONE if entry.ulp is None else number(entry.ulp)
     return (index_text(entry.index), here, there, _short(entry.difference), number(entry.relative), apart)
@@ -355,7 +355,7 @@ def _short(value: object) -> str:
 
 
 def exact_float(value: object) -> float:
-    """A scalar of numpy as a float."""
+    """Returns a scalar of numpy as a float."""
     return float(value)  # type: ignore[arg-type]  # whatever numpy's scalar types are
 
 
@@ -367,7 +367,7 @@ class EntryRows:
 
     @property
     def row_count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.entries)
 
     def cells(self, index: int) -> tuple[Cell, ...]:
@@ -378,11 +378,11 @@ class EntryRows:
         return (place, rest[0], rest[1], Text(rest[2], style if entry.relative is None else ""), *rest[3:])
 
     def key(self, index: int) -> Index:
-        """The element."""
+        """Returns the element."""
         return self.entries[index].index
 
     def find(self, key: object) -> int:
-        """Row of an element, or -1."""
+        """Returns the row of an element, or -1."""
         return next((row for row, entry in enumerate(self.entries) if entry.index == key), -1)
 
 
@@ -402,13 +402,12 @@ class LargestPane(Vertical):
     """
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="largest")
         self.measure = Measure.ABS
         self._found: Differences | None = None
 
     def compose(self) -> Iterable[Widget]:
-        """From top to bottom."""
+        """Lays out its parts from top to bottom."""
         yield Line(id="numbers")
         yield Line(id="list-title")
         yield VirtualTable(empty="no element differs", id="list")

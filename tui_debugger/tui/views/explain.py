@@ -69,7 +69,7 @@ class ExplainView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """The text, a row per line."""
+        """Lays out the text, a row per line."""
         yield VirtualTable((Column("", 10, elastic=1),), header=False, empty="", id="explanation")
 
     def on_mount(self) -> None:
@@ -78,7 +78,7 @@ class ExplainView(View):
         self._look(self.about.hit, self.work)
 
     def look_again(self) -> None:
-        """The same, with what the checks have found by now."""
+        """Explains again, with what the checks have found by now."""
         self._look(None, self.work_anew)
 
     def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
@@ -86,9 +86,9 @@ class ExplainView(View):
         self._results.note([(key.rank, key.step)])
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
-    def outdated_by(self, news: ViewChanges) -> str:
-        """What is upstream counts, and what checks find on the tensor."""
-        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Changes upstream count, and new results of checks on the tensor."""
+        return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _show(self, guidance: Guidance) -> None:
         self.guidance = guidance
@@ -120,7 +120,7 @@ class ExplainView(View):
 
     @staticmethod
     def _shown(line: Line) -> Line:
-        """A line with the key that does what it advises."""
+        """Returns a line with the key that does what it advises."""
         advice = line.advice
         if advice is None or not advice.view:
             return line
@@ -131,7 +131,7 @@ class ExplainView(View):
     # -- following advice --------------------------------------------------------------------------
 
     def action_advice(self, by: int) -> None:
-        """The next line of advice that can be followed, in either direction."""
+        """Goes to the next line of advice that can be followed, in either direction."""
         table = self.query_one(VirtualTable)
         starts = [row for row in self._advice if self._advice.get(row - 1) is not self._advice[row]]
         ahead = [row for row in starts if (row > table.cursor_row if by > 0 else row < table.cursor_row)]
@@ -171,7 +171,7 @@ class ExplainView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The text; the causes as a table."""
+        """Returns the text; the causes as a table."""
         if self.guidance is None:
             return None
         key = self.about.key

@@ -1,4 +1,4 @@
-"""What a view gives to the clipboard and to files, pictures of the screen among them."""
+"""The content of views for the clipboard and for files, pictures of the screen among them."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ class Extract:
 
 
 def file_stem(key: TensorKey, view: str = "") -> str:
-    """A file name without suffix for what a view says about a tensor; without a view: for its values."""
+    """Returns a file name without suffix for what a view says about a tensor; without a view: for its values."""
     node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
     number = f".round{key.round}" if key.round else ""
     return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}{number}" + (f".{view}" if view else "")
 
 
 def tensor_fields(row: TensorRow) -> tuple[object, ...]:
-    """Type, shape and statistics of a tensor in a table for .csv."""
+    """Returns type, shape and statistics of a tensor in a table for .csv."""
     meta, stats = row.meta, row.stats
     kind = (meta.dtype, shape_text(meta.shape)) if meta is not None else ("", "")
     return (*kind, *((stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4))
@@ -98,7 +98,7 @@ _TRIES = 100
 
 
 def svg_of(app: App[object]) -> str:
-    """What stands on the screen now. The font is the viewer's own monospaced one, not one from the network."""
+    """Returns a picture of the screen as it is now, in the viewer's own monospaced font: none from the network."""
     return _WEB_FONT.sub("", app.export_screenshot(title="tdbg"))
 
 
@@ -120,7 +120,7 @@ def save_picture(app: App[object], name: str, dump: Path) -> Path:
 
 
 def check_path(text: str) -> str | None:
-    """What is wrong with a path to write to."""
+    """Says what is wrong with a path to write to."""
     if not text.strip():
         return "a file name is needed"
     try:
@@ -143,7 +143,7 @@ class Exporter(Protocol):
 
     @property
     def app(self) -> App[object]:
-        """Where prompts are opened."""
+        """The app, which opens prompts."""
 
     @property
     def dump(self) -> Path:
@@ -151,7 +151,7 @@ class Exporter(Protocol):
 
     @property
     def working(self) -> bool:
-        """Whether something is under way that somebody asked for."""
+        """Tells whether something is under way that somebody asked for."""
 
     def extract(self) -> Extract | None:
         """Returns what can be copied and exported; None while there is nothing."""
@@ -226,7 +226,7 @@ def screenshot(app: App[object], name: str, dump: Path, say: Say, failed: Say | 
 
 
 def suffixes(extract: Extract) -> tuple[str, ...]:
-    """The forms of a view's content, the most telling one first."""
+    """Returns the forms of a view's content, the most telling one first."""
     has = {".csv": bool(extract.header), ".npy": extract.array is not None, ".txt": True, ".svg": True}
     return tuple(suffix for suffix, there in has.items() if there)
 
@@ -236,7 +236,7 @@ def _listed(forms: tuple[str, ...]) -> str:
 
 
 def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
-    """What is wrong with a path."""
+    """Says what is wrong with a path."""
     wrong = check_path(text)
     if wrong:
         return wrong

@@ -94,7 +94,7 @@ class HealthView(View):
     hints = HINTS
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Which watchpoints count is decided now."""
+        """Takes the watchpoints as they are now."""
         super().__init__(host, about)
         self.checks = HealthChecks(host.session)
         self.map: HealthMap | None = None
@@ -110,7 +110,7 @@ class HealthView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """What is shown, the grid, the cell under the cursor, what the glyphs mean, what was covered."""
+        """Lays out heading, grid, the cell under the cursor, the meaning of the glyphs, the coverage."""
         yield Line(id="where")
         yield HealthGrid(id="grid")
         yield Line(id="cell")
@@ -150,11 +150,11 @@ class HealthView(View):
         session, checks = self.host.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
-    def follow(self, news: ViewChanges) -> None:
+    def follow(self, changes: ViewChanges) -> None:
         """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
-        for rank in {rank for rank, _ in news.pairs} | news.ranks:
-            checks.forget_from(rank, set(news.steps_of(rank)))
+        for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
+            checks.forget_from(rank, set(changes.steps_of(rank)))
         self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
 
     def _show(self, found: HealthMap) -> None:
@@ -290,11 +290,11 @@ class HealthView(View):
             self._arrange()
 
     def action_deeper(self) -> None:
-        """One level deeper than the deepest row."""
+        """Opens one level more."""
         self._to_level(1)
 
     def action_shallower(self) -> None:
-        """One level less."""
+        """Closes the deepest level."""
         self._to_level(-1)
 
     def _to_level(self, by: int) -> None:
@@ -310,44 +310,44 @@ class HealthView(View):
         self.grid.move_to_key(at)
 
     def action_findings(self) -> None:
-        """Only rows with findings, or all."""
+        """Shows only rows with findings, or all."""
         self.findings_only = not self.findings_only
         self._arrange()
 
     def action_nodes(self) -> None:
-        """Nodes, or scopes."""
+        """Changes between nodes and scopes."""
         self.flat = not self.flat
         self._arrange()
 
     def action_fit(self) -> None:
-        """All steps on one screen, or one in each column."""
+        """Shows all steps on one screen, or one in each column."""
         self.fit_all = not self.fit_all
         self._arrange()
 
     def action_next(self) -> None:
-        """To the next finding of the row."""
+        """Goes to the next finding of the row."""
         if not self.grid.next_finding(1, WORTH_A_LOOK):
             self.say("no finding after this one in this row", note=True)
 
     def action_previous(self) -> None:
-        """To the finding before."""
+        """Goes to the finding before."""
         if not self.grid.next_finding(-1, WORTH_A_LOOK):
             self.say("no finding before this one in this row", note=True)
 
     def action_steps_back(self) -> None:
-        """A screenful of steps back."""
+        """Moves a screenful of steps back."""
         self.grid.page_columns(-1)
 
     def action_steps_on(self) -> None:
-        """A screenful of steps on."""
+        """Moves a screenful of steps on."""
         self.grid.page_columns(1)
 
     def action_rank_back(self) -> None:
-        """One rank back."""
+        """Moves one rank back."""
         self._turn(-1)
 
     def action_rank_on(self) -> None:
-        """One rank on."""
+        """Moves one rank on."""
         self._turn(1)
 
     def _turn(self, by: int) -> None:
@@ -402,7 +402,7 @@ class HealthView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The rows as they are shown, with every step."""
+        """Returns the rows as they are shown, with every step."""
         map_, grid = self.map, self.grid
         rows = grid.rows
         if map_ is None or not isinstance(rows, GridRows):

@@ -72,7 +72,7 @@ class PathLine:
 
     @property
     def depth(self) -> int:
-        """How far it is indented."""
+        """The indentation."""
         return len(self.place) - 1
 
     @property
@@ -92,18 +92,18 @@ class PathLine:
 
     @property
     def inner(self) -> int:
-        """How many lines can be opened below it: other inputs of a hop, one path of a branch."""
+        """The number of lines that can be opened below it: other inputs of a hop, one path of a branch."""
         return len(self.item.others) if isinstance(self.item, Hop) else 1
 
     @property
     def is_end(self) -> bool:
-        """Whether its path ends there."""
+        """Tells whether its path ends there."""
         return self.item is self.path.end
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What is shown beside the path itself.
+    """The lines that are shown beside the path itself.
 
     Attributes:
         places: hops whose other inputs are shown, branches whose path is shown.
@@ -123,7 +123,7 @@ class Opened:
 
 
 def lines_of(path: Path, opened: Opened) -> tuple[PathLine, ...]:
-    """All lines, from the tensor that was asked about upstream."""
+    """Returns all lines, from the tensor that was asked about upstream."""
     return tuple(_lines(path, opened, (), 0))
 
 
@@ -145,7 +145,7 @@ def _lines(path: Path, opened: Opened, above: LineId, first: int) -> Iterator[Pa
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tells the tensors of a run apart.
+    """The columns that tell the tensors of a run apart.
 
     Attributes:
         many_ranks: a rank column.
@@ -159,7 +159,7 @@ class Shape:
 
 
 def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
-    """The columns of the path."""
+    """Returns the columns of the path."""
     more = shape.many_ranks + bool(shape.graphs)
     return (
         Column("", 1, frozen=True),
@@ -177,7 +177,7 @@ def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
 
 
 def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
-    """One line of the path."""
+    """Returns one line of the path."""
     row = line.tensor
     scope, _, name = row.key.node.rpartition("/")
     text = Text("  " * line.depth, no_wrap=True)
@@ -237,13 +237,13 @@ NODE_COLUMNS: tuple[Column, ...] = (
 
 
 def tensors_of(hop: Hop) -> list[tuple[TensorRow, Fed | None]]:
-    """Inputs, what the other ranks put in, outputs; for inputs what is known about them."""
+    """Returns inputs, what the other ranks put in, outputs; for inputs what is known about them."""
     fed = [*hop.told.inputs, *hop.peers]
     return [*((each.row, each) for each in fed), *((row, None) for row in hop.told.outputs)]
 
 
 def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
-    """One input or output; ``here`` is the rank of the node."""
+    """Returns one input or output; ``here`` is the rank of the node."""
     rank = f" r{row.key.rank}" if row.key.rank != here else ""
     head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG)]
     if row.index < 0:
@@ -314,7 +314,6 @@ class OriginView(View):
     )
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """Nothing is looked at yet."""
         super().__init__(host, about)
         self._answer: _Answer | None = None
         self._opened = Opened()
@@ -323,7 +322,7 @@ class OriginView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """The answer, the path, the node under the cursor."""
+        """Lays out the answer, the path, the node under the cursor."""
         yield Line(id="answer")
         yield Line(id="why")
         yield VirtualTable(path_columns(), empty="", id="path")
@@ -359,16 +358,16 @@ class OriginView(View):
         self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
 
     def look_again(self) -> None:
-        """The same question; what was opened stays open as far as it is there."""
+        """Asks again; what was opened stays open as far as it is there."""
         if self._answer is None:
             self._ask(0)
             return
         job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
         self.work_anew("going upstream", job, self._found_again)
 
-    def outdated_by(self, news: ViewChanges) -> str:
-        """What is upstream counts; where nothing bad is, also where the nearest origin of the run is."""
-        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Changes upstream count; where nothing bad is, also where the nearest origin of the run is."""
+        return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _found(self, answer: _Answer) -> None:
         self._answer, self._opened = answer, Opened()
@@ -390,7 +389,7 @@ class OriginView(View):
         self._line("why", Content("\n".join(map(clean, self._reasons()))))
 
     def _reasons(self) -> list[str]:
-        """Why it ends there, what else is to be known."""
+        """Says why the path ends there, and what else is to be known."""
         answer = self._answer
         if answer is None:
             return []
@@ -487,11 +486,11 @@ class OriginView(View):
         self.host.go_to(self.target_here)
 
     def action_values(self) -> None:
-        """The values of the tensor under the cursor."""
+        """Opens the values of the tensor under the cursor."""
         self.host.open("values", self.target_here)
 
     def action_question(self) -> None:
-        """The next of several findings."""
+        """Goes to the next of several findings."""
         answer = self._answer
         if answer is not None and answer.questions > 1:
             self._ask((answer.number + 1) % answer.questions)
@@ -524,7 +523,7 @@ class OriginView(View):
     # -- what it hands out ---------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The path as text and as a table."""
+        """Returns the path as text and as a table."""
         answer = self._answer
         line = self.line if answer is not None else None
         if answer is None or line is None:

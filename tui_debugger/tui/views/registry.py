@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class About(Enum):
-    """What must be under the cursor for a view to open."""
+    """The thing that must be under the cursor for a view to open."""
 
     RUN = "run"
     TENSOR = "tensor"
@@ -117,9 +117,9 @@ class ViewTarget:
 
     @classmethod
     def of_hit(cls, hit: Hit) -> ViewTarget:
-        """The tensor of a hit."""
+        """Returns the tensor of a hit."""
         return cls(hit.key, hit.row, hit)
 
     def at_step(self, step: int) -> ViewTarget:
-        """The same tensor at another step: what was found there is another question."""
+        """Returns the same tensor at another step, without its hit."""
         return self if step == self.key.step else ViewTarget(self.key.at_step(step), self.row, at=self.at)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewChanges:
-    """What open views have to take in. Nothing of it is read yet.
+    """Changes of the run that open views have to take in. Nothing of them is read yet.
 
     Attributes:
         pairs: (rank, step) of which there are tensors that were not there before, or others.
@@ -55,12 +55,12 @@ class ViewChanges:
 
     @classmethod
     def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> ViewChanges:
-        """A training went on: what it had at its earlier stops stays, but for the step that it is still in."""
+        """Returns the changes of a training that went on: only the step that it is still in may have other values."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     def __or__(self, other: ViewChanges) -> ViewChanges:
-        """Both together."""
+        """Joins both."""
         return ViewChanges(
             self.pairs | other.pairs,
             self.rewritten | other.rewritten,
@@ -69,33 +69,32 @@ class ViewChanges:
         )
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Tells whether there is any."""
         return bool(self.pairs or self.rewritten or self.ranks or self.results)
 
     def up_to(self, step: int) -> bool:
-        """Whether something before or at a step may be different, of whatever rank."""
+        """Tells whether something before or at a step may be different, of whatever rank."""
         return bool(self.ranks) or any(at <= step for _, at in self.rewritten)
 
     def steps_of(self, rank: int) -> list[int]:
-        """The steps of a rank, ascending."""
+        """Returns the steps of a rank, ascending."""
         return sorted(step for of, step in self.pairs if of == rank)
 
 
 class SeenResults:
-    """What checks had found when a view looked, so that it can tell when they found something else."""
+    """The results that checks had when a view looked, so that it can tell when they found something else."""
 
     def __init__(self, session: Session) -> None:
-        """Nothing was looked at."""
         self._session = session
         self._seen: dict[Pair, object] = {}
 
     def note(self, pairs: Iterable[Pair]) -> None:
-        """These are shown, with what is known of them now."""
+        """Remembers what is known now of the pairs that are shown."""
         self._seen = {pair: self._now(pair) for pair in pairs}
 
     @property
     def newer(self) -> bool:
-        """Whether there is a result now that was not there then."""
+        """Tells whether there is a result now that was not there then."""
         return any(
             now is not None and now is not seen for pair, seen in self._seen.items() for now in [self._now(pair)]
         )
@@ -110,7 +109,7 @@ CHECKED = "new check results"
 
 
 class ViewHost(Protocol):
-    """Who opens views and works for them: the main screen, or a test."""
+    """Opens views and works for them: ``view_opener``, or a test."""
 
     @property
     def session(self) -> Session:
@@ -184,23 +183,23 @@ class View(Modal[None]):
         return Path(self.host.session.info.path)
 
     def extract(self) -> Extract | None:
-        """What can be copied and exported; None while there is nothing."""
+        """Returns what can be copied and exported; None while there is nothing."""
         return None
 
     def follow(self, changes: ViewChanges) -> None:
-        """Takes news in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
+        """Takes changes in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
         if not self._outdated:
             self.mark_outdated(self.outdated_by(changes))
 
     def outdated_by(self, changes: ViewChanges) -> str:
-        """Why what is shown may be different now, or nothing. By default what is at a later step changes nothing."""
+        """Says why the view may be outdated, or nothing. By default changes at later steps do not count."""
         return RUN_CHANGED if changes.up_to(self.about.key.step) else ""
 
     # -- work beside the event loop ----------------------------------------------------------------
 
     @property
     def working(self) -> bool:
-        """Whether something is under way that somebody asked for."""
+        """Tells whether something is under way that somebody asked for."""
         return self._job is not None and not self._quiet
 
     def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
@@ -232,7 +231,7 @@ class View(Modal[None]):
         self.work(what, job, finished)
 
     def work_quietly(self, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Like ``work``, for news: nothing is said, Esc leaves the view, and whatever else is asked for comes first."""
+        """Like ``work``, for changes of the run: nothing is said, Esc leaves the view, and other work comes first."""
         self._start(job, done, lambda _: None, quiet=True)
 
     def _start(
@@ -294,7 +293,7 @@ class View(Modal[None]):
 
     @property
     def outdated(self) -> bool:
-        """Whether it says that what is shown is not what the run is now."""
+        """Tells whether it says that what is shown is not what the run is now."""
         return bool(self._outdated)
 
     def tell(self, changes: ViewChanges) -> None:
@@ -303,7 +302,7 @@ class View(Modal[None]):
         self._catch_up()
 
     def on_screen_resume(self) -> None:
-        """In front again."""
+        """Takes in changes once the view is in front again."""
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -337,11 +336,11 @@ class View(Modal[None]):
     # -- keys of every view ------------------------------------------------------------------------
 
     def action_open(self, view: str) -> None:
-        """Another view of the tensor under the cursor."""
+        """Opens another view of the tensor under the cursor."""
         self.host.open(view, self.target_here)
 
     def action_keys(self) -> None:
-        """All keys of this view."""
+        """Lists all keys of this view."""
         from tui_debugger.tui.actions import opening_actions
         from tui_debugger.tui.dialogs.help import HelpScreen
 
@@ -350,25 +349,25 @@ class View(Modal[None]):
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:
-        """What is under the cursor, to the clipboard."""
+        """Copies what is under the cursor."""
         from tui_debugger.tui.views.export import copy
 
         copy(self, everything=False)
 
     def action_copy_all(self) -> None:
-        """Everything, to the clipboard."""
+        """Copies everything."""
         from tui_debugger.tui.views.export import copy
 
         copy(self, everything=True)
 
     def action_export(self) -> None:
-        """To a file."""
+        """Writes the view to a file."""
         from tui_debugger.tui.views.export import export
 
         export(self)
 
     def action_screenshot(self) -> None:
-        """A picture of the screen."""
+        """Writes a picture of the screen."""
         from tui_debugger.tui.views.export import screenshot
 
         if not self.working:
@@ -397,12 +396,11 @@ class ValuesView(View):
     """Asks for the files of its tensors, and for no others, when their step changed."""
 
     def __init__(self, host: ViewHost, about: ViewTarget) -> None:
-        """No values are shown yet."""
         super().__init__(host, about)
         self.files: Files = {}
 
     def follow(self, changes: ViewChanges) -> None:
-        """Files whether it is about these tensors that there is news: a step that grows leaves most as they are."""
+        """Asks whether the changes concern these tensors: a step that grows leaves most as they are."""
         files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
             session = self.host.session
@@ -419,11 +417,11 @@ class ValuesView(View):
         return self.files.keys()
 
     def forget_tensors(self, keys: Collection[TensorKey]) -> None:
-        """What is kept of these tensors is not what they are now."""
+        """Forgets what is kept of these tensors: their values are different now."""
 
 
 def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None = None, *, anew: bool = False) -> Files:
-    """How the files of tensors look, in a worker: before they are read, and after for those that had to be fetched.
+    """Returns the state of the files of tensors: before they are read, and after for those that had to be fetched.
 
     Args:
         session: the run.
@@ -438,7 +436,7 @@ def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None =
 
 
 def rewritten(session: Session, files: Files) -> frozenset[TensorKey]:
-    """Those of some tensors that have other values now, in a worker."""
+    """Returns the tensors that have other values now. For workers."""
     return frozenset(key for key, file in files.items() if _is_other(session, key, file))
 
 

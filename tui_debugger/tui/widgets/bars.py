@@ -39,14 +39,14 @@ HeaderLines = tuple[tuple[Text, Text], ...]
 
 
 def opening_lines(title: str, progress: Mapping[str, Progress]) -> HeaderLines:
-    """What is being opened, and how far that is."""
+    """Returns what is being opened, and how far that is."""
     run = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title), theme.NORMAL)
     state = progress_line(progress) if progress else Text("▶ opening", theme.GOOD, no_wrap=True)
     return (run, Text(no_wrap=True)), (state, Text(no_wrap=True))
 
 
 def progress_line(progress: Mapping[str, Progress]) -> Text:
-    """The first work that tells how far it is."""
+    """Returns the first work that tells how far it is."""
     lane, snapshot = next(iter(progress.items()))
     text = Text(no_wrap=True).append("▶ ", theme.GOOD)
     text.append(_WORDS.get(lane, lane) + " ", theme.GOOD)
@@ -67,7 +67,6 @@ class HeaderBar(CachedLines, Widget):
     DEFAULT_CSS = "HeaderBar { height: 2; background: $panel; }"
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="header")
         self._lines: tuple[tuple[Text, Text], ...] = ((Text(), Text()), (Text(), Text()))
 
@@ -80,7 +79,7 @@ class HeaderBar(CachedLines, Widget):
 
     @property
     def plain(self) -> str:
-        """What it says, for tests."""
+        """The text of both lines, for tests."""
         return "\n".join(f"{left.plain}  {right.plain}" for left, right in self._lines)
 
     def render_line(self, y: int) -> Strip:
@@ -109,7 +108,6 @@ class FrameLine(CachedLines, Widget):
     DEFAULT_CSS = "FrameLine { height: 1; color: $border; background: $background; }"
 
     def __init__(self, *, upper: bool) -> None:
-        """Empty and inactive."""
         super().__init__()
         self._upper = upper
         self._title = ""
@@ -118,7 +116,7 @@ class FrameLine(CachedLines, Widget):
         self._corners = True
 
     def show(self, title: str, text: str) -> None:
-        """Bold title and plain text; cut in the middle when there is little room."""
+        """Shows bold title and plain text; cut in the middle when there is little room."""
         if (title, text) != (self._title, self._text):
             before = self._draw()
             self._title, self._text = title, text
@@ -170,12 +168,10 @@ class TabStrip(CachedLines, Widget):
         """A tab was clicked."""
 
         def __init__(self, pane: str) -> None:
-            """Pane id."""
             super().__init__()
             self.pane = pane
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="tabs")
         self._tabs: tuple[tuple[str, str], ...] = ()
         self._current = ""
@@ -211,7 +207,6 @@ class FooterBar(CachedLines, Widget):
     DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="footer")
         self._keys: tuple[tuple[str, str], ...] = ()
         self._notice: Text | None = None

@@ -36,12 +36,12 @@ class CachedLines(_Base):
     _cached_lines: tuple[Region, list[Strip]] | None = None
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Where Textual's own lines become invalid, so do these: contents, styles and sizes all come through here."""
+        """Forgets these lines whenever Textual forgets its own: contents, styles and sizes all come through here."""
         self._cached_lines = None
         super()._set_dirty(*regions)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What was drawn, or what is drawn now."""
+        """Returns the lines that were drawn last, or draws them."""
         if self._cached_lines is None or self._cached_lines[0] != crop:
             self._cached_lines = crop, self.drawn_lines(crop)
         return self._cached_lines[1]
@@ -77,7 +77,7 @@ def thumb(rows: int, page: int, top: int) -> range:
 
 
 def row_at(line: int, rows: int, page: int) -> int:
-    """The first row on the screen when the thumb is brought to a line of the bar."""
+    """Returns the first row on the screen when the thumb is brought to a line of the bar."""
     size = max(page * page // rows, 1) if rows else 1
     room, last = max(page - size, 1), max(rows - page, 0)
     return min(max(round((line - size // 2) * last / room), 0), last)
@@ -124,7 +124,7 @@ class LineWindow(CachedLines, Widget):
         return 0
 
     def line_key(self, row: int) -> int:
-        """What a drawn row is kept under, not below 0."""
+        """Returns the key of a drawn row, not below 0."""
         return row
 
     def fit_to(self, width: int) -> None:
@@ -157,7 +157,7 @@ class LineWindow(CachedLines, Widget):
             self.refresh_changed()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's own names
-        """All lines, where the height is left to them."""
+        """Returns all lines, where the height is left to them."""
         return self.row_count + self._header
 
     # -- what is drawn again ---------------------------------------------------------------------
@@ -266,7 +266,7 @@ class LineWindow(CachedLines, Widget):
         self.release_mouse()
 
     def on_bar(self, at: Offset) -> bool:
-        """Whether a place in the window belongs to its scroll bar."""
+        """Tells whether a place in the window belongs to its scroll bar."""
         return at.x >= self.line_width and self.row_count > self.page
 
     def _pull(self, at: Offset) -> None:
@@ -282,7 +282,7 @@ class LineWindow(CachedLines, Widget):
         return self._base
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Which lines are no longer as they were painted."""
+        """Returns the lines that are no longer as they were painted."""
         if not regions:
             self._painted.clear()
         for region in regions:
@@ -321,7 +321,7 @@ class LineWindow(CachedLines, Widget):
         return strip
 
     def _look(self) -> None:
-        """How large the window is now; Textual looks through the whole screen to answer that."""
+        """Returns the size of the window now; Textual looks through the whole screen to answer that."""
         width, self._height = self.size
         if self._width != width:
             self._width = width
