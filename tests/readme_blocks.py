@@ -17,6 +17,7 @@ from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
 from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
+from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
 
@@ -29,7 +30,9 @@ def keys() -> str:
     """Every action by group: keys, title, what it does."""
     lines: list[str] = []
     group = ""
-    own = [replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS]
+    own = [
+        replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in load_view(view).OWN_ACTIONS
+    ]
     for action in (*ACTIONS, *LIVE_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
         if action.group != group:
             group = action.group

@@ -1,11 +1,19 @@
-"""The headless rooms stay headless, and starting the program loads only what it needs."""
+"""The headless rooms stay headless, starting loads only what it needs, and no import leads back to where it began."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import pytest
+
+import tui_debugger
+
+ROOT = Path(tui_debugger.__file__).parent
 
 
 def modules_after(statement: str) -> set[str]:
@@ -60,3 +68,119 @@ def test_a_command_starts_without_the_others() -> None:
     commands = {name for name in loaded if name.startswith("tui_debugger.cli.")}
     needed = {"main", "options", "output", "open_"}
     assert commands <= {f"tui_debugger.cli.{name}" for name in needed}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the program, by its dotted name."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text())
+    return found
+
+
+def import_statements(node: ast.AST, *, every: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Those that run when the module is loaded; with ``every`` also those in functions and for annotations only."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif every or not (
+            isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            or (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test))
+        ):
+            yield from import_statements(child, every=every)
+
+
+def imports(*, every: bool) -> dict[str, set[str]]:
+    """What each module imports of the program."""
+    graph: dict[str, set[str]] = {}
+    for name, tree in modules().items():
+        named = set()
+        for statement in import_statements(tree, every=every):
+            if isinstance(statement, ast.Import):
+                named |= {alias.name for alias in statement.names}
+            elif statement.module:
+                module = statement.module
+                inner = {f"{module}.{alias.name}" for alias in statement.names}
+                named |= {each if each in modules() else module for each in inner}
+        graph[name] = (named & modules().keys()) - {name}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected components of more than one module (Tarjan)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        number[name] = low[name] = len(number)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in number:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], number[other])
+        if low[name] == number[name]:
+            at = stack.index(name)
+            if len(stack) > at + 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in graph:
+        if name not in number:
+            visit(name)
+    return found
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set(), "e": {"a", "f"}, "f": {"g"}, "g": {"e"}}
+    assert circles(graph) == [["b", "c"], ["e", "f", "g"]]
+
+
+def test_no_module_needs_itself_to_be_loaded() -> None:
+    assert circles(imports(every=False)) == []
+
+
+def test_no_file_of_the_screen_knows_itself_through_others_not_even_for_annotations() -> None:
+    graph = imports(every=True)
+    assert len([name for name in graph if name.startswith("tui_debugger.tui.")]) > 40
+    assert [circle for circle in circles(graph) if any(name.startswith("tui_debugger.tui") for name in circle)] == []
+
+
+@pytest.mark.parametrize(
+    ("who", "not_whom"),
+    [
+        ("views", ("app", "main_screen", "live", "checker", "watcher")),
+        ("values", ("app", "main_screen", "live", "checker", "navigator", "watcher", "inspector", "context")),
+        ("panes", ("app", "main_screen", "live", "checker", "navigator", "watcher", "inspector", "context", "views")),
+        ("dialogs", ("app", "main_screen", "live", "checker", "navigator", "watcher", "inspector", "context")),
+        ("widgets", ("app", "main_screen", "live", "context", "panes", "dialogs", "values", "work")),
+    ],
+)
+def test_what_is_shown_does_not_know_who_shows_it(who: str, not_whom: tuple[str, ...]) -> None:
+    room = "tui_debugger.tui"
+    known = {
+        (name, other)
+        for name, others in imports(every=True).items()
+        if name.startswith(f"{room}.{who}.")
+        for other in others
+        if any(f"{other}.".startswith(f"{room}.{each}.") for each in not_whom)
+    }
+    assert known == set()
+
+
+def test_one_file_of_the_screen_starts_threads() -> None:
+    starts = {
+        name
+        for name, tree in modules().items()
+        if name.startswith("tui_debugger.tui")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and {"threading", "concurrent", "multiprocessing"}
+        & {part.partition(".")[0] for part in [getattr(node, "module", None) or "", *(a.name for a in node.names)]}
+    }
+    assert starts == {"tui_debugger.tui.work"}

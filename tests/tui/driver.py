@@ -26,23 +26,17 @@ PATIENCE = 20.0
 class Driver:
     """A person in front of the screen."""
 
-    lanes: tuple[str, ...] = (
-        *("open", "nodes", "filter", "marks", "check", "hits", "tensors", "stack", "save", "dialog", "values"),
-        "report",
-        *(f"view {depth}" for depth in range(1, 9)),
-    )
-
     def __init__(self, app: TdbgApp, pilot: Pilot[int]) -> None:
         self.app = app
         self.pilot = pilot
 
     @property
-    def desk(self) -> MainScreen:
-        return self.app.desk
+    def main(self) -> MainScreen:
+        return self.app.main
 
     @property
     def session(self) -> Session:
-        return self.desk.opened_session
+        return self.main.opened_session
 
     async def press(self, *keys: str) -> None:
         for key in keys:
@@ -67,8 +61,7 @@ class Driver:
                 return
 
     def _idle(self) -> bool:
-        desk = self.desk
-        return not desk.inspector.pending and not any(desk.bridge.busy(lane) for lane in self.lanes)
+        return not self.main.inspector.pending and self.main.work.idle
 
     @property
     def lines(self) -> list[str]:
@@ -85,7 +78,7 @@ class Driver:
         return [" ".join(str(cell) for cell in rows.cells(i)) for i in range(rows.row_count)]
 
     def pane(self, name: str) -> list[str]:
-        return self.rows(self.desk.panes[name].table)
+        return self.rows(self.main.panes[name].table)
 
 
 @asynccontextmanager
@@ -123,6 +116,6 @@ async def opened_by(
     app = TdbgApp(open_session, **options)
     async with app.run_test(size=size) as pilot:
         driver = Driver(app, pilot)
-        await driver.until(lambda: app.desk.session is not None)
+        await driver.until(lambda: app.main.session is not None)
         await driver.settled()
         yield driver

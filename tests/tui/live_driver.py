@@ -11,20 +11,20 @@ from textual.pilot import Pilot
 from tests.live.doubles import FakeTraining, FakeTrainings
 from tests.tui.driver import Driver
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
+from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
-from tui_debugger.tui.live import LiveApp, LiveScreen
+from tui_debugger.tui.live import LiveControl
 from tui_debugger.tui.live_status import WaitingScreen
 
 
 class LiveDriver(Driver):
     """See ``Driver``."""
 
-    lanes = (*Driver.lanes, "order", "end", "follow")
-
-    def __init__(self, app: LiveApp, pilot: Pilot[int], trainings: FakeTrainings, live: LiveSession) -> None:
+    def __init__(self, app: TdbgApp, pilot: Pilot[int], trainings: FakeTrainings, control: LiveControl) -> None:
         super().__init__(app, pilot)
         self.trainings = trainings
-        self.live = live
+        self.control = control
+        self.live = live = control.session
         self._stops = 0
         live.subscribe(self._heard)
 
@@ -32,22 +32,15 @@ class LiveDriver(Driver):
         self._stops += event.kind is LiveKind.STOPPED
 
     def _idle(self) -> bool:
-        runner = self.live_desk.runner
-        busy = runner is not None and (runner._events or runner._asked)
-        return not busy and super()._idle()
-
-    @property
-    def live_desk(self) -> LiveScreen:
-        assert isinstance(self.desk, LiveScreen)
-        return self.desk
+        return not self.control.busy and super()._idle()
 
     @property
     def header(self) -> str:
-        return self.desk.header.plain
+        return self.main.header.plain
 
     @property
     def notice(self) -> str:
-        return self.desk.footer.notice
+        return self.main.footer.notice
 
     @property
     def orders(self) -> list[list[str]]:
@@ -76,9 +69,10 @@ async def listening(
     """The screen before any training came."""
     trainings = FakeTrainings()
     live = LiveSession(trainings)
-    app = LiveApp(live, recommended=recommended, **options)
+    control = LiveControl(live, **options)
+    app = TdbgApp(live=control, recommended=recommended)
     async with app.run_test(size=size) as pilot:
-        driver = LiveDriver(app, pilot, trainings, live)
+        driver = LiveDriver(app, pilot, trainings, control)
         await driver.until(lambda: isinstance(app.screen, WaitingScreen))
         yield driver
 
@@ -96,10 +90,10 @@ async def attached(
     async with listening(size=size, recommended=recommended, stays=stays) as screen:
         for rank in range(ranks):
             screen.trainings.begin(rank, ranks=ranks, **training)
-        await screen.until(lambda: len(screen.live.ranks()) == ranks and screen.desk.session is not None)
+        await screen.until(lambda: len(screen.live.ranks()) == ranks and screen.main.session is not None)
         if recommended is None:
             await screen.until(lambda: isinstance(screen.app.screen, OfferScreen))
         else:
-            await screen.until(lambda: screen.app.screen is screen.desk)
+            await screen.until(lambda: screen.app.screen is screen.main)
         await screen.settled()
         yield screen

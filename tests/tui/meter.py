@@ -128,6 +128,6 @@ async def metered(nodes: int, steps: int, monkeypatch: pytest.MonkeyPatch) -> As
     async with app.run_test(headless=False, size=(200, 50)) as pilot:
         driver = MeteredDriver(app, pilot)
         driver.drawn = lines
-        await driver.until(lambda: app.desk.session is not None)
+        await driver.until(lambda: app.main.session is not None)
         await driver.settled()
         yield driver

@@ -84,9 +84,9 @@ async def test_esc_stops_opening() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         assert await asyncio.to_thread(started.wait, 10)
-        while "listing" not in app.desk.header.plain:
+        while "listing" not in app.main.header.plain:
             await asyncio.sleep(0.01)
-        assert "33%" in app.desk.header.plain
+        assert "33%" in app.main.header.plain
         await pilot.press("escape")
         while app.return_code is None:
             await asyncio.sleep(0.01)
@@ -108,15 +108,15 @@ async def test_help_and_quitting_do_not_wait_for_the_run_to_open() -> None:
         assert isinstance(app.screen, HelpScreen)
         await pilot.press("escape")
         await pilot.pause()
-        assert app.screen is app.desk
-        assert "opening" in app.desk.header.plain
+        assert app.screen is app.main
+        assert "opening" in app.main.header.plain
         await pilot.press("2")
-        assert app.desk.current_pane == "stack"
+        assert app.main.current_pane == "stack"
         await pilot.press("r")
-        assert app.desk.footer.notice == "✗ still opening"
+        assert app.main.footer.notice == "✗ still opening"
         await pilot.press("q")
     assert app.return_code == 0
-    assert app.desk.bridge.busy("open")  # nobody waited for it
+    assert app.main.work.busy("open")  # nobody waited for it
     gate.set()
 
 
@@ -151,9 +151,9 @@ async def test_large_terminals_show_five_panes_and_small_ones_one(
     open_screen: OpenScreen, size: tuple[int, int], panes: int
 ) -> None:
     async with open_screen("mindspore-2.0-mlp", size=size) as screen:
-        shown = [pane for pane in screen.desk.panes.values() if pane.size.width]
+        shown = [pane for pane in screen.main.panes.values() if pane.size.width]
         assert len(shown) == panes
-        assert screen.desk.tabs.display == (panes == 1)
+        assert screen.main.tabs.display == (panes == 1)
         await screen.press("4")
         assert "set → actual" in screen.text
         assert "ReLU" in screen.text or "Relu" in screen.text
@@ -163,22 +163,22 @@ async def test_resizing_switches_live_and_keeps_the_place(open_screen: OpenScree
     async with open_screen("mindspore-2.0-nan") as screen:
         await screen.press("n")
         await screen.settled()
-        key = screen.desk.nodes_pane.table.cursor_key
+        key = screen.main.nodes_pane.table.cursor_key
         for size in ((80, 24), (30, 8), (200, 50), (120, 35)):
             await screen.pilot.resize_terminal(*size)
             await screen.pilot.pause()
-        assert screen.desk.nodes_pane.table.cursor_key == key
+        assert screen.main.nodes_pane.table.cursor_key == key
         assert "Log-" in screen.text
 
 
 async def test_zoom_gives_one_pane_the_screen_and_back(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-mlp") as screen:
         await screen.press("4", "z")
-        assert [name for name, pane in screen.desk.panes.items() if pane.size.width] == ["hits"]
+        assert [name for name, pane in screen.main.panes.items() if pane.size.width] == ["hits"]
         await screen.press("5")
-        assert [name for name, pane in screen.desk.panes.items() if pane.size.width] == ["tensors"]
+        assert [name for name, pane in screen.main.panes.items() if pane.size.width] == ["tensors"]
         await screen.press("escape")
-        assert all(pane.size.width for pane in screen.desk.panes.values())
+        assert all(pane.size.width for pane in screen.main.panes.values())
 
 
 async def test_quit_never_asks(open_screen: OpenScreen) -> None:
@@ -205,11 +205,11 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.text.hits"),
     *(
         f"tui_debugger.tui.{name}"
-        for name in ("answers", "checker", "context", "header", "inspector", "labels", "navigator")
+        for name in ("checker", "context", "header", "inspector", "labels", "live", "navigator", "node_filter")
     ),
-    *("tui_debugger.tui.panes.watch_rows", "tui_debugger.tui.watcher"),
+    *("tui_debugger.tui.views.view", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
-    *(f"tui_debugger.tui.panes.{name}" for name in ("hit_rows", "watch_rows")),
+    *(f"tui_debugger.tui.panes.{name}" for name in ("hit_rows", "node_marks", "watch_rows")),
     "tui_debugger.tui.dialogs",
 }
 """Modules, and packages with all that is in them."""
@@ -225,7 +225,7 @@ app = TdbgApp(lambda _: gate.wait(60), title="x")
 async def first_frame():
     async with app.run_test(size=(200, 50)) as pilot:
         await pilot.pause()
-        assert "opening" in app.desk.header.plain
+        assert "opening" in app.main.header.plain
         print("\\n".join(sys.modules))
         app.exit()
 asyncio.run(first_frame())

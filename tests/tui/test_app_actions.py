@@ -46,7 +46,7 @@ def test_ids_are_unique_and_every_pane_has_its_number() -> None:
 async def test_every_action_has_a_handler_and_every_handler_an_action(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
         listed = {a.id for a in actions.ACTIONS if a.where not in {"list", "tree"}}
-        assert set(screen.desk.handlers) == listed
+        assert set(screen.main.handlers) == listed
         for where, widget in (("list", VirtualTable), ("tree", NodeTree)):
             for action in actions.ACTIONS:
                 if action.where == where:
@@ -57,9 +57,11 @@ async def test_bindings_come_from_the_registry(open_screen: OpenScreen) -> None:
     def bound(bindings: list[Binding]) -> set[str]:
         return {key for binding in bindings for key in binding.key.split(",")}
 
-    assert bound(list(MainScreen.BINDINGS)) == {k for a in actions.ACTIONS if a.where == "global" for k in a.keys}  # type: ignore[arg-type]
+    assert bound(list(MainScreen.BINDINGS)) == {
+        k for a in (*actions.ACTIONS, *actions.LIVE_ACTIONS) if a.where == "global" for k in a.keys
+    }  # type: ignore[arg-type]
     async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
-        for name, pane in screen.desk.panes.items():
+        for name, pane in screen.main.panes.items():
             assert bound(list(pane.BINDINGS)) == {k for a in actions.ACTIONS if a.where == name for k in a.keys}  # type: ignore[arg-type]
 
 
@@ -67,7 +69,7 @@ async def test_the_footer_names_keys_that_work_here_and_always_help(open_screen:
     async with open_screen("mindspore-2.0-mlp", size=(80, 24)) as screen:
         for number, (name, _) in enumerate(actions.PANES, 1):
             await screen.press(str(number))
-            assert screen.desk.current_pane == name
+            assert screen.main.current_pane == name
             line = screen.lines[-1]
             assert line.rstrip().endswith("? Help")
             own = [a for a in actions.ACTIONS if a.where == name]
@@ -89,4 +91,17 @@ async def test_the_palette_finds_actions_and_does_them(open_screen: OpenScreen) 
         await screen.type("zoom")
         await screen.until(lambda: "Zoom" in screen.text)
         await screen.press("down", "enter")
-        await screen.until(lambda: screen.desk.zoomed)
+        await screen.until(lambda: screen.main.zoomed)
+
+
+async def test_keys_that_drive_trainings_do_nothing_on_a_dump(open_screen: OpenScreen) -> None:
+    async with open_screen("mindspore-2.0-mlp") as screen:
+        await screen.press("escape")  # the message of the first check goes with any key
+        before = screen.text
+        assert actions.LIVE_ONLY
+        for action in actions.LIVE_ACTIONS:
+            if action.id in actions.LIVE_ONLY:
+                await screen.press(*("full_stop" if key == "." else key for key in action.keys))
+        await screen.settled()
+        assert screen.text == before
+        assert not actions.LIVE_ONLY & {action.id for action in screen.main.keys_here()}

@@ -33,19 +33,19 @@ async def test_a_large_step_is_not_read_before_it_is_asked_for(
 ) -> None:
     monkeypatch.setattr(checker, "QUICK", -1)
     async with open_screen(NAN) as screen:
-        assert screen.desk.state.result is None
-        assert "outdated: r checks this step (" in screen.desk.header.plain
-        assert "MB" in screen.desk.header.plain
+        assert screen.main.state.result is None
+        assert "outdated: r checks this step (" in screen.main.header.plain
+        assert "MB" in screen.main.header.plain
         assert "R every step and rank" in screen.text
         await screen.press("s", "3", "enter")
         await screen.settled()
-        assert screen.desk.state.result is None
+        assert screen.main.state.result is None
         await screen.press("r")
         await screen.settled()
-        assert "fresh: step 3" in screen.desk.header.plain
+        assert "fresh: step 3" in screen.main.header.plain
         await screen.press("left_square_bracket", "right_square_bracket")
         await screen.settled()
-        assert "fresh: step 3" in screen.desk.header.plain  # known: shown by itself
+        assert "fresh: step 3" in screen.main.header.plain  # known: shown by itself
 
 
 async def test_a_long_check_shows_progress_and_esc_stops_it(
@@ -66,16 +66,16 @@ async def test_a_long_check_shows_progress_and_esc_stops_it(
 
         monkeypatch.setattr(screen.session, "check", slow)
         await screen.press("R")
-        await screen.until(lambda: "25%" in screen.desk.header.plain)
+        await screen.until(lambda: "25%" in screen.main.header.plain)
         assert "Esc stops" in screen.text
         await screen.press("escape")
-        await screen.until(lambda: not screen.desk.bridge.busy("check"))
+        await screen.until(lambda: not screen.main.work.busy("check"))
         await screen.until(lambda: "Esc stops" not in screen.text)
-        assert "stopped" in screen.desk.footer.notice
+        assert "stopped" in screen.main.footer.notice
         monkeypatch.undo()
         await screen.press("R")
         await screen.settled()
-        assert "fresh: steps 0–" in screen.desk.header.plain
+        assert "fresh: steps 0–" in screen.main.header.plain
 
 
 async def test_hits_appear_while_the_rest_is_being_checked(
@@ -85,18 +85,18 @@ async def test_hits_appear_while_the_rest_is_being_checked(
     async with open_screen(MLP, recommended=False) as screen:
         await screen.press("a")
         told: list[int] = []
-        shown = screen.desk.checker.checked
+        shown = screen.main.checker.checked
 
         def listen(message: Any) -> None:
             told.append(len(message.result.hits))
             shown(message)
 
-        monkeypatch.setattr(screen.desk.checker, "checked", listen)
+        monkeypatch.setattr(screen.main.checker, "checked", listen)
         await screen.press("R")
         await screen.settled()
         assert len(told) > 1
         assert told == sorted(told)
-        assert told[-1] == len(screen.desk.hits_pane.hits) + screen.desk.hits_pane.hidden
+        assert told[-1] == len(screen.main.hits_pane.hits) + screen.main.hits_pane.hidden
 
 
 async def test_without_watchpoints_the_screen_says_what_to_do(open_screen: OpenScreen) -> None:
@@ -104,7 +104,7 @@ async def test_without_watchpoints_the_screen_says_what_to_do(open_screen: OpenS
         assert "w makes one, a adds the recommended ones" in screen.text
         for key in ("r", "R", "c"):
             await screen.press(key)
-            assert "no watchpoint is enabled" in screen.desk.footer.notice
+            assert "no watchpoint is enabled" in screen.main.footer.notice
 
 
 async def test_continue_ends_at_the_last_step(open_screen: OpenScreen) -> None:
@@ -115,16 +115,16 @@ async def test_continue_ends_at_the_last_step(open_screen: OpenScreen) -> None:
         await screen.press("c")
         await screen.settled()
         last = screen.session.steps(0)[-1]
-        assert screen.desk.state.step == last
-        assert f"no hit up to step {last}" in screen.desk.footer.notice
+        assert screen.main.state.step == last
+        assert f"no hit up to step {last}" in screen.main.footer.notice
         await screen.press("c")
-        assert "last dumped step" in screen.desk.footer.notice
+        assert "last dumped step" in screen.main.footer.notice
 
 
 async def test_a_path_into_a_step_starts_there(open_screen: OpenScreen, dumps: Callable[[str], Path]) -> None:
     step = next(path for path in dumps(NAN).rglob("3") if path.is_dir() and next(path.glob("*.npy"), None))
     async with open_screen(step) as screen:
-        assert screen.desk.state.step == 3
+        assert screen.main.state.step == 3
 
 
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
@@ -142,7 +142,7 @@ async def test_names_from_hell_are_shown_literally_and_safely(size: tuple[int, i
     app = TdbgApp(open_session, title=HOSTILE[1], recommended=False)
     async with app.run_test(size=size) as pilot:
         screen = Driver(app, pilot)
-        await screen.until(lambda: app.desk.session is not None)
+        await screen.until(lambda: app.main.session is not None)
         await screen.settled()
         walk = ["n", "4", "5", "2", "3"]
         for keys in (["1", "asterisk"], *(walk for _ in ops), ["5", "enter"], ["escape", "exclamation_mark"]):
@@ -166,7 +166,7 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         def judge(self: Checker, plan: Any, progress: Any) -> Any:
             if plan.step == 2 and 2 not in judged:
                 judged.append(2)
-                screen.desk.bridge.cancel("check")
+                screen.main.work.cancel("check")
             judged.append(plan.step)
             progress(Progress(0, 1, "judging"))
             return real(self, plan, progress)
@@ -174,15 +174,15 @@ async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
         monkeypatch.setattr(Checker, "judge", judge)
         await screen.press("a", "R")
         await screen.settled()
-        assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.desk.header.plain
-        assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.desk.footer.notice
+        assert "◐ stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.header.plain
+        assert "stopped: 2 of 6 steps checked (steps 0,1)" in screen.main.footer.notice
         assert "fresh" not in screen.text
         assert "no hit so far" in screen.text or screen.pane("hits")
         judged[:] = [2]
         await screen.press("R")
         await screen.settled()
         assert judged == [2, 2, 3, 4, 5], "what was finished is not judged again"
-        assert "● fresh: steps 0–5" in screen.desk.header.plain
+        assert "● fresh: steps 0–5" in screen.main.header.plain
 
 
 async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
@@ -196,7 +196,7 @@ async def test_a_check_that_is_stopped_before_anything_is_finished_is_not_fresh(
         monkeypatch.setattr(Checker, "judge", judge)
         await screen.press("a", "R")
         await screen.settled()
-        assert "◐ stopped: 0 of 6 steps checked" in screen.desk.header.plain
+        assert "◐ stopped: 0 of 6 steps checked" in screen.main.header.plain
         assert "fresh" not in screen.text
 
 
@@ -209,8 +209,8 @@ async def test_a_dump_that_cannot_be_listed_is_never_clean_on_the_screen(tmp_pat
         screen.session.watchpoints.add("tensor_overflow", (), EVERYTHING)
         await screen.press("R")
         await screen.settled()
-        assert "◐ fresh: steps 0–3, as far as it can be listed" in screen.desk.header.plain
-        assert "1 part not listed" in screen.desk.header.plain
+        assert "◐ fresh: steps 0–3, as far as it can be listed" in screen.main.header.plain
+        assert "1 part not listed" in screen.main.header.plain
         assert "nobody can say that it is clean: 1 part of the dump cannot be listed: rank_0/Net/0/2" in screen.text
         await screen.press("exclamation_mark")
         await screen.settled()

@@ -11,7 +11,7 @@ from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.tui.copy_and_report import row_text
 from tui_debugger.tui.views import export
-from tui_debugger.tui.widgets.text import Place
+from tui_debugger.tui.widgets.text import ScopedName
 
 NAN = "mindspore-2.0-nan"
 LOG = "Default/network-WithLossCell/_backbone-Net/Log-op381"
@@ -38,13 +38,13 @@ async def test_each_pane_hands_out_what_is_under_its_cursor(open_screen: OpenScr
             r"WCL abs_mean_update_ratio_gt=1 epsilon=0.1 @ category=trainable, -(^|[._/])(bias|beta|bias_[ih]h\w*)$"
         )
         assert await copied(screen, "1 left left") == "Default/network-WithLossCell/_backbone-Net"
-        assert screen.desk.footer.notice == "copied 42 characters (the terminal must allow OSC 52)"
+        assert screen.main.footer.notice == "copied 42 characters (the terminal must allow OSC 52)"
 
 
 async def test_an_empty_list_copies_nothing_and_says_so(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, recommended=False) as screen:
         assert await copied(screen, "4") == ""
-        assert screen.desk.footer.notice == "✗ nothing under the cursor"
+        assert screen.main.footer.notice == "✗ nothing under the cursor"
 
 
 async def test_inside_tmux_the_note_names_the_option_of_tmux(
@@ -53,7 +53,7 @@ async def test_inside_tmux_the_note_names_the_option_of_tmux(
     monkeypatch.setenv("TMUX", "/run/tmux,1,0")
     async with open_screen(NAN) as screen:
         await copied(screen, "1")
-        assert screen.desk.footer.notice.endswith("(tmux needs set-clipboard on)")
+        assert screen.main.footer.notice.endswith("(tmux needs set-clipboard on)")
 
 
 async def test_what_is_too_long_for_a_terminal_is_not_copied(
@@ -62,7 +62,7 @@ async def test_what_is_too_long_for_a_terminal_is_not_copied(
     monkeypatch.setattr(export, "LIMIT", 10)
     async with open_screen(NAN) as screen:
         assert await copied(screen, "n") == ""
-        assert "52 bytes are too much for the clipboard of a terminal (at most 10)" in screen.desk.footer.notice
+        assert "52 bytes are too much for the clipboard of a terminal (at most 10)" in screen.main.footer.notice
 
 
 async def test_a_picture_of_the_screen_lands_in_the_working_directory(
@@ -74,7 +74,7 @@ async def test_a_picture_of_the_screen_lands_in_the_working_directory(
             await screen.press("P")
         written = sorted(path.name for path in tmp_path.glob("tdbg-nodes-*.svg"))
         assert len(written) == 2
-        assert screen.desk.footer.notice.startswith(f"wrote {tmp_path}/tdbg-nodes-")
+        assert screen.main.footer.notice.startswith(f"wrote {tmp_path}/tdbg-nodes-")
         picture = (tmp_path / written[0]).read_text()
         assert "TinyTrans" in picture
         assert "http" not in picture.replace("http://www.w3.org", "").replace("https://www.textualize.io", "")
@@ -84,10 +84,10 @@ async def test_no_picture_is_written_into_a_dump(open_screen: OpenScreen, monkey
     async with open_screen(NAN) as screen:
         monkeypatch.chdir(screen.session.info.path)
         await screen.press("P")
-        assert "a dump is never written to" in screen.desk.footer.notice
+        assert "a dump is never written to" in screen.main.footer.notice
         assert not list(Path(screen.session.info.path).glob("*.svg"))
 
 
 def test_a_row_as_text_leaves_out_marks_and_empty_cells_and_keeps_names_whole() -> None:
-    cells = ["◆", "3", Place(Text("Log\x1b[2J"), "a/b"), "", Text("–")]
+    cells = ["◆", "3", ScopedName(Text("Log\x1b[2J"), "a/b"), "", Text("–")]
     assert row_text(["", "step", "node", "slot", "hit"], cells) == "step 3  node a/b/Log\\x1b[2J"

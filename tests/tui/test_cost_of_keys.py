@@ -19,7 +19,7 @@ KILOBYTE = 1 << 10
 
 async def toured(nodes: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Cost]]:
     async with metered(nodes, STEPS, monkeypatch) as screen:
-        assert len(screen.desk.hits_pane.hits) == nodes * STEPS  # the hit list is long too
+        assert len(screen.main.hits_pane.hits) == nodes * STEPS  # the hit list is long too
         return [(key, await screen.cost(key)) for key in KEYS]
 
 
@@ -35,7 +35,7 @@ async def test_a_cursor_key_draws_two_lines_and_sends_less_than_a_kilobyte(monke
     async with metered(LARGE, STEPS, monkeypatch) as screen:
         await screen.cost("asterisk", "home", "pagedown", "up", "up", "up", "up")
         # The other panes follow a moment after the last key: they are no part of what a held key costs.
-        monkeypatch.setattr(screen.desk.inspector, "show_node", lambda _: None)
+        monkeypatch.setattr(screen.main.inspector, "show_node", lambda _: None)
         for key in ("up", "down", "down", "up"):
             cost = await screen.cost(key)
             assert cost.lines["node-tree"] == 2
@@ -52,7 +52,7 @@ async def test_a_page_draws_every_line_once_and_sends_less_than_16_kilobytes(mon
         await screen.cost("asterisk", "home")
         for pane, key in (("nodes", "1"), ("hits", "4")):
             await screen.cost(key)
-            table = screen.desk.panes[pane].table
+            table = screen.main.panes[pane].table
             for page in ("pagedown", "pagedown", "pagedown", "pageup", "end", "home"):
                 cost = await screen.cost(page)
                 assert 1 < cost.lines[str(table.id)] <= table.size.height
@@ -75,7 +75,7 @@ async def test_another_step_draws_what_it_changes(monkeypatch: pytest.MonkeyPatc
         for key in ("right_square_bracket", "right_square_bracket", "left_square_bracket"):
             cost = await screen.cost(key)
             assert cost.lines["node-tree"] <= 2  # the same nodes hit in every step
-            assert cost.lines["hit-table"] <= screen.desk.hits_pane.table.size.height
+            assert cost.lines["hit-table"] <= screen.main.hits_pane.table.size.height
             assert cost.bytes <= 16 * KILOBYTE
 
 
@@ -84,7 +84,7 @@ async def test_a_scope_that_opens_or_closes_is_drawn_once(monkeypatch: pytest.Mo
         await screen.cost("asterisk", "home", "down", "down")
         for key in ("left", "right", "left", "right"):
             cost = await screen.cost(key)
-            assert 1 < cost.lines["node-tree"] <= screen.desk.nodes_pane.table.size.height
+            assert 1 < cost.lines["node-tree"] <= screen.main.nodes_pane.table.size.height
             assert cost.bytes <= 16 * KILOBYTE
 
 
@@ -93,9 +93,9 @@ async def test_nothing_is_drawn_that_looks_the_same(monkeypatch: pytest.MonkeyPa
         await screen.cost("4")
         cost = await screen.cost("m")  # shows rows of which there are none
         assert set(cost.lines) == {"footer"}
-        screen.desk.nodes_pane.table.redraw()
-        screen.desk.hits_pane.refresh_rows()
-        screen.desk.watcher.mark()
+        screen.main.nodes_pane.table.redraw()
+        screen.main.hits_pane.refresh_rows()
+        screen.main.watcher.mark()
         await screen.settled()
         again = await screen.cost()
         assert not again.lines

@@ -73,7 +73,7 @@ class Case:
 
 
 def opens(screen: str) -> Callable[[Look, Look], bool]:
-    return lambda old, new: old.screen == "Desk" and new.screen == screen
+    return lambda old, new: old.screen == "MainScreen" and new.screen == screen
 
 
 def to_pane(pane: str) -> Callable[[Look, Look], bool]:
@@ -227,19 +227,19 @@ def test_the_tables_cover_every_action() -> None:
 
 
 def look(screen: Driver) -> Look:
-    desk, state = screen.desk, screen.desk.state
-    pane = desk.panes[desk.current_pane]
+    main, state = screen.main, screen.main.state
+    pane = main.panes[main.current_pane]
     return Look(
         screen=type(screen.app.screen).__name__,
-        pane=desk.current_pane,
+        pane=main.current_pane,
         cursor=pane.table.cursor_row,
         rows=tuple(screen.rows(pane.table)),
         text="" if screen.app.return_code is not None else screen.text,
-        header=desk.header.plain,
-        notice=desk.footer.notice,
+        header=main.header.plain,
+        notice=main.footer.notice,
         chips=str(pane.filters.render()) if pane.filters.display else pane.search_text,
         position=(state.rank, state.step, state.row),
-        panes=sum(bool(each.size.width) for each in desk.panes.values()),
+        panes=sum(bool(each.size.width) for each in main.panes.values()),
         code=screen.app.return_code,
     )
 
@@ -310,7 +310,7 @@ def cell(screen: Driver, values: ValuesScreen) -> Cell:
         row=grid.row,
         column=grid.column,
         index=grid.cursor_index,
-        slice=grid.sheet.view.text if grid.sheet is not None else "",
+        slice=grid.value_table.view.text if grid.value_table is not None else "",
         digits=grid.form.precision,
         scientific=grid.form.scientific,
         previous=values._showing_previous,
@@ -330,7 +330,7 @@ async def test_every_key_of_the_values_does_what_the_help_says(open_screen: Open
                 await press(screen, "enter")
                 values = screen.app.screen
                 assert isinstance(values, ValuesScreen)
-                await screen.until(lambda grid=values.grid: grid.sheet is not None)
+                await screen.until(lambda grid=values.grid: grid.value_table is not None)
                 keys, effect = VALUES[action.id]
                 await press(screen, keys)
                 before = cell(screen, values)
@@ -339,5 +339,5 @@ async def test_every_key_of_the_values_does_what_the_help_says(open_screen: Open
                 assert effect(before, after), (
                     f"{key}: {action.help}\nbefore:\n{before}\n\nafter:\n{after.text}\n{after}"
                 )
-                while screen.app.screen is not screen.desk:
+                while screen.app.screen is not screen.main:
                     await press(screen, "escape")

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from tests.tui.meter import MeteredDriver, metered
 from tui_debugger.tui import app
-from tui_debugger.tui.widgets.line_window import Kept
+from tui_debugger.tui.widgets.line_window import CachedLines
 
 NODES, STEPS = 300, 2
 TOUR = (
@@ -46,7 +46,7 @@ def drawn(driver: MeteredDriver) -> list[list[Strip]]:
 
 def kept(driver: MeteredDriver) -> list[Widget]:
     """The widgets on the screen that keep lines."""
-    return [widget for widget in driver.app.screen._compositor.visible_widgets if isinstance(widget, Kept)]
+    return [widget for widget in driver.app.screen._compositor.visible_widgets if isinstance(widget, CachedLines)]
 
 
 async def test_kept_lines_are_those_that_textual_would_draw_now(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,21 +87,21 @@ class Loop:
 def test_garbage_that_was_set_aside_is_found_when_more_is_set_aside() -> None:
     dialog = Loop()
     seen = weakref.ref(dialog)
-    app.settle()
+    app.freeze_objects()
     del dialog
     gc.collect()
     assert seen() is not None
-    app.settle()
+    app.freeze_objects()
     assert seen() is None
 
 
 @pytest.mark.usefixtures("own_collector")
 def test_garbage_is_found_when_it_is_quiet_however_long_it_lived() -> None:
-    app.settle()
+    app.freeze_objects()
     old = Loop()
     seen = weakref.ref(old)
     gc.collect(1)  # it lives through this, and belongs to the oldest from now on
     del old
     for _ in range(app.FULL_WHEN_QUIET + 1):
-        app.tidy()
+        app.collect_garbage()
     assert seen() is None

@@ -25,14 +25,16 @@ def test_entries_that_mean_more_keep_their_keys() -> None:
 
 @pytest.mark.parametrize("pane", [pane for pane, _ in actions.PANES])
 def test_no_key_means_two_things_in_one_pane(pane: str) -> None:
-    keys = Counter(key for action in actions.live_reachable(pane) for key in action.keys if action.where != "list")
+    keys = Counter(
+        key for action in actions.reachable(pane, live=True) for key in action.keys if action.where != "list"
+    )
     assert {key for key, count in keys.items() if count > 1} == set()
 
 
 async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:
     async with attached() as screen:
         listed = {a.id for a in (*actions.ACTIONS, *actions.LIVE_ACTIONS) if a.where not in {"list", "tree"}}
-        assert set(screen.desk.handlers) == listed
+        assert set(screen.main.handlers) == listed
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
@@ -47,7 +49,7 @@ async def test_the_help_page_lists_them_first() -> None:
     async with attached(size=(120, 200)) as screen:
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
-        assert screen.lines[2].strip() == actions.GROUP or actions.GROUP in screen.text.split("Moving")[0]
+        assert screen.lines[2].strip() == actions.LIVE_GROUP or actions.LIVE_GROUP in screen.text.split("Moving")[0]
         for action in actions.LIVE_ACTIONS:
             assert action.help[:40] in screen.text
         assert actions.BY_ID["global", "step_forward"].help not in screen.text
@@ -73,13 +75,13 @@ async def test_every_action_can_be_asked_for_in_every_state(phase: Phase) -> Non
         await screen.settled()
         pressed: set[tuple[str, str]] = {("global", "quit")}
         for number, (pane, _) in enumerate(actions.PANES, 1):
-            for action in actions.live_reachable(pane):
+            for action in actions.reachable(pane, live=True):
                 if (action.where, action.id) in pressed:
                     continue
                 pressed.add((action.where, action.id))
                 await screen.press(str(number), NAMES.get(action.keys[0], action.keys[0]))
                 await screen.settled()
-                while screen.app.screen is not screen.desk:
+                while screen.app.screen is not screen.main:
                     await screen.press("escape")
                     await screen.settled()
                 for training in screen.trainings.trainings:

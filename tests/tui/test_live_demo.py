@@ -8,26 +8,27 @@ from contextlib import asynccontextmanager
 
 from tests.tui.driver import Driver
 from tui_debugger.demo.live import playing
-from tui_debugger.tui.live import LiveApp
+from tui_debugger.tui.app import TdbgApp
+from tui_debugger.tui.live import LiveControl
 
 
 @asynccontextmanager
 async def demo(size: tuple[int, int] = (200, 50)) -> AsyncIterator[Driver]:
     with playing(lambda _: None, pace=0.0) as (session, training):
-        app = LiveApp(session, recommended=True)
+        app = TdbgApp(live=LiveControl(session), recommended=True)
         async with app.run_test(size=size) as pilot:
             training.start()
             screen = Driver(app, pilot)
-            await screen.until(lambda: app.desk.session is not None and app.screen is app.desk)
+            await screen.until(lambda: app.main.session is not None and app.screen is app.main)
             await screen.settled()
             yield screen
 
 
 async def test_the_training_is_run_to_its_nan_and_its_values_are_looked_at() -> None:
     async with demo() as screen:
-        assert "MindSpore 2.0.0  GPU 0" in screen.desk.header.plain
+        assert "MindSpore 2.0.0  GPU 0" in screen.main.header.plain
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         names = [row.split()[2].partition("-")[0] for row in screen.pane("hits")[:4]]
         assert names == ["Log", "ReduceSum", "Mul", "Div"]
@@ -43,8 +44,8 @@ async def test_the_recording_ends() -> None:
     async with demo() as screen:
         for _ in range(7):
             await screen.press("c")
-            await screen.until(lambda: "running" not in screen.desk.header.plain)
+            await screen.until(lambda: "running" not in screen.main.header.plain)
             await asyncio.sleep(0)
             await screen.settled()
-        await screen.until(lambda: "finished" in screen.desk.header.plain)
-        assert screen.desk.state.step == 5
+        await screen.until(lambda: "finished" in screen.main.header.plain)
+        assert screen.main.state.step == 5

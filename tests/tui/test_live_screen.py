@@ -56,9 +56,8 @@ async def test_nothing_is_drawn_while_nobody_comes() -> None:
         for _ in range(5):
             await screen.pilot.pause(0.1)
         assert not screen.app.screen._dirty_widgets
-        assert not [timer for timer in screen.desk._timers if timer.name and "Interval" in timer.name]
-        assert screen.live_desk.runner is not None
-        assert screen.live_desk.runner._ticker is None
+        assert not [timer for timer in screen.main._timers if timer.name and "Interval" in timer.name]
+        assert not screen.control.ticking
 
 
 async def test_the_first_graph_shows_the_panes_and_asks_once() -> None:
@@ -66,7 +65,7 @@ async def test_the_first_graph_shows_the_panes_and_asks_once() -> None:
         assert isinstance(screen.app.screen, OfferScreen)
         await screen.press("enter")
         await screen.settled()
-        assert screen.app.screen is screen.desk
+        assert screen.app.screen is screen.main
         assert "step start" in screen.header
         assert "■ stopped before the first step" in screen.header
         assert any("Log-op2" in row for row in screen.pane("nodes"))
@@ -74,7 +73,7 @@ async def test_the_first_graph_shows_the_panes_and_asks_once() -> None:
         screen.trainings.begin(1)
         await screen.until(lambda: len(screen.live.ranks()) == 2)
         await screen.settled()
-        assert screen.app.screen is screen.desk
+        assert screen.app.screen is screen.main
 
 
 async def test_another_version_is_said_and_can_be_terminated() -> None:
@@ -98,7 +97,7 @@ async def test_a_step_is_run_and_shown_when_it_ends() -> None:
         assert "step start" in screen.header
         await screen.stopped(first(screen), 0)
         assert "■ stopped after step 0" in screen.header
-        assert screen.desk.state.step == 0
+        assert screen.main.state.step == 0
         assert "fresh" not in screen.header
 
 
@@ -152,13 +151,13 @@ async def test_kept_steps_are_walked_through_before_a_new_one_is_run() -> None:
             await screen.stopped(first(screen), step)
         await screen.press(BACK, BACK)
         await screen.settled()
-        assert screen.desk.state.step == -1
+        assert screen.main.state.step == -1
         await screen.press(FORWARD)
         await screen.settled()
-        assert (screen.desk.state.step, first(screen).orders) == (0, [])
+        assert (screen.main.state.step, first(screen).orders) == (0, [])
         await screen.press(FORWARD, FORWARD)
         await screen.ordered("run 1")
-        assert screen.desk.state.step == 1
+        assert screen.main.state.step == 1
 
 
 async def test_a_stop_does_not_take_the_screen_away_from_an_older_step() -> None:
@@ -171,7 +170,7 @@ async def test_a_stop_does_not_take_the_screen_away_from_an_older_step() -> None
         await screen.press(BACK)
         await screen.settled()
         await screen.stopped(first(screen), 7)
-        assert screen.desk.state.step == -1
+        assert screen.main.state.step == -1
         assert "rank 0 stopped" in screen.notice
         assert "■ stopped after step 7" in screen.header
 
@@ -194,13 +193,13 @@ async def test_nodes_can_be_run_to_where_the_training_can() -> None:
         await screen.press("1", "slash", "L", "o", "g", "enter")
         await screen.settled()
         row = screen.live.nodes(0).find(LOG)
-        screen.desk.navigator.go_to_row(row)
+        screen.main.navigator.go_to_row(row)
         await screen.settled()
         await screen.press("t")
         await screen.ordered(f"run to {LOG}")
         await screen.stopped(first(screen), 0, node=MATMUL)
         assert f"■ stopped in step 0 at {MATMUL}" in screen.header
-        assert screen.desk.state.row == screen.live.nodes(0).find(MATMUL)
+        assert screen.main.state.row == screen.live.nodes(0).find(MATMUL)
         await screen.press("full_stop")
         await screen.ordered("run to the next node")
 
@@ -239,7 +238,7 @@ async def test_hits_of_all_ranks_stand_in_one_list() -> None:
         await screen.press("c")
         await screen.until(lambda: screen.orders == [["run None"], ["run None"]])
         await screen.stopped(screen.trainings.trainings[1], 3)
-        assert screen.desk.state.step == -1
+        assert screen.main.state.step == -1
         assert "rank 1 stopped" in screen.notice or "hit" in screen.notice
         await screen.stopped(screen.trainings.trainings[0], 4)
         rows = [row.split()[1:4] for row in screen.pane("hits")]
@@ -261,7 +260,7 @@ async def test_a_lost_training_stays_browsable_and_may_come_back() -> None:
         assert "rank 0 is lost" in screen.notice
         await screen.press("4", "enter")
         await screen.settled()
-        assert screen.desk.current_pane == "tensors"
+        assert screen.main.current_pane == "tensors"
         first(screen).become(Phase.STOPPED, Event.BACK)
         await screen.until(lambda: "■ stopped after step 3" in screen.header)
 
@@ -283,15 +282,15 @@ async def test_values_are_fetched_with_progress_and_esc_ends_it() -> None:
         await screen.press(FORWARD)
         await screen.ordered("run 1")
         await screen.stopped(first(screen), 0)
-        screen.desk.navigator.go_to_row(screen.live.nodes(0).find(WEIGHT))
+        screen.main.navigator.go_to_row(screen.live.nodes(0).find(WEIGHT))
         await screen.settled()
         first(screen).open.clear()
         await screen.press("5", "enter")
         await screen.until(lambda: isinstance(screen.app.screen, ValuesScreen))
         await screen.until(lambda: "reading 25.0 % …" in screen.text)
         await screen.press("escape")
-        assert screen.app.screen is screen.desk
-        await screen.until(lambda: not screen.desk.bridge.busy("view 1"))
+        assert screen.app.screen is screen.main
+        await screen.until(lambda: not screen.main.work.busy("view 1"))
         first(screen).open.set()
         await screen.settled()
         await screen.press("enter")
@@ -321,7 +320,7 @@ async def test_leaving_asks_what_becomes_of_a_training_that_waits() -> None:
         assert isinstance(screen.app.screen, ConfirmScreen)
         assert "rank 0 · PyTorch 2.13.0" in screen.text
         await screen.press("escape")
-        assert screen.app.screen is screen.desk
+        assert screen.app.screen is screen.main
         await screen.press("q", "enter")
         await screen.until(lambda: screen.app.return_code == 0)
     assert "terminate" not in first(screen).orders
@@ -350,7 +349,7 @@ async def test_a_training_of_mindspore_ends_with_the_program_so_it_stays() -> No
         assert "tdbg stays, without the screen, until its end" in question.lines[-1]
         await screen.press("g")
         await screen.until(lambda: screen.app.return_code == 0)
-    assert screen.live_desk.staying
+    assert screen.control.staying
     assert first(screen).orders == ["release"]
     assert not screen.trainings.closed
     screen.live.close()

@@ -10,12 +10,12 @@ async def test_on_a_scope_there_is_no_tensor_whatever_the_tensor_table_still_sho
     async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
         await screen.press("1", "end")
         await screen.settled()
-        assert screen.desk.nodes_pane.current_row >= 0
+        assert screen.main.nodes_pane.current_row >= 0
         await screen.press("home")
         await screen.settled()
         for key in "oELHCb":
             await screen.press(key)
-            assert screen.app.screen is screen.desk
+            assert screen.app.screen is screen.main
             assert "no tensor under the cursor" in screen.text
         await screen.press("M")
         await screen.settled()

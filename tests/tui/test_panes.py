@@ -38,13 +38,13 @@ async def test_scopes_open_and_close_and_enter_on_a_node_shows_its_tensors(open_
         assert shown_nodes(screen) == before
         await screen.press("asterisk")
         assert len(shown_nodes(screen)) > len(before)
-        tree = screen.desk.nodes_pane.scopes
+        tree = screen.main.nodes_pane.scopes
         assert tree is not None
-        while screen.desk.nodes_pane.current_row < 0:
+        while screen.main.nodes_pane.current_row < 0:
             await screen.press("down")
         await screen.press("enter")
         await screen.settled()
-        assert screen.desk.current_pane == "tensors"
+        assert screen.main.current_pane == "tensors"
         assert screen.pane("tensors")
 
 
@@ -58,9 +58,9 @@ async def test_search_narrows_the_tree_and_esc_brings_it_back(open_screen: OpenS
         leaves = [row for row in shown_nodes(screen) if "▾" not in row and "▸" not in row]
         assert leaves
         assert any(kept in row for row in shown_nodes(screen))
-        assert " of " in screen.desk.nodes_pane.count
+        assert " of " in screen.main.nodes_pane.count
         await screen.press("enter")
-        assert screen.app.focused is screen.desk.nodes_pane.table
+        assert screen.app.focused is screen.main.nodes_pane.table
         await screen.press("slash", "escape")
         await screen.settled()
         assert shown_nodes(screen) == before
@@ -72,8 +72,8 @@ async def test_a_broken_regular_expression_says_so_and_keeps_the_list(open_scree
         await screen.press("slash")
         await screen.type("~fc[")
         await screen.settled()
-        assert "not a regular expression" in screen.desk.footer.notice
-        assert screen.desk.nodes_pane.search_bar.has_class("-wrong")
+        assert "not a regular expression" in screen.main.footer.notice
+        assert screen.main.nodes_pane.search_bar.has_class("-wrong")
         await screen.press("escape")
         await screen.settled()
         assert shown_nodes(screen) == before
@@ -84,15 +84,15 @@ async def test_the_filter_dialog_restricts_by_category_and_backspace_clears(open
         await screen.press("f")
         assert isinstance(screen.app.screen, FilterScreen)
         await screen.press("escape")
-        navigator = screen.desk.navigator
-        query = screen.desk.state.query
-        navigator.set_query(type(query)(categories=frozenset({Category.WEIGHT})))
+        node_filter = screen.main.node_filter
+        query = screen.main.state.query
+        node_filter.set_query(type(query)(categories=frozenset({Category.WEIGHT})))
         await screen.settled()
-        assert "10 of" in screen.desk.nodes_pane.count
+        assert "10 of" in screen.main.nodes_pane.count
         assert "weight" in screen.text
         await screen.press("backspace")
         await screen.settled()
-        assert " of " not in screen.desk.nodes_pane.count
+        assert " of " not in screen.main.nodes_pane.count
 
 
 async def test_space_puts_a_scope_out_of_the_selected_watchpoint_and_in_again(open_screen: OpenScreen) -> None:
@@ -100,7 +100,7 @@ async def test_space_puts_a_scope_out_of_the_selected_watchpoint_and_in_again(op
         watchpoints = screen.session.watchpoints
         everything = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
         watchpoints.add("tensor_overflow", {}, everything)
-        screen.desk.watcher.show_list()
+        screen.main.watcher.show_list()
         await screen.settled()
         watched = screen.session.watch_state(0, 1).sum()
         assert shown_nodes(screen)[0].startswith(" ●")
@@ -127,21 +127,21 @@ async def test_n_walks_the_hits_from_any_pane_and_shows_the_tensor(open_screen: 
     async with open_screen(NAN) as screen:
         await screen.press("3", "n")
         await screen.settled()
-        first = screen.desk.hits_pane.hits[0]
-        state = screen.desk.state
+        first = screen.main.hits_pane.hits[0]
+        state = screen.main.state
         assert (state.step, state.row) == (3, first.row)
-        assert screen.desk.nodes_pane.current_row == first.row
-        current = screen.desk.tensors_pane.current
+        assert screen.main.nodes_pane.current_row == first.row
+        current = screen.main.tensors_pane.current
         assert current is not None
         assert (current.role, current.slot, current.hit) == ("out", first.key.slot, True)
         await screen.press("n")
         await screen.settled()
-        assert state.row == screen.desk.hits_pane.hits[1].row
+        assert state.row == screen.main.hits_pane.hits[1].row
         await screen.press("N")
         await screen.settled()
         assert state.row == first.row
         await screen.press("N")
-        assert "first hit" in screen.desk.footer.notice
+        assert "first hit" in screen.main.footer.notice
 
 
 async def test_capital_o_goes_from_origin_to_origin(open_screen: OpenScreen) -> None:
@@ -150,9 +150,9 @@ async def test_capital_o_goes_from_origin_to_origin(open_screen: OpenScreen) -> 
         for _ in range(3):
             await screen.press("O")
             await screen.settled()
-            nodes = screen.desk.nodes_pane.nodes
+            nodes = screen.main.nodes_pane.nodes
             assert nodes is not None
-            names.append(nodes.op_type(screen.desk.state.row))
+            names.append(nodes.op_type(screen.main.state.row))
         assert names[0] == "Log"
         assert names[2] != names[1]
 
@@ -165,9 +165,9 @@ async def test_enter_on_a_hit_goes_to_its_tensors_even_when_a_filter_hides_the_n
         await screen.settled()
         await screen.press("4", "enter")
         await screen.settled()
-        assert screen.desk.current_pane == "tensors"
-        hit = screen.desk.hits_pane.hits[0]
-        assert screen.desk.nodes_pane.current_row == hit.row
+        assert screen.main.current_pane == "tensors"
+        hit = screen.main.hits_pane.hits[0]
+        assert screen.main.nodes_pane.current_row == hit.row
 
 
 async def test_rows_without_a_comparison_are_shown_on_request(open_screen: OpenScreen) -> None:
@@ -201,14 +201,14 @@ async def test_the_tensor_table_shows_what_numpy_says(open_screen: OpenScreen) -
     async with open_screen(NAN) as screen:
         await screen.press("n", "5")
         await screen.settled()
-        row = screen.desk.tensors_pane.current
+        row = screen.main.tensors_pane.current
         assert row is not None
         assert row.stats is not None
         values = np.asarray(screen.session.read(row.key), np.float64)
         finite = values[np.isfinite(values)]
         assert row.stats.maximum == pytest.approx(finite.max())
         assert row.stats.neg_inf == np.isneginf(values).sum()
-        line = screen.pane("tensors")[screen.desk.tensors_pane.table.cursor_row]
+        line = screen.pane("tensors")[screen.main.tensors_pane.table.cursor_row]
         assert line.startswith(f"✗ out 0 {row.meta.shape[0] if row.meta else ''}")
         assert "float32" in line
 
@@ -227,9 +227,9 @@ async def test_enter_shows_values_and_e_writes_the_tensor(
         assert isinstance(screen.app.screen, TextPrompt)
         await screen.press("enter")
         await screen.settled()
-        assert "wrote" in screen.desk.footer.notice
+        assert "wrote" in screen.main.footer.notice
         (written,) = tmp_path.glob("*.npy")
-        row = screen.desk.tensors_pane.current
+        row = screen.main.tensors_pane.current
         assert row is not None
         np.testing.assert_array_equal(np.load(written), screen.session.read(row.key))
 
@@ -238,15 +238,15 @@ async def test_u_and_m_follow_the_data_flow(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await screen.press("n", "5", "home")
         await screen.settled()
-        node = screen.desk.state.row
+        node = screen.main.state.row
         await screen.press("u")
         await screen.settled()
-        producer = screen.desk.state.row
+        producer = screen.main.state.row
         assert producer != node
         assert (node in [row for row, _ in screen.session.consumers(0, producer)]) is True
         await screen.press("u")
-        if screen.desk.tensors_pane.current and screen.desk.tensors_pane.current.role == "out":
-            assert "put the cursor on an input" in screen.desk.footer.notice
+        if screen.main.tensors_pane.current and screen.main.tensors_pane.current.role == "out":
+            assert "put the cursor on an input" in screen.main.footer.notice
 
 
 # -- stack -----------------------------------------------------------------------------------------
@@ -266,15 +266,15 @@ async def test_the_stack_of_the_node_and_the_lines_of_the_run(open_screen: OpenS
         assert len(screen.pane("stack")) == 2
         await screen.press("enter", "down", "enter")
         await screen.settled()
-        assert screen.desk.state.query.line is not None
-        assert "train_nan.py" in str(screen.desk.nodes_pane.filters.visual)
-        nodes = screen.desk.nodes_pane.nodes
+        assert screen.main.state.query.line is not None
+        assert "train_nan.py" in str(screen.main.nodes_pane.filters.visual)
+        nodes = screen.main.nodes_pane.nodes
         assert nodes is not None
-        kept = screen.session.select(0, screen.desk.state.query)
+        kept = screen.session.select(0, screen.main.state.query)
         assert {nodes.op_type(int(row)) for row in np.flatnonzero(kept)} >= {"Log"}
         await screen.press("1", "backspace")
         await screen.settled()
-        assert screen.desk.state.query.line is None
+        assert screen.main.state.query.line is None
 
 
 async def test_v_opens_the_source(open_screen: OpenScreen) -> None:
@@ -293,16 +293,16 @@ async def test_a_step_reset_shows_that_step_and_continue_finds_the_next_hit(open
     async with open_screen(NAN) as screen:
         await screen.press("right_square_bracket")
         await screen.settled()
-        assert screen.desk.state.step == 1
+        assert screen.main.state.step == 1
         assert screen.pane("hits") == []
         assert "fresh: step 1" in screen.text
         await screen.press("c")
         await screen.settled()
-        assert screen.desk.state.step == 3
+        assert screen.main.state.step == 3
         assert {row.split()[1] for row in screen.pane("hits")} == {"3"}
         await screen.press("left_square_bracket")
         await screen.settled()
-        assert screen.desk.state.step == 2
+        assert screen.main.state.step == 2
         await screen.press("R")
         await screen.settled()
         assert "fresh: steps 0–" in screen.text
@@ -314,7 +314,7 @@ async def test_s_asks_for_a_step_and_y_lists_the_history(open_screen: OpenScreen
         assert isinstance(screen.app.screen, StepPrompt)
         await screen.press("3", "enter")
         await screen.settled()
-        assert screen.desk.state.step == 3
+        assert screen.main.state.step == 3
         assert {row.split()[1] for row in screen.pane("hits")} == {"3"}
         await screen.press("y")
         assert isinstance(screen.app.screen, HistoryScreen)
@@ -327,28 +327,28 @@ async def test_n_steps_forward_stop_at_a_hit(open_screen: OpenScreen) -> None:
         assert isinstance(screen.app.screen, NumberPrompt)
         await screen.press("2", "enter")
         await screen.settled()
-        assert screen.desk.state.step == 2
-        assert "no hit up to step 2" in screen.desk.footer.notice
+        assert screen.main.state.step == 2
+        assert "no hit up to step 2" in screen.main.footer.notice
         await screen.press("F", "2", "enter")
         await screen.settled()
-        assert screen.desk.state.step == 3
+        assert screen.main.state.step == 3
 
 
 async def test_the_ends_of_the_run_say_so(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
         await screen.press("left_square_bracket")
-        assert "first dumped step" in screen.desk.footer.notice
+        assert "first dumped step" in screen.main.footer.notice
         await screen.press("less_than_sign")
-        assert "first rank" in screen.desk.footer.notice
+        assert "first rank" in screen.main.footer.notice
         await screen.press("right_curly_bracket")
-        assert "one graph" in screen.desk.footer.notice
+        assert "one graph" in screen.main.footer.notice
 
 
 async def test_starting_at_a_step(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, step=3) as screen:
-        assert screen.desk.state.step == 3
+        assert screen.main.state.step == 3
     async with open_screen(NAN, step=99, rank=7) as screen:
-        assert (screen.desk.state.rank, screen.desk.state.step) == (0, 0)
+        assert (screen.main.state.rank, screen.main.state.step) == (0, 0)
 
 
 @pytest.fixture
@@ -367,21 +367,21 @@ async def test_ranks_are_switched_by_key_and_the_hit_list_carries_them(
     open_screen: OpenScreen, two_ranks: Path
 ) -> None:
     async with open_screen(two_ranks) as screen:
-        state = screen.desk.state
+        state = screen.main.state
         assert list(screen.session.ranks()) == [0, 1]
-        hits = screen.desk.hits_pane.hits
+        hits = screen.main.hits_pane.hits
         assert {hit.key.rank for hit in hits} == {0, 1}
         await screen.press("n")
         await screen.settled()
         assert (state.rank, state.step) == (0, 3)
-        place = screen.desk.nodes_pane.current_row
+        place = screen.main.nodes_pane.current_row
         await screen.press("greater_than_sign")
         await screen.settled()
         assert state.rank == 1
         assert state.step in {2, 4}
-        assert screen.desk.nodes_pane.current_row == place
+        assert screen.main.nodes_pane.current_row == place
         assert screen.pane("tensors")
-        assert "rank 1 of 2 ranks" in screen.desk.header.plain
+        assert "rank 1 of 2 ranks" in screen.main.header.plain
         await screen.press("less_than_sign")
         await screen.settled()
         assert state.rank == 0
@@ -389,15 +389,15 @@ async def test_ranks_are_switched_by_key_and_the_hit_list_carries_them(
 
 async def test_a_hit_on_another_rank_is_reached_with_n(open_screen: OpenScreen, two_ranks: Path) -> None:
     async with open_screen(two_ranks) as screen:
-        hits = screen.desk.hits_pane.hits
+        hits = screen.main.hits_pane.hits
         other = next(i for i, hit in enumerate(hits) if hit.key.rank == 1 and hit.verdict is Verdict.FINDING)
-        screen.desk.hits_pane.table.move_to(other)
+        screen.main.hits_pane.table.move_to(other)
         await screen.press("n")
         await screen.settled()
-        state = screen.desk.state
+        state = screen.main.state
         assert (state.rank, state.step) == (1, hits[other].key.step)
-        assert screen.desk.nodes_pane.current_row == hits[other].row
-        current = screen.desk.tensors_pane.current
+        assert screen.main.nodes_pane.current_row == hits[other].row
+        current = screen.main.tensors_pane.current
         assert current is not None
         assert current.hit
 
@@ -430,16 +430,16 @@ async def test_editing_a_watchpoint_outdates_the_hits_until_a_recheck(open_scree
         assert isinstance(screen.app.screen, WatchpointForm)
         await screen.press("escape", "m")
         await screen.settled()
-        assert screen.desk.state.query.watched == screen.desk.state.watchpoint
-        assert " of " in screen.desk.nodes_pane.count
+        assert screen.main.state.query.watched == screen.main.state.watchpoint
+        assert " of " in screen.main.nodes_pane.count
         await screen.press("m")
         await screen.settled()
-        assert " of " not in screen.desk.nodes_pane.count
+        assert " of " not in screen.main.nodes_pane.count
 
 
 async def test_hit_counts_add_up(open_screen: OpenScreen) -> None:
     async with open_screen(MLP) as screen:
-        result = screen.desk.state.result
+        result = screen.main.state.result
         assert result is not None
         findings = sum(r.verdict is Verdict.FINDING for hit in result.hits for r in hit.results)
         counts = [int(row.split()[-1]) for row in screen.pane("watchpoints")]
@@ -459,14 +459,14 @@ async def test_a_damaged_tensor_says_what_is_wrong_and_the_rest_works(
         path.chmod(0o644)
         path.write_bytes(path.read_bytes()[:20])
     async with open_screen(copy) as screen:
-        assert "unreadable" in screen.desk.header.plain
-        bad = next(hit for hit in screen.desk.hits_pane.hits if hit.verdict is Verdict.CANNOT_JUDGE)
-        screen.desk.navigator.go_to_hit(bad)
+        assert "unreadable" in screen.main.header.plain
+        bad = next(hit for hit in screen.main.hits_pane.hits if hit.verdict is Verdict.CANNOT_JUDGE)
+        screen.main.navigator.go_to_hit(bad)
         await screen.settled()
-        row = screen.desk.tensors_pane.current
+        row = screen.main.tensors_pane.current
         assert row is not None
         assert row.error
-        assert row.error.split()[0] in screen.pane("tensors")[screen.desk.tensors_pane.table.cursor_row]
+        assert row.error.split()[0] in screen.pane("tensors")[screen.main.tensors_pane.table.cursor_row]
 
 
 async def test_a_growing_dump_grows_on_screen_and_nothing_jumps(
@@ -478,20 +478,18 @@ async def test_a_growing_dump_grows_on_screen_and_nothing_jumps(
     kept = tmp_path / "later"
     last.rename(kept)
     async with open_screen(copy) as screen:
-        assert screen.desk.state.step == 0
+        assert screen.main.state.step == 0
         steps = len(screen.session.steps(0))
         await screen.press("down", "down", "down")
-        place = screen.desk.nodes_pane.table.cursor_key
+        place = screen.main.nodes_pane.table.cursor_key
         kept.rename(last)
-        from tui_debugger.tui.answers import Refreshed
-
-        screen.desk.post_message(Refreshed(screen.session.refresh()))
+        screen.main.refreshed(screen.session.refresh())
         await screen.settled()
         assert len(screen.session.steps(0)) == steps + 1
-        assert screen.desk.nodes_pane.table.cursor_key == place
+        assert screen.main.nodes_pane.table.cursor_key == place
         await screen.press("c")
         await screen.settled()
-        assert screen.desk.state.step == 3
+        assert screen.main.state.step == 3
 
 
 @pytest.mark.parametrize("keys", [("down", "down", "down"), ("n",), ("right_square_bracket",)])
@@ -506,7 +504,7 @@ async def test_a_pane_that_was_away_shows_what_came_meanwhile(open_screen: OpenS
         await screen.settled()
         await screen.press("1", "5")
         await screen.settled()
-        pane = screen.desk.tensors_pane
+        pane = screen.main.tensors_pane
         drawn = "\n".join(strip.text for strip in pane.table.render_lines(pane.table.size.region))
         pane.table.redraw()
         pane.table._set_dirty()

@@ -45,7 +45,7 @@ async def test_the_report_of_the_hit_list_is_written_without_checking_again(
         await write_to(screen, target)
         await screen.until(target.exists)
         await screen.settled()
-        assert f"wrote {target}" in screen.desk.footer.notice
+        assert f"wrote {target}" in screen.main.footer.notice
     text = target.read_text("utf-8")
     assert "**FINDINGS: NaN or Inf in 910 tensors, other findings in 4, at steps 3-5, 2 origins ◆**" in text
     assert "the logarithm of 0" in text
@@ -78,7 +78,7 @@ async def test_without_a_check_there_is_nothing_to_report(open_screen: OpenScree
         await screen.press("X")
         await screen.settled()
         assert not isinstance(screen.app.screen, TextPrompt)
-        assert "nothing was checked yet" in screen.desk.footer.notice
+        assert "nothing was checked yet" in screen.main.footer.notice
 
 
 async def test_the_palette_knows_it(open_screen: OpenScreen) -> None:
@@ -97,7 +97,7 @@ async def test_a_training_that_runs_is_explained_and_reported_with_what_is_known
     target = tmp_path / "live.md"
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("n", "E")
         await screen.until(lambda: "the logarithm of 0" in screen.text)

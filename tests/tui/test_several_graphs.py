@@ -52,17 +52,16 @@ def unordered() -> MemorySource:
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_keys_for_steps_follow_the_order_of_the_runs(size: tuple[int, int]) -> None:
     async with screen_of(unordered(), size) as screen:
-        desk = screen.desk
-        assert desk.state.step == 2
+        assert screen.main.state.step == 2
         reached = []
         for key in ("right_square_bracket", "right_square_bracket", "right_square_bracket", "left_square_bracket"):
             await screen.press(key)
             await screen.settled()
-            reached.append(desk.state.step)
+            reached.append(screen.main.state.step)
         assert reached == [1, 4, 3, 4]
         await screen.press("right_square_bracket", "right_square_bracket")
         await screen.settled()
-        assert desk.state.step == 3
+        assert screen.main.state.step == 3
         assert "last" in screen.text
         if size[0] > 100:
             assert "order of runs 2,1,4,3" in screen.text
@@ -80,7 +79,7 @@ async def test_continue_stops_at_the_next_step_in_the_order_of_the_runs() -> Non
     async with screen_of(unordered()) as screen:
         await screen.press("c")
         await screen.settled()
-        assert screen.desk.state.step == 4
+        assert screen.main.state.step == 4
 
 
 async def test_lists_of_steps_and_runs_are_in_the_order_of_the_runs() -> None:
@@ -106,18 +105,18 @@ async def test_hits_say_their_graph_and_round_and_lead_to_the_row_of_that_round(
         assert any("out:0#1" in row for row in rows)
         assert any("out:0#2" in row for row in rows)
         assert all(" 1 " in row for row in rows if "Log-op2" in row)
-        hits = screen.desk.hits_pane
+        hits = screen.main.hits_pane
         first = next(at for at, hit in enumerate(hits.hits) if hit.key.round == 1)
         hits.table.move_to(first)
         await screen.press("enter")
         await screen.settled()
-        current = screen.desk.tensors_pane.current
+        current = screen.main.tensors_pane.current
         assert current is not None
         assert (current.key.round, current.rounds, current.earlier) == (1, 2, True)
         table = screen.pane("tensors")
         assert [row for row in table if "0#2" in row]
         assert [row for row in table if "0#1" in row]
-        assert "graph 1" in screen.desk.tensors_pane.count
+        assert "graph 1" in screen.main.tensors_pane.count
         assert "#1 of 2 in step 4" in screen.text
 
 
@@ -128,21 +127,21 @@ async def test_braces_restrict_nodes_and_hits_and_backspace_shows_all(
     async with open_screen(EVAL, size=size) as screen:
         await screen.press("R", "4")
         await screen.settled()
-        hits = screen.desk.hits_pane
+        hits = screen.main.hits_pane
         every = hits.shown
         await screen.press("right_curly_bracket", "right_curly_bracket")
         await screen.settled()
         assert {hit.key.graph for hit in hits.hits} == {"kernel_graph_1"}
         assert 0 < hits.shown < every
         assert "graph 1" in hits.count
-        assert screen.desk.state.query.graphs == {"kernel_graph_1"}
+        assert screen.main.state.query.graphs == {"kernel_graph_1"}
         await screen.press("left_curly_bracket")
         await screen.settled()
         assert {hit.key.graph for hit in hits.hits} == {"kernel_graph_0"}
         await screen.press("backspace")
         await screen.settled()
         assert hits.shown == every
-        assert not screen.desk.state.query.graphs
+        assert not screen.main.state.query.graphs
         assert "graph" not in hits.count
 
 
@@ -150,16 +149,16 @@ async def test_backspace_in_the_node_list_shows_the_hits_of_all_graphs(open_scre
     async with open_screen(EVAL) as screen:
         await screen.press("right_curly_bracket")
         await screen.settled()
-        assert screen.desk.hits_pane.filter.graphs == {"kernel_graph_0"}
+        assert screen.main.hits_pane.filter.graphs == {"kernel_graph_0"}
         await screen.press("1", "backspace")
         await screen.settled()
-        assert not screen.desk.hits_pane.filter.graphs
-        assert not screen.desk.state.query.graphs
+        assert not screen.main.hits_pane.filter.graphs
+        assert not screen.main.state.query.graphs
 
 
 async def test_one_graph_takes_no_column(open_screen: OpenScreen) -> None:
     async with open_screen("mindspore-2.0-nan") as screen:
-        assert "graph" not in [column.title for column in screen.desk.hits_pane.table.columns]
+        assert "graph" not in [column.title for column in screen.main.hits_pane.table.columns]
 
 
 @pytest.mark.parametrize(

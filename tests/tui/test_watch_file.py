@@ -29,7 +29,7 @@ async def test_the_saved_file_holds_the_list(open_screen: OpenScreen, tmp_path: 
     async with open_screen(NAN) as screen:
         await screen.press("3", "x")  # the first one is switched off
         await answer(screen, "e", tmp_path / "set.toml")
-        assert screen.desk.footer.notice == f"wrote {tmp_path / 'set.toml'}"
+        assert screen.main.footer.notice == f"wrote {tmp_path / 'set.toml'}"
         assert read_watch_file(tmp_path / "set.toml") == screen.session.watchpoints.items()
         assert not screen.session.watchpoints.items()[0].enabled
 
@@ -53,7 +53,7 @@ async def test_nothing_is_overwritten_and_nothing_is_written_into_the_dump(
 async def test_an_empty_list_is_not_saved(open_screen: OpenScreen) -> None:
     async with open_screen(NAN, recommended=False) as screen:
         await screen.press("3", "e")
-        assert "no watchpoint to save" in screen.desk.footer.notice
+        assert "no watchpoint to save" in screen.main.footer.notice
 
 
 async def test_loading_adds_what_is_missing(open_screen: OpenScreen, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ async def test_loading_adds_what_is_missing(open_screen: OpenScreen, tmp_path: P
         *_, added = screen.session.watchpoints.items()
         assert len(screen.session.watchpoints) == before + 1
         assert (added.condition, dict(added.params), added.enabled) == ("tensor_too_large", {"max_gt": 1.0}, False)
-        assert screen.desk.footer.notice == "added 1 watchpoint, 1 there already"
+        assert screen.main.footer.notice == "added 1 watchpoint, 1 there already"
         assert "tensor too large" in screen.text
 
 

@@ -108,7 +108,7 @@ class CountedTable(VirtualTable):
         return super().render_line(y)
 
 
-class Desk(App[None]):
+class TableApp(App[None]):
     def __init__(self, table: CountedTable) -> None:
         super().__init__()
         self.table = table
@@ -121,7 +121,7 @@ class Desk(App[None]):
 
 async def test_a_change_of_one_row_draws_that_row() -> None:
     table = CountedTable("a", "b", "c")
-    async with Desk(table).run_test(size=(40, 12)) as pilot:
+    async with TableApp(table).run_test(size=(40, 12)) as pilot:
         await pilot.pause()
         table.lines.clear()
         table.set_rows(ListRows([(row, row, row) for row in ("a", "B", "c")]))
@@ -137,7 +137,7 @@ async def test_a_change_of_one_row_draws_that_row() -> None:
 
 async def test_the_focus_draws_the_cursor_only() -> None:
     table = CountedTable("a", "b", "c")
-    async with Desk(table).run_test(size=(40, 12)) as pilot:
+    async with TableApp(table).run_test(size=(40, 12)) as pilot:
         await pilot.pause()
         table.lines.clear()
         table.focus(scroll_visible=False)
@@ -154,7 +154,7 @@ async def test_the_focus_draws_the_cursor_only() -> None:
 
 async def test_the_wheel_moves_the_window_and_not_the_cursor() -> None:
     table = CountedTable()
-    async with Desk(table).run_test(size=(40, 12)) as pilot:
+    async with TableApp(table).run_test(size=(40, 12)) as pilot:
         await pilot._post_mouse_events([_event("MouseScrollDown")], table, offset=(3, 3))
         await pilot.pause()
         assert table.top > 0
@@ -167,7 +167,7 @@ async def test_the_wheel_moves_the_window_and_not_the_cursor() -> None:
 @pytest.mark.parametrize(("line", "part"), [(0.0, 0.0), (0.5, 0.5), (1.0, 1.0)])
 async def test_the_scroll_bar_can_be_pulled(line: float, part: float) -> None:
     table = CountedTable()
-    async with Desk(table).run_test(size=(40, 24)) as pilot:
+    async with TableApp(table).run_test(size=(40, 24)) as pilot:
         await pilot.pause()
         y = 1 + round((table.page - 1) * line)
         await pilot.mouse_down(table, offset=(table.size.width - 1, y))

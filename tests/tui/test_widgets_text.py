@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number, percent, size
-from tui_debugger.tui.widgets.text import Place, fit, shift, shorten, width_of
+from tui_debugger.tui.widgets.text import ScopedName, fit, shift, shorten, width_of
 
 NO_STYLE = Style.null()
 
@@ -106,7 +106,7 @@ def test_shorten_leaves_out_whole_parts_of_a_path(text: str, width: int, short: 
 
 def test_a_scope_ends_with_whole_words_where_only_those_are_wanted() -> None:
     def cell(width: int, *, words_only: bool) -> str:
-        return Place(Text("Add-op1"), "Default/attn-Attention", words_only=words_only).within(width).plain
+        return ScopedName(Text("Add-op1"), "Default/attn-Attention", words_only=words_only).within(width).plain
 
     assert cell(40, words_only=True) == "Add-op1  Default/attn-Attention"
     assert cell(26, words_only=True) == "Add-op1  …/attn-Attention"
@@ -116,4 +116,4 @@ def test_a_scope_ends_with_whole_words_where_only_those_are_wanted() -> None:
 
 
 def test_a_long_name_keeps_its_number() -> None:
-    assert Place(Text("MatMulBiasAddFusion-op389"), "x").within(18).plain == "MatMul…usion-op389"
+    assert ScopedName(Text("MatMulBiasAddFusion-op389"), "x").within(18).plain == "MatMul…usion-op389"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.model import Watchpoint
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.tui.live import LiveApp
+    from tui_debugger.tui.app import TdbgApp
 
 
 def open_live(arguments: argparse.Namespace) -> LiveSession:
@@ -92,13 +92,13 @@ def run_demo(arguments: argparse.Namespace) -> int:
     require_terminal()
     from tui_debugger.demo.live import playing
 
-    apps: list[LiveApp] = []
+    apps: list[TdbgApp] = []
 
     def missing(text: str) -> None:
         for app in apps:
             app.note(text)
 
-    def started(app: LiveApp) -> None:
+    def started(app: TdbgApp) -> None:
         apps.append(app)
         training.start()
 
@@ -121,14 +121,14 @@ def show(
     recommended: bool | None,
     mouse: bool,
     warning: str = "",
-    started: Callable[[LiveApp], None] | None = None,
+    started: Callable[[TdbgApp], None] | None = None,
     stay: Callable[[LiveSession], None] | None = None,
 ) -> int:
     """Runs the screen on a session that listens already; returns the exit code."""
     session.watchpoints.add_missing(watches)
     gc.disable()  # until the first frame, see ``cli.screen``
     try:
-        from tui_debugger.tui.live import run_live
+        from tui_debugger.tui.app import run_live
 
         return run_live(
             session,

@@ -30,7 +30,7 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.text.values import Family, NumberFormat, Sheet, family, format_window
+from tui_debugger.text.values import Family, NumberFormat, ValueTable, family, format_window
 
 WHOLE, WHOLE_LINES = 100, 12
 """Tensors of so many elements, in so many lines, are printed whole."""
@@ -179,7 +179,7 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
     if wanted is None and not array.size:
         return Heat(error="no elements")
     window = parse_slice(wanted or default_slice(array.shape), array.shape)
-    sheet = Sheet(array, window)
+    sheet = ValueTable(array, window)
     if sheet.empty:
         return Heat(window.text, error="no elements")
     if not is_drawable(array):
@@ -212,7 +212,7 @@ def _colored(run: Run, colors: Colors) -> str:
     return style.render(run.text, color_system=system)
 
 
-def _cells(page: HeatPage, sheet: Sheet) -> dict[str, Any]:
+def _cells(page: HeatPage, sheet: ValueTable) -> dict[str, Any]:
     """Rows of cells, each with the first index that it covers, how many it covers, and what it shows."""
     picture, lines = page.picture, sheet.lines
     window = picture.window

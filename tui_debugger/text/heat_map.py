@@ -17,7 +17,7 @@ from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.dtypes import is_numeric
 from tui_debugger.stats.heat import Kind, Picture, Read, Window, shrink
 from tui_debugger.text.numbers import count, number
-from tui_debugger.text.values import Sheet
+from tui_debugger.text.values import ValueTable
 
 Levels = npt.NDArray[np.int64]
 
@@ -609,7 +609,7 @@ class HeatPage:
         return runs or [Run("no NaN or Inf in sight")]
 
 
-def heat_table_of(sheet: Sheet) -> HeatTable:
+def heat_table_of(sheet: ValueTable) -> HeatTable:
     """A slice of a tensor as a heat map; one free dimension is wrapped, as in the table."""
     lines = sheet.lines
     if not lines:

@@ -209,7 +209,7 @@ FOLDS = (1, 2, 4, 5, 8, 10, 16, 20, 25, 32, 40, 50, 64, 80, 100)
 
 
 @dataclass(frozen=True, eq=False)
-class Sheet:
+class ValueTable:
     """At most two free dimensions of a tensor as a table.
 
     Two free dimensions are rows and columns. One free dimension is folded into rows of ``fold`` elements, as text is

@@ -21,7 +21,7 @@ PANES: tuple[tuple[str, str], ...] = (
 WHERE: dict[str, tuple[str, ...]] = {pane: ("global", "list", pane) for pane, _ in PANES} | {
     "nodes": ("global", "list", "tree", "nodes")
 }
-"""Which groups of actions a key can reach while the focus is in a pane; later groups win."""
+"""The groups of actions that a key can reach while the focus is in a pane; later groups win."""
 
 _NAMES = {
     "up": "↑",
@@ -84,7 +84,7 @@ _NODES, _STACK, _WATCH, _HITS, _TENSORS = "Nodes (1)", "Stack (2)", "Watchpoints
 
 
 def _of(where: str, group: str, *rows: tuple[str, str, str, str]) -> tuple[Action, ...]:
-    """Actions of one place under one heading, from (id, keys, title, help)."""
+    """Returns actions of one place under one heading, from (id, keys, title, help)."""
     return tuple(Action(id_, title, tuple(keys.split()), where, group, text) for id_, keys, title, text in rows)
 
 
@@ -217,7 +217,7 @@ BY_ID: dict[tuple[str, str], Action] = {(action.where, action.id): action for ac
 
 
 def bindings_for(where: str) -> Iterator[Binding]:
-    """Textual bindings of one group.
+    """Returns Textual bindings of one group.
 
     Actions of lists are methods of the list; all others go through the screen's ``act``.
     """
@@ -227,20 +227,74 @@ def bindings_for(where: str) -> Iterator[Binding]:
             yield Binding(",".join(action.keys), call, action.title, show=False)
 
 
-def reachable(pane: str) -> list[Action]:
-    """Actions whose keys work in a pane, without those that a more specific group takes over."""
+LIVE_GROUP = "Live training (tdbg listen)"
+
+LIVE_ACTIONS: tuple[Action, ...] = tuple(
+    Action(id_, title, tuple(keys.split()), "global", LIVE_GROUP, text)
+    for id_, keys, title, text in (
+        ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
+        ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
+        ("continue", "c", "Continue", "Runs until a watchpoint hits."),
+        ("pause", "p", "Pause", "Stops trainings at the end of their step, or what is being fetched."),
+        ("recheck", "r", "Recheck", "The trainings that wait check the watchpoints on the values they hold now."),
+        ("run_to_node", "t", "Run to node", "Runs to the selected node, where the training can stop inside a step."),
+        ("next_node", ".", "Next node", "Runs to the next node, where the training can stop inside a step."),
+        ("all_ranks", "A", "All ranks", "Commands go to all ranks, or to this one only."),
+        ("save_dump", "S", "Save as dump", "Writes what was kept as a dump directory that tdbg open reads."),
+        ("terminate", "T", "Terminate", "Ends the training processes, after a question."),
+        ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
+    )
+)
+"""Keys while trainings are attached: additions to ``ACTIONS``, and entries of it that mean more then."""
+
+_LIVE_BY_ID = {action.id: action for action in LIVE_ACTIONS}
+_LIVE_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
+_LIVE_FOOTER = (
+    *("step_forward", "continue", "pause", "recheck", "next_hit", "forward", "search", "terminate", "save_dump"),
+)
+LIVE_ONLY = frozenset(action.id for action in _LIVE_ADDED)
+"""Actions that do nothing without a training."""
+
+
+def live_bindings() -> list[Binding]:
+    """Returns the bindings of ``LIVE_ONLY``."""
+    return [
+        Binding(",".join(action.keys), f"screen.act('{action.id}')", action.title, show=False) for action in _LIVE_ADDED
+    ]
+
+
+def help_actions(*, live: bool = False) -> tuple[Action, ...]:
+    """Returns what the help page lists; with trainings, what drives them comes first."""
+    if not live:
+        return ACTIONS
+    usual = (action for action in ACTIONS if action.where != "global" or action.id not in _LIVE_BY_ID)
+    return (*LIVE_ACTIONS, *usual)
+
+
+def reachable(pane: str, *, live: bool = False) -> list[Action]:
+    """Returns the actions whose keys work in a pane, without those that a more specific group takes over."""
     taken: dict[str, Action] = {}
     for where in WHERE[pane]:
         for action in ACTIONS:
             if action.where == where:
                 taken |= dict.fromkeys(action.keys, action)
-    return [action for action in ACTIONS if any(taken.get(key) is action for key in action.keys)]
+    found = [action for action in ACTIONS if any(taken.get(key) is action for key in action.keys)]
+    return [*_LIVE_ADDED, *map(_meant_live, found)] if live else found
 
 
-def footer(pane: str) -> list[Action]:
-    """What the footer of a pane shows, most useful first."""
+def footer(pane: str, *, live: bool = False) -> list[Action]:
+    """Returns what the footer of a pane shows, most useful first."""
     own = [action for action in ACTIONS if action.where == pane]
-    return own + [BY_ID["global", id_] for id_ in FOOTER]
+    usual = own + [BY_ID["global", id_] for id_ in FOOTER]
+    if not live:
+        return usual
+    usual = [_meant_live(action) for action in usual]
+    first = [_LIVE_BY_ID.get(id_) or BY_ID["global", id_] for id_ in _LIVE_FOOTER]
+    return [*first[:3], *own, *first[3:], *(each for each in usual if each not in own and each not in first)]
+
+
+def _meant_live(action: Action) -> Action:
+    return _LIVE_BY_ID.get(action.id, action) if action.where == "global" else action
 
 
 IN_VIEWS = "view"
@@ -248,7 +302,7 @@ EVERY_VIEW = "Every view (Enter on a tensor, or one of the keys above)"
 
 
 def view_action(id_: str, title: str, keys: str, text: str, group: str = EVERY_VIEW) -> Action:
-    """An action of views: ``keys`` separated by blanks."""
+    """Returns an action of views: ``keys`` separated by blanks."""
     return Action(id_, title, tuple(keys.split()), IN_VIEWS, group, text)
 
 
@@ -266,17 +320,17 @@ LOOK_AGAIN = view_action("look_again", "Look again", "r", "Works all of it out a
 
 
 def bindings(actions: Iterable[Action]) -> list[Binding]:
-    """Textual bindings; an action's id is what is called."""
+    """Returns Textual bindings; an action's id is what is called."""
     return [Binding(",".join(action.keys), action.id, action.title, show=False) for action in actions]
 
 
 def opening_bindings() -> list[Binding]:
-    """The keys that open a view from another one."""
+    """Returns the keys that open a view from another one."""
     return [Binding(view.key, f"open('{view.id}')", view.title, show=False) for view in VIEWS]
 
 
 def opening_actions() -> tuple[Action, ...]:
-    """The keys that open a view from another one, for help pages."""
+    """Returns the keys that open a view from another one, for help pages."""
     return tuple(view_action(f"open('{view.id}')", view.title, view.key, view.help) for view in VIEWS)
 
 
@@ -288,7 +342,7 @@ def _action(id_: str, title: str, keys: str, text: str) -> Action:
 
 
 def moves(group: str) -> tuple[Action, ...]:
-    """The keys that move the cursor in every view with a window of a tensor, under a heading."""
+    """Returns the keys that move the cursor in every view with a window of a tensor, under a heading."""
     return (
         view_action("move(-1,0)", "Up", "up k", "One row up.", group),
         view_action("move(1,0)", "Down", "down j", "One row down.", group),
@@ -306,7 +360,7 @@ def moves(group: str) -> tuple[Action, ...]:
 
 
 def slicing(group: str) -> tuple[Action, ...]:
-    """The keys for which part of a tensor shows."""
+    """Returns the keys for which part of a tensor shows."""
     return (
         view_action("slice", "Slice", "s /", "Edits the slice: at most two dimensions with a colon.", group),
         view_action("fixed(-1)", "Previous index", "[", "Previous index of the chosen fixed dimension.", group),
@@ -317,7 +371,7 @@ def slicing(group: str) -> tuple[Action, ...]:
 
 
 def digits(group: str) -> tuple[Action, ...]:
-    """The keys for how the numbers are written."""
+    """Returns the keys for how the numbers are written."""
     return (
         view_action(
             "finer(1)", "More digits, zoom in", "+ =", "One digit more, up to 10; in the heat map, larger cells.", group
@@ -334,7 +388,7 @@ def digits(group: str) -> tuple[Action, ...]:
 
 
 def fine(group: str) -> Action:
-    """The key for the size of the cells of a heat map."""
+    """Returns the key for the size of the cells of a heat map."""
     return view_action(
         "fine", "Fine cells", "d", "Heat map: the smallest cells; over a slow line, larger ones cost less.", group
     )
@@ -379,55 +433,3 @@ MAP_HINTS: tuple[tuple[str, str], ...] = (
     ("?", "keys"),
     ("Esc", "back"),
 )
-
-
-GROUP = "Live training (tdbg listen)"
-
-LIVE_ACTIONS: tuple[Action, ...] = tuple(
-    Action(id_, title, tuple(keys.split()), "global", GROUP, text)
-    for id_, keys, title, text in (
-        ("step_forward", "]", "Run a step", "At the newest step runs one step; before it goes one kept step forward."),
-        ("forward", "F", "Run N steps", "Runs N steps, stopping early at a hit."),
-        ("continue", "c", "Continue", "Runs until a watchpoint hits."),
-        ("pause", "p", "Pause", "Stops trainings at the end of their step, or what is being fetched."),
-        ("recheck", "r", "Recheck", "The trainings that wait check the watchpoints on the values they hold now."),
-        ("run_to_node", "t", "Run to node", "Runs to the selected node, where the training can stop inside a step."),
-        ("next_node", ".", "Next node", "Runs to the next node, where the training can stop inside a step."),
-        ("all_ranks", "A", "All ranks", "Commands go to all ranks, or to this one only."),
-        ("save_dump", "S", "Save as dump", "Writes what was kept as a dump directory that tdbg open reads."),
-        ("terminate", "T", "Terminate", "Ends the training processes, after a question."),
-        ("quit", "q ctrl+c", "Quit", "Leaves; asks what becomes of trainings that wait."),
-    )
-)
-"""Those that ``ACTIONS`` has as well keep their keys there."""
-
-_BY_ID = {action.id: action for action in LIVE_ACTIONS}
-_ADDED = tuple(action for action in LIVE_ACTIONS if ("global", action.id) not in BY_ID)
-_FOOTER = ("step_forward", "continue", "pause", "recheck", "next_hit", "forward", "search", "terminate", "save_dump")
-
-
-def added_bindings() -> list[Binding]:
-    """Keys that do nothing without a training."""
-    return [Binding(",".join(action.keys), f"screen.act('{action.id}')", action.title, show=False) for action in _ADDED]
-
-
-def live_help() -> tuple[Action, ...]:
-    """Every action, those about the training first."""
-    return (*LIVE_ACTIONS, *(action for action in ACTIONS if action.where != "global" or action.id not in _BY_ID))
-
-
-def live_reachable(pane: str) -> list[Action]:
-    """What the keys of a pane reach."""
-    return [*_ADDED, *(_meant(action) for action in reachable(pane))]
-
-
-def live_footer(pane: str) -> list[Action]:
-    """The pane's own keys, those that drive the training, the others."""
-    usual = [_meant(action) for action in footer(pane)]
-    own = [action for action in usual if action.where == pane]
-    first = [_BY_ID.get(id_) or BY_ID["global", id_] for id_ in _FOOTER]
-    return [*first[:3], *own, *first[3:], *(each for each in usual if each not in own and each not in first)]
-
-
-def _meant(action: Action) -> Action:
-    return _BY_ID.get(action.id, action) if action.where == "global" else action

@@ -6,26 +6,35 @@ import asyncio
 import gc
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.tui import actions, messages, theme
+from tui_debugger.tui import actions, theme
 from tui_debugger.tui.main_screen import MainScreen
-from tui_debugger.tui.work import Report
+from tui_debugger.tui.work import presentable
+
+if TYPE_CHECKING:
+    from tui_debugger.model import ProgressFn
+    from tui_debugger.session import Session
+    from tui_debugger.session.live import LiveSession
+    from tui_debugger.sources.base import Changes
+    from tui_debugger.tui.live import LiveControl
+
+    OpenSession = Callable[[ProgressFn], Session]
 
 THRESHOLDS = (1_000, 2, 1_000)
-"""When the collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
+"""The collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
 FULL_WHEN_QUIET = 30
 """Collections of the middle generation between two of everything, where nobody waits."""
 QUIET = 0.15
 """Seconds without output that make a quiet moment: longer than the panes take to follow the cursor."""
 
 
-def settle() -> None:
-    """What is there now stays: the collector need not look at it ever again.
+def freeze_objects() -> None:
+    """Tells the collector never to look again at what is there now.
 
     That is the screen itself, and later the names of hundreds of thousands of nodes. What was set aside before and is
     garbage since, such as a dialog that was open then, is found first.
@@ -38,31 +47,22 @@ def settle() -> None:
     gc.enable()
 
 
-def tidy() -> None:
+def collect_garbage() -> None:
     """Looks for garbage among what is new, and from time to time among all that did not stay for good."""
     gc.collect(2 if gc.get_count()[2] >= FULL_WHEN_QUIET else 1)
 
 
-class Tidying:
-    """Calls ``tidy`` once after each burst of output."""
+class QuietCollector:
+    """Calls ``collect_garbage`` once after each burst of output."""
 
     def __init__(self) -> None:
-        """Nothing was written yet."""
         self._due: asyncio.TimerHandle | None = None
 
     def written(self) -> None:
         """Something was written by the event loop: the quiet begins anew."""
         if self._due is not None:
             self._due.cancel()
-        self._due = asyncio.get_running_loop().call_later(QUIET, tidy)
-
-
-if TYPE_CHECKING:
-    from tui_debugger.model import ProgressFn
-    from tui_debugger.session import Session
-    from tui_debugger.sources.base import Changes
-
-    OpenSession = Callable[[ProgressFn], Session]
+        self._due = asyncio.get_running_loop().call_later(QUIET, collect_garbage)
 
 
 class Runnable(Protocol):
@@ -82,7 +82,7 @@ class Commands(Provider):
     """The command palette: the actions of the registry."""
 
     async def search(self, query: str) -> Hits:
-        """Actions whose title or help matches."""
+        """Yields actions whose title or help matches."""
         matcher = self.matcher(query)
         for action, run in self._commands():
             text = f"{action.title}  {action.label}"
@@ -91,22 +91,26 @@ class Commands(Provider):
                 yield Hit(score, matcher.highlight(text), run, help=action.help)
 
     async def discover(self) -> AsyncIterator[DiscoveryHit]:
-        """All actions."""
+        """Yields all actions."""
         for action, run in self._commands():
             yield DiscoveryHit(f"{action.title}  {action.label}", run, help=action.help)
 
     def _commands(self) -> list[tuple[actions.Action, Callable[[], None]]]:
-        desk = self.screen
-        if not isinstance(desk, MainScreen):
+        main = self.screen
+        if not isinstance(main, MainScreen):
             return []
-        reachable = desk.keys_here()
+        reachable = main.keys_here()
         hidden = actions.NOT_IN_PALETTE
         found = [action for action in reachable if action.id not in hidden and action.where not in {"list", "tree"}]
-        return [(action, partial(desk.action_act, action.id)) for action in found]
+        return [(action, partial(main.action_act, action.id)) for action in found]
 
 
 class TdbgApp(App[int]):
-    """Opens a session in a worker and shows it."""
+    """Opens a session in a worker and shows it, or waits for trainings and shows them.
+
+    Attributes:
+        main: the main screen.
+    """
 
     TITLE = "tdbg"
     CSS_PATH = "tdbg.tcss"
@@ -116,108 +120,104 @@ class TdbgApp(App[int]):
 
     def __init__(
         self,
-        open_session: OpenSession,
+        open_session: OpenSession | None = None,
         *,
+        live: LiveControl | None = None,
         title: str = "",
         recommended: bool | None = None,
         rank: int | None = None,
         step: int | None = None,
         follow: Follow | None = None,
-        settle: Callable[[], None] | None = None,
+        freeze: Callable[[], None] | None = None,
     ) -> None:
-        """Nothing is read before the first frame.
+        """Reads nothing before the first frame.
 
         Args:
             open_session: the slow part, called in a worker; raises TdbgError for what people can understand.
-            title: shown until the run says its name.
+            live: shows trainings that run in place of a dump; then there is no ``open_session``.
+            title: shown until the run says its name; of trainings where this program listens.
             recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
             rank: where to start, when the run has it.
             step: likewise.
             follow: makes a follower that tells of changes on disk; None follows nothing.
-            settle: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
-                see ``settle``.
+            freeze: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
+                see ``freeze_objects``.
         """
         super().__init__()
         self.register_theme(theme.THEME)
         self.theme = "tdbg"
         self.animation_level = "none"
         self._open_session = open_session
+        self._live = live
         self._make_follower = follow
         self._follower: Runnable | None = None
-        self._settle = settle or (lambda: None)
-        self._tidying = None if settle is None else Tidying()
-        self.desk = self.make_desk(title=title, recommended=recommended, rank=rank, step=step)
-
-    def make_desk(self, **given: Any) -> MainScreen:
-        """The screen, from what ``MainScreen`` takes."""
-        return MainScreen(**given)
+        self._freeze = freeze or (lambda: None)
+        self._tidying = None if freeze is None else QuietCollector()
+        self.main = MainScreen(
+            title=title, recommended=recommended, rank=rank, step=step, live=live, settled=self._freeze
+        )
 
     def get_default_screen(self) -> MainScreen:
-        """The only screen there is at first; an empty one below it would cost a paint of its own."""
-        return self.desk
+        """Returns the only screen there is at first; an empty one below it would cost a paint of its own."""
+        return self.main
 
     def on_mount(self) -> None:
-        """First frame, then the worker."""
+        """Starts after the first frame."""
         self.call_after_refresh(self._start)
 
     def _start(self) -> None:
-        self._settle()
-        opener = self._open_session
-        bridge = self.desk.bridge
+        self._freeze()
+        if self._live is not None:
+            self.main.wait_for_trainings(self._live)
+        elif self._open_session is not None:
+            self.main.work.run("open", self._open_session, self._opened, self._unopened)
 
-        def work(report: Report) -> messages.Opened:
-            return messages.Opened(opener(report))
-
-        bridge.run("open", work)
-
-    def on_started(self, event: messages.Started) -> None:
-        """The session is there."""
-        session = event.session
-        self.desk.start(session)
+    def _opened(self, session: Session) -> None:
+        self.main.start(session)
         if self._make_follower is not None:
             self._follower = self._make_follower(session, self._changed)
             self._follower.start()
 
     def _changed(self, changes: Changes) -> None:
         """Called in the follower's thread."""
-        from tui_debugger.tui.answers import Refreshed
+        self.main.work.call(lambda: self.main.refreshed(changes))
 
-        self.desk.post_message(Refreshed(changes))
-
-    def on_settled(self) -> None:
-        """Nodes are there, and stay."""
-        self._settle()
+    def note(self, text: str) -> None:
+        """Shows one line in the footer; may be called from any thread."""
+        self.main.work.call(lambda: self.main.say(text))
 
     def post_display_hook(self) -> None:
-        """Something was written."""
+        """Puts off the garbage collector: something was written."""
         if self._tidying is not None:
             self._tidying.written()
 
-    def on_unopened(self, event: messages.Unopened) -> None:
+    def _unopened(self, error: Exception) -> None:
         """Says why, waits for a key, leaves with exit code 2 (130 when the user stopped it)."""
         from tui_debugger.tui.dialogs.modal import ErrorScreen
 
-        shown = messages.presentable(event.error)
+        shown = presentable(error)
         if isinstance(shown, CancelledError):
             self.exit(shown.exit_code, return_code=shown.exit_code)
             return
         self.push_screen(ErrorScreen(shown), lambda _: self.exit(shown.exit_code, return_code=shown.exit_code))
 
     def shut(self) -> None:
-        """Stops threads and closes the session; quick, whatever is running."""
+        """Stops threads, and closes the session or lets go of trainings; quick, whatever is running."""
         if self._follower is not None:
             self._follower.stop(0.1)
-        self.desk.bridge.close()
-        if self.desk.session is not None:
-            self.desk.session.close()
+        self.main.work.close()
+        if self._live is not None:
+            self._live.close()
+        elif self.main.session is not None:
+            self.main.session.close()
 
     async def on_unmount(self) -> None:
-        """The last thing that happens."""
+        """Shuts down with the program."""
         self.shut()
 
 
 def follow_directory(session: Session, on_change: Callable[[Changes], None]) -> Runnable:
-    """A follower for sources that can grow."""
+    """Returns a follower for sources that can grow."""
     from tui_debugger.sources.follow import Follower
 
     return Follower(session, on_change)
@@ -234,7 +234,7 @@ def run_app(
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened.
 
-    The process is the screen's own: its garbage collector is set up for it, see ``settle``.
+    The process is the screen's own: its garbage collector is set up for it, see ``freeze_objects``.
     """
     app = TdbgApp(
         open_session,
@@ -243,7 +243,43 @@ def run_app(
         rank=rank,
         step=step,
         follow=follow_directory,
-        settle=settle,
+        freeze=freeze_objects,
     )
     app.run(mouse=mouse)
+    return app.return_code or 0
+
+
+def run_live(
+    session: LiveSession,
+    *,
+    title: str,
+    warning: str = "",
+    recommended: bool | None = None,
+    mouse: bool = True,
+    started: Callable[[TdbgApp], None] | None = None,
+    stay: Callable[[LiveSession], None] | None = None,
+) -> int:
+    """Runs the screen of trainings and returns the exit code.
+
+    Args:
+        session: listens already; is closed with the screen: every training that waits goes on.
+        title: where it listens.
+        warning: what the waiting page warns of.
+        recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+        mouse: whether the screen takes the mouse.
+        started: called with the program before its first frame.
+        stay: answers trainings that depend on it, once the screen was left, until they end; None: nobody does.
+    """
+    from tui_debugger.tui.live import LiveControl
+
+    live = LiveControl(session, warning=warning, stays=stay is not None)
+    app = TdbgApp(live=live, title=title, recommended=recommended, freeze=freeze_objects)
+    if started is not None:
+        started(app)
+    try:
+        app.run(mouse=mouse)
+        if stay is not None and live.staying:
+            stay(session)
+    finally:
+        session.close()
     return app.return_code or 0

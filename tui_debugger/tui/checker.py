@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
+from tui_debugger.errors import CancelledError
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFound
 from tui_debugger.tui.header import Status
-from tui_debugger.tui.navigator import after
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.panes.watch_rows import Tally
-from tui_debugger.tui.work import MIN_INTERVAL, Report
+from tui_debugger.tui.views.view import ViewChanges, tell_views
+from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
 if TYPE_CHECKING:
+    from tui_debugger.arrays import Mask
     from tui_debugger.check.types import Pair
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.tui.main_screen import MainScreen
+    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.inspector import Inspector
+    from tui_debugger.tui.node_filter import NodeFilter
+    from tui_debugger.tui.watcher import Watcher
 
 QUICK = 64 << 20
 """Bytes: a step reset checks by itself up to this much."""
@@ -30,20 +34,89 @@ QUICK_PAIRS = 64
 """(rank, step) pairs: on opening, everything is checked by itself up to this many."""
 
 
-class Checker:
-    """Runs checks in the worker and keeps the hit list honest."""
+class LiveStops(Protocol):
+    """Tells where trainings stand; only a live session has it."""
 
-    def __init__(self, desk: MainScreen) -> None:
-        """Nothing checked."""
-        self._desk = desk
-        self._known = False
+    @property
+    def at_newest(self) -> bool:
+        """Tells whether the newest step of the rank is shown."""
+
+    def newest(self) -> tuple[Pair, ...]:
+        """Returns the newest stop of every rank, which need not be the same step."""
+
+    def waiting(self) -> list[int]:
+        """Returns the ranks that wait, and so can check again."""
+
+    def why_not(self) -> str:
+        """Says why the training of this rank cannot check again."""
+
+    def recheck(self, ranks: Sequence[int], report: Report) -> None:
+        """Has trainings check again the values that they hold. For workers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Checked:
+    """Some (rank, step) pairs were checked; ``final`` is False for a part of a running check."""
+
+    result: CheckResult
+    tally: Tally
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class _TooLarge:
+    """A step was not checked by itself, because so many bytes would have to be read."""
+
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class _StepFound:
+    """Continue ended: at a step with a hit, or at the last step."""
+
+    result: CheckResult
+    tally: Tally
+    searched_to: int
+
+
+class Checker:
+    """Runs checks in a worker and keeps the hit list honest."""
+
+    def __init__(
+        self,
+        context: Context,
+        inspector: Inspector,
+        watcher: Watcher,
+        node_filter: NodeFilter,
+        *,
+        place: Callable[[int, int | None], None],
+        live: LiveStops | None = None,
+    ) -> None:
+        """Checks nothing yet.
+
+        Args:
+            context: see ``Context``.
+            inspector: shows marks of hits on tensors.
+            watcher: shows hits per watchpoint, and on nodes.
+            node_filter: a query may ask for nodes with hits.
+            place: goes to a rank and step.
+            live: where trainings stand; None for a dump. Of the newest stop of every rank, the trainings themselves
+                say what hits.
+        """
+        self._context = context
+        self._inspector = inspector
+        self._watcher = watcher
+        self._node_filter = node_filter
+        self._place = place
+        self._live = live
+        self._announced = True
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "recheck": self.recheck,
             "recheck_all": self.recheck_all,
-            "continue": self.go_on,
+            "continue": self.continue_to_hit,
             "forward": self.ask_forward,
             "filter_hits": self.ask_filter,
             "clear_hit_filter": self.clear_filter,
@@ -52,11 +125,13 @@ class Checker:
 
     @property
     def _session(self) -> Session:
-        return self._desk.opened_session
+        return self._context.session
 
     def _pairs(self) -> tuple[Pair, ...]:
-        """The current step on every rank that has it."""
-        step = self._desk.state.step
+        """Returns the current step on every rank that has it; of trainings the newest stop of every rank."""
+        if self._live is not None and self._live.at_newest:
+            return self._live.newest()
+        step = self._context.state.step
         return self._session.pairs(None, (step,)) if step is not None else ()
 
     @property
@@ -65,8 +140,14 @@ class Checker:
 
     # -- starting --------------------------------------------------------------------------------
 
+    def _run(self, job: Callable[[Report], Checked | _TooLarge | _StepFound]) -> None:
+        self._context.work.run("check", job, self._take, self._failed)
+
     def opened(self) -> None:
-        """A small run is checked as a whole; of a large one the current step, when that is quick."""
+        """Checks a small run as a whole; of a large one the current step, when that is quick."""
+        if self._live is not None:
+            self.arrived(announce=False)
+            return
         session = self._session
         pairs = session.pairs()
         if len(pairs) > QUICK_PAIRS or self._nothing_to_check:
@@ -74,173 +155,215 @@ class Checker:
             return
         here = self._pairs()
 
-        def work(report: Report) -> Checked | CheckTooLarge:
+        def work(report: Report) -> Checked | _TooLarge:
             if session.cost(pairs) <= QUICK:
                 return counted(check_parts(session, pairs, report))
             cost = session.cost(here)
-            return counted(check_parts(session, here, report)) if cost <= QUICK else CheckTooLarge(cost)
+            return counted(check_parts(session, here, report)) if cost <= QUICK else _TooLarge(cost)
 
-        self._desk.bridge.run("check", work)
+        self._run(work)
+
+    def arrived(self, *, announce: bool = True) -> None:
+        """Shows what a training found that stopped."""
+        session, pairs = self._session, self._pairs()
+        if not pairs:
+            self._show(None)
+            return
+        self._announced = not announce
+        self._run(lambda report: counted(session.known(pairs) or check_parts(session, pairs, report)))
 
     def step_reset(self) -> None:
         """Shows the current step's hits when they are known, or checks when that is quick."""
-        session, pairs, state = self._session, self._pairs(), self._desk.state
+        session, pairs, state = self._session, self._pairs(), self._context.state
         state.too_large = 0
         if not pairs:
             self._show(None)
             return
         if session.fresh(pairs) or self._nothing_to_check:
-            self._desk.bridge.run("check", lambda _: counted(session.known(pairs) or session.check(pairs)))
+            self._run(lambda _: counted(session.known(pairs) or session.check(pairs)))
             return
 
-        def work(report: Report) -> Checked | CheckTooLarge:
+        def work(report: Report) -> Checked | _TooLarge:
             cost = session.cost(pairs)
-            return counted(check_parts(session, pairs, report)) if cost <= QUICK else CheckTooLarge(cost)
+            return counted(check_parts(session, pairs, report)) if cost <= QUICK else _TooLarge(cost)
 
-        self._desk.bridge.run("check", work)
+        self._run(work)
         self._show(None)
 
     def recheck(self) -> None:
-        """This step, whatever it costs."""
-        self._check(self._pairs())
+        """Checks this step, whatever it costs; at their newest stop the trainings that wait do it."""
+        session, pairs, live = self._session, self._pairs(), self._live
+        if live is None or not live.at_newest or not pairs or self._nothing_to_check:
+            self._check(pairs)
+            return
+        ranks = live.waiting()
+        if not ranks:
+            self._context.say(live.why_not(), bad=True)
+            return
+
+        def work(report: Report) -> Checked:
+            live.recheck(ranks, report)
+            return counted(session.known(pairs) or check_parts(session, pairs, report))
+
+        self._run(work)
 
     def recheck_all(self) -> None:
-        """Every step of every rank."""
+        """Checks every step of every rank."""
         self._check(self._session.pairs())
 
     def _check(self, pairs: Sequence[Pair]) -> None:
         if not pairs:
-            self._desk.say(f"no step is {self._desk.KEPT}", bad=True)
+            self._context.say(f"no step is {self._context.kept}", bad=True)
         elif self._nothing_to_check:
-            self._desk.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            self._context.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
         else:
             session = self._session
-            self._desk.state.too_large = 0
-            self._desk.bridge.run("check", lambda report: counted(check_parts(session, pairs, report)))
+            self._context.state.too_large = 0
+            self._run(lambda report: counted(check_parts(session, pairs, report)))
 
-    def go_on(self) -> None:
-        """On to the next step with a hit; to the last step when there is none."""
+    def continue_to_hit(self) -> None:
+        """Goes on to the next step with a hit; to the last step when there is none."""
         self._search(None)
 
     def ask_forward(self) -> None:
-        """N steps forward, stopping at a hit."""
+        """Asks how many steps to go forward, stopping at a hit."""
         from tui_debugger.tui.dialogs.prompts import NumberPrompt
 
-        ahead = len(self._ahead())
+        ahead = len(self._later_steps())
         if not ahead:
-            self._desk.say("this is the last dumped step")
+            self._context.say("this is the last dumped step")
             return
         prompt = NumberPrompt("Steps forward", 1, low=1, high=ahead, note="stops at the first step with a hit")
-        self._desk.app.push_screen(prompt, lambda count: None if count is None else self._search(count))
+        self._context.app.push_screen(prompt, lambda count: None if count is None else self._search(count))
 
-    def _ahead(self) -> list[int]:
-        session, step = self._session, self._desk.state.step
-        return list(after(list(dict.fromkeys(step for _, step in session.pairs())), step))
+    def _later_steps(self) -> list[int]:
+        session, step = self._session, self._context.state.step
+        return list(steps_after(list(dict.fromkeys(step for _, step in session.pairs())), step))
 
     def _search(self, count: int | None) -> None:
-        steps = self._ahead()[:count]
+        steps = self._later_steps()[:count]
         if not steps:
-            self._desk.say("this is the last dumped step")
+            self._context.say("this is the last dumped step")
             return
         if self._nothing_to_check and count is None:
-            self._desk.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
+            self._context.say("no watchpoint is enabled: w makes one, a adds the recommended ones", bad=True)
             return
         session = self._session
 
-        def work(report: Report) -> StepFound:
+        def work(report: Report) -> _StepFound:
             for step in steps:
                 result = session.check(session.pairs(None, (step,)), report)
                 if result.cancelled or result.hits.findings:
                     break
-            return StepFound(result, Tally.of(result), step)
+            return _StepFound(result, Tally.of(result), step)
 
-        self._desk.bridge.run("check", work)
+        self._run(work)
 
-    # -- answers ---------------------------------------------------------------------------------
+    # -- results ---------------------------------------------------------------------------------
 
-    def checked(self, message: Checked) -> None:
-        """A check, or a part of one, is done."""
-        result = message.result
-        self._show(result, message.tally, final=message.final)
-        if result.cancelled:
-            self._desk.say(_stopped_line(result))
-        elif message.final and self._desk.hits_pane.shown and len(result.pairs) > 1:
-            self._desk.say(f"{plural(self._desk.hits_pane.shown, 'hit')}: n goes to the next one, from any pane")
-
-    def too_large(self, message: CheckTooLarge) -> None:
-        """The step is not checked by itself."""
-        self._desk.state.too_large = message.size
-        self._show(None)
-        self._desk.watcher.mark()
-
-    def step_found(self, message: StepFound) -> None:
-        """Continue ended."""
-        desk, result = self._desk, message.result
-        rank = desk.state.rank
-        if message.searched_to in self._session.steps(rank):
-            desk.navigator.place(rank, message.searched_to)
-        elif result.pairs:
-            desk.navigator.place(result.pairs[0][0], message.searched_to)
-        self._show(result if result.pairs else None, message.tally)
-        if message.tally.findings:
-            desk.say(f"step {message.searched_to} has {plural(desk.hits_pane.shown, 'hit')}: n goes to the first")
+    def _take(self, found: Checked | _TooLarge | _StepFound) -> None:
+        if isinstance(found, _TooLarge):
+            self._context.state.too_large = found.size
+            self._show(None)
+            self._watcher.mark()
+            return
+        if isinstance(found, _StepFound):
+            self._step_found(found)
         else:
-            unsure = ", but not all could be judged" if message.tally.doubts else ""
-            desk.say("stopped" if result.cancelled else f"no hit up to step {message.searched_to}{unsure}")
+            self.checked(found)
+        tell_views(self._context.app, ViewChanges())  # what a check found is in open views as well
+
+    def checked(self, found: Checked) -> None:
+        """Shows the result of a check, or of a part of one."""
+        context, result = self._context, found.result
+        self._show(result, found.tally, final=found.final)
+        if result.cancelled:
+            context.say(_stopped_line(result))
+        elif found.final and context.hits_pane.shown and len(result.pairs) > 1:
+            context.say(f"{plural(context.hits_pane.shown, 'hit')}: n goes to the next one, from any pane")
+        if found.final and not self._announced:
+            self._announced = True
+            self._announce(result)
+
+    def _announce(self, result: CheckResult) -> None:
+        """Says how many hits a stop of trainings has."""
+        shown = self._context.hits_pane.shown
+        if shown and result.pairs:
+            steps = {step for _, step in result.pairs}
+            place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(result.pairs), "rank")
+            self._context.say(f"{place}: {plural(shown, 'hit')}, n goes to the first")
+
+    def _step_found(self, found: _StepFound) -> None:
+        """Continue ended."""
+        context, result = self._context, found.result
+        rank = context.state.rank
+        if found.searched_to in self._session.steps(rank):
+            self._place(rank, found.searched_to)
+        elif result.pairs:
+            self._place(result.pairs[0][0], found.searched_to)
+        self._show(result if result.pairs else None, found.tally)
+        if found.tally.findings:
+            context.say(f"step {found.searched_to} has {plural(context.hits_pane.shown, 'hit')}: n goes to the first")
+        else:
+            unsure = ", but not all could be judged" if found.tally.doubts else ""
+            context.say("stopped" if result.cancelled else f"no hit up to step {found.searched_to}{unsure}")
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, CancelledError):
+            self.stopped()
+        elif self._live is not None:
+            self._context.say(one_line(error), bad=True)
+            self.changed()
+        else:
+            self._context.show_error(error)
+            self._watcher.mark()  # the marks waited for the result
 
     def stopped(self) -> None:
-        """Work was cancelled."""
-        self._desk.say("stopped")
+        """Says that work was cancelled."""
+        self._context.say("stopped")
         self.changed()
-        self._desk.watcher.mark()
+        self._watcher.mark()
 
     def changed(self) -> None:
         """Watchpoints or files changed: the hits may be outdated now."""
-        self._show(self._desk.state.result, self._desk.state.tally)
+        self._show(self._context.state.result, self._context.state.tally)
 
     def _show(self, result: CheckResult | None, tally: Tally | None = None, *, final: bool = True) -> None:
-        desk = self._desk
-        state = desk.state
+        context = self._context
+        state = context.state
         changed = result is not state.result
         state.result, state.tally = result, tally if result is not None else None
-        self._known = result is not None and self._session.fresh(result.pairs)
-        desk.hits_pane.show(
-            result, where=self._where(result), state=self._words(), empty=self._empty(result), final=final
+        state.current = result is not None and self._session.fresh(result.pairs)
+        context.hits_pane.show(
+            result,
+            where=self._place_text(result),
+            state=self._title_state(),
+            empty=self._empty_text(result),
+            final=final,
         )
-        desk.watcher.show_list()
-        if changed and (result is not None or not desk.bridge.busy("check")):
-            desk.watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
+        self._watcher.show_list()
+        if changed and (result is not None or not context.work.busy("check")):
+            self._watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
         if changed:
             if state.query.hit:
-                desk.navigator.apply_query()
+                self._node_filter.apply_query()
             if state.row >= 0:
-                desk.inspector.show_node(state.row)
-        desk.update_header()
+                self._inspector.show_node(state.row)
+        context.update_header()
 
     # -- the state in words ----------------------------------------------------------------------
 
-    @property
-    def fresh(self) -> bool:
-        """Whether the hits are what the watchpoints say about the files as they are, of all that was asked for."""
-        return self._known and not self._stopped
-
-    @property
-    def _stopped(self) -> bool:
-        """Whether a check was ended before its end."""
-        result = self._desk.state.result
-        return result is not None and result.stopped
-
     def status(self) -> Status:
-        """For the header."""
-        if self._desk.bridge.busy("check"):
+        """Returns the state of the hits, for the header."""
+        if self._context.work.busy("check"):
             return "▶", "checking", theme.GOOD
-        if self._desk.state.result is None:
+        if self._context.state.result is None:
             if self._nothing_to_check:
                 return "○", "no watchpoints: w makes one, a adds the recommended ones", theme.NORMAL
-            return "○", f"outdated: r checks this step{self._price()}", theme.DOUBT
-        if not self._known:
+            return "○", f"outdated: r checks this step{self._cost_text()}", theme.DOUBT
+        if not self._context.state.current:
             return "○", "outdated: r checks this step, R everything", theme.DOUBT
-        return self._known_status(self._desk.state.result)
+        return self._known_status(self._context.state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
         if result.stopped:
@@ -248,20 +371,21 @@ class Checker:
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
             far = "was recorded" if lost else "can be listed"
-            return "◐", f"fresh: {self._where(result)}, as far as it {far}", theme.DOUBT
-        return "●", f"fresh: {self._where(result)}", theme.GOOD
+            return "◐", f"fresh: {self._place_text(result)}, as far as it {far}", theme.DOUBT
+        return "●", f"fresh: {self._place_text(result)}", theme.GOOD
 
-    def _words(self) -> str:
-        if self._desk.bridge.busy("check"):
+    def _title_state(self) -> str:
+        if self._context.work.busy("check"):
             return "checking"
-        if self._known and self._stopped:
+        state = self._context.state
+        if state.current and not state.fresh:
             return "stopped"
-        return "" if self._known or self._nothing_to_check else "outdated"
+        return "" if state.current or self._nothing_to_check else "outdated"
 
-    def _price(self) -> str:
-        return f" ({size(self._desk.state.too_large)})" if self._desk.state.too_large else ""
+    def _cost_text(self) -> str:
+        return f" ({size(self._context.state.too_large)})" if self._context.state.too_large else ""
 
-    def _where(self, result: CheckResult | None) -> str:
+    def _place_text(self, result: CheckResult | None) -> str:
         if result is None or not result.pairs:
             return ""
         steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
@@ -269,74 +393,69 @@ class Checker:
         text = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}"
         return text + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
 
-    def _empty(self, result: CheckResult | None) -> str:
+    def _empty_text(self, result: CheckResult | None) -> str:
+        if self._live is not None and not self._place_text(result) and not self._pairs():
+            return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
             return "no watchpoint is enabled: w makes one, a adds the recommended ones"
         if result is None:
-            return f"outdated: r checks this step{self._price()}, R every step and rank"
-        where = self._where(result)
+            return f"outdated: r checks this step{self._cost_text()}, R every step and rank"
         if result.stopped:
             return f"no hit so far; {_stopped_line(result)}: R goes on"
+        return self._no_hit(self._place_text(result))
+
+    def _no_hit(self, where: str) -> str:
         if not where:
             return "nothing checked"
-        doubts = self._desk.state.tally.doubts if self._desk.state.tally is not None else ()
+        doubts = self._context.state.tally.doubts if self._context.state.tally is not None else ()
         if doubts:
             return f"no hit in {where}, but nobody can say that it is clean: {'; '.join(map(clean, doubts))}"
-        return f"no hit in {where}: c goes on to the next step with one"
+        return f"no hit in {where}: c {'goes on' if self._live is None else 'runs'} to the next step with one"
 
     # -- filters of the hit list -----------------------------------------------------------------
 
     def ask_filter(self) -> None:
-        """The filter dialog of the hit list."""
+        """Opens the filter dialog of the hit list."""
         from tui_debugger.tui.dialogs.filters import HitFilterScreen
 
-        nodes = self._desk.nodes_pane.nodes
+        nodes = self._context.nodes_pane.nodes
         graphs = [info.name for info in nodes.graphs] if nodes is not None else []
-        pane = self._desk.hits_pane
-        screen = HitFilterScreen(pane.filter, self._desk.watcher.names(), graphs, self._session.ranks())
-        self._desk.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
+        pane = self._context.hits_pane
+        screen = HitFilterScreen(pane.filter, self._context.watchpoint_names(), graphs, self._session.ranks())
+        self._context.app.push_screen(screen, lambda chosen: None if chosen is None else self._set_filter(chosen))
 
     def _set_filter(self, chosen: HitFilter) -> None:
-        self._desk.hits_pane.set_filter(chosen, self._desk.watcher.names())
+        self._context.hits_pane.set_filter(chosen, self._context.watchpoint_names())
 
     def search(self) -> None:
         """Looks for the text in the search box of the hit list."""
-        pane, result = self._desk.hits_pane, self._desk.state.result
+        pane, result = self._context.hits_pane, self._context.state.result
         text = pane.search_text
         test = matcher(text)
         pane.mark_search(test is None)
         if result is None:
             return
 
-        def work(_: Report) -> HitsFound:
+        def work(_: Report) -> Mask | None:
             from tui_debugger.tui.panes.hit_rows import found_in
 
-            return HitsFound(result, found_in(result.hits, test) if text and test is not None else None)
+            return found_in(result.hits, test) if text and test is not None else None
 
-        self._desk.bridge.run("hits", work)
-
-    def searched(self, message: HitsFound) -> None:
-        """The answer."""
-        self._desk.hits_pane.show_found(message.result, message.found)
-
-    def show_graphs(self, graphs: frozenset[str]) -> None:
-        """Only the hits of some graphs; none of them means all."""
-        if graphs != self._desk.hits_pane.filter.graphs:
-            self._set_filter(replace(self._desk.hits_pane.filter, graphs=graphs))
+        self._context.work.run("hits", work, lambda found: pane.show_found(result, found))
 
     def clear_filter(self) -> None:
-        """All findings again, in the node list every graph."""
-        query = self._desk.state.query
-        if query.graphs and query.graphs == self._desk.hits_pane.filter.graphs:
-            self._desk.navigator.set_query(replace(query, graphs=frozenset()))
-        self._desk.hits_pane.clear_search()
-        self._set_filter(HitFilter(quiet=self._desk.hits_pane.filter.quiet))
+        """Shows all findings again, in the node list every graph."""
+        query = self._context.state.query
+        if query.graphs and query.graphs == self._context.hits_pane.filter.graphs:
+            self._node_filter.set_query(replace(query, graphs=frozenset()))
+        self._context.hits_pane.clear_search()
+        self._set_filter(HitFilter(quiet=self._context.hits_pane.filter.quiet))
 
     def toggle_quiet(self) -> None:
         """Rows without a comparison."""
-        pane = self._desk.hits_pane
+        pane = self._context.hits_pane
         self._set_filter(replace(pane.filter, quiet=not pane.filter.quiet))
-        self._desk.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
+        self._context.say("rows where nothing could be compared are " + ("shown" if pane.filter.quiet else "hidden"))
 
 
 def _stopped_line(result: CheckResult) -> str:
@@ -346,7 +465,7 @@ def _stopped_line(result: CheckResult) -> str:
 
 
 def counted(result: CheckResult, *, final: bool = True) -> Checked:
-    """The answer, with what there is to count in it."""
+    """Returns the result with its counts."""
     return Checked(result, Tally.of(result), final)
 
 
@@ -361,7 +480,22 @@ def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> Chec
         nonlocal due
         parts.append(part)
         if time.monotonic() >= due:
-            report.tell(counted(joined(parts), final=False))
+            report.partial(counted(joined(parts), final=False))
             due = time.monotonic() + MIN_INTERVAL
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)
+
+
+def steps_after(steps: Sequence[int], step: int | None, *, down: bool = False) -> Sequence[int]:
+    """Returns the steps that come after one in the given order; where it is not among them, those of greater number.
+
+    Args:
+        steps: in the order in which they ran, or backwards.
+        step: where we are; None for before the first one.
+        down: smaller numbers instead.
+    """
+    if step is None:
+        return steps
+    if step in steps:
+        return steps[list(steps).index(step) + 1 :]
+    return [each for each in steps if (each < step if down else each > step)]

@@ -14,7 +14,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.context import State
+from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.widgets.text import shorten
 
@@ -27,8 +27,8 @@ Status = tuple[str, str, Style]
 """Glyph, words, style."""
 
 
-def header_lines(session: Session, state: State, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
-    """Both lines of an open run."""
+def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
+    """Returns both lines of an open run."""
     return (
         (_run(session), position(session, state)),
         (_state(progress, status), coverage(session, state)),
@@ -44,8 +44,8 @@ def _run(session: Session) -> Text:
     return text.append("  " + shorten(info.path, 60), theme.DIM)
 
 
-def position(session: Session, state: State, kept: str = "dumped") -> Text:
-    """Rank and step; ``kept`` is what became of the steps that are there."""
+def position(session: Session, state: ScreenState, kept: str = "dumped") -> Text:
+    """Returns rank and step; ``kept`` is what became of the steps that are there."""
     text = Text(no_wrap=True)
     ranks, steps = session.ranks(), session.steps(state.rank)
     if len(state.query.graphs) == 1:
@@ -75,8 +75,8 @@ def _state(progress: Mapping[str, Progress], status: Status) -> Text:
     return Text(f"{glyph} {words}", style, no_wrap=True)
 
 
-def coverage(session: Session, state: State) -> Text:
-    """What the hits stand on."""
+def coverage(session: Session, state: ScreenState) -> Text:
+    """Returns how many tensors the hits stand on, and what is not known."""
     text = Text(no_wrap=True)
     if state.result is not None and state.tally is not None:
         findings, cover = state.tally.findings, state.result.coverage

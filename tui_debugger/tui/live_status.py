@@ -17,7 +17,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.context import State
+from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Line, Modal
 from tui_debugger.tui.header import Status, coverage, position
 from tui_debugger.tui.theme import GREY, ORANGE
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 WAY_OUT = "what was kept can be looked at; S saves it, q leaves"
-"""What is left to do when a training is gone."""
+"""The hint for a training that is gone."""
 
 _LOOKS = {
     Phase.RECEIVING: ("↓", theme.GOOD),
@@ -43,7 +43,7 @@ _LOOKS = {
 
 
 def training_status(state: LiveState) -> Status:
-    """Glyph, words, style of one training."""
+    """Returns glyph, words, style of one training."""
     glyph, style = _LOOKS[state.phase]
     return glyph, _words(state), style
 
@@ -63,7 +63,7 @@ def _words(state: LiveState) -> str:
 
 
 def stop_text(state: LiveState) -> str:
-    """Where a training stands: ``after step 3``."""
+    """Returns the place of a training: ``after step 3``."""
     stop = state.stop
     if stop is None:
         return ""
@@ -73,20 +73,20 @@ def stop_text(state: LiveState) -> str:
 
 
 def other_trainings(states: Sequence[LiveState], rank: int) -> str:
-    """What the other trainings do: ``2 others running, 1 other lost``."""
+    """Returns what the other trainings do: ``2 others running, 1 other lost``."""
     counts = Counter(state.phase for state in states if state.rank != rank)
     return ", ".join(f"{plural(count, 'other')} {phase.value}" for phase, count in counts.items())
 
 
 def training_name(state: LiveState) -> str:
-    """Who a training is: ``rank 0 · MindSpore 2.0.0 · GPU 0 · 127.0.0.1:4711``."""
+    """Returns the name of a training: ``rank 0 · MindSpore 2.0.0 · GPU 0 · 127.0.0.1:4711``."""
     info = state.info
     parts = (f"rank {state.rank}", info.program, f"{info.backend} {info.device}".strip(), info.address)
     return " · ".join(clean(part) for part in parts if part)
 
 
 def why_refused(state: LiveState | None) -> str:
-    """Why a command cannot go to a training now."""
+    """Says why a command cannot go to a training now."""
     if state is None:
         return "no training has come yet"
     name = f"rank {state.rank}"
@@ -108,9 +108,9 @@ def waiting_lines(title: str, trainings: int) -> HeaderLines:
 
 
 def live_lines(
-    session: LiveSession, state: State, progress: Mapping[str, Progress], check: Status, *, one_rank: bool
+    session: LiveSession, state: ScreenState, progress: Mapping[str, Progress], check: Status, *, one_rank: bool
 ) -> HeaderLines:
-    """Both lines of the rank that is shown.
+    """Returns both lines of the rank that is shown.
 
     Args:
         session: with at least one graph.
@@ -188,7 +188,7 @@ class WaitingScreen(Modal[None]):
         self._refusals: Sequence[str] = ()
 
     def body(self) -> Iterable[Widget]:
-        """Text without frames at its sides, so that it can be selected."""
+        """Lays out the text without frames at its sides, so that it can be selected."""
         with VerticalScroll(id="page"):
             yield Line(id="lines")
 
@@ -198,7 +198,7 @@ class WaitingScreen(Modal[None]):
         self._draw()
 
     def show(self, trainings: Sequence[LiveState], refusals: Sequence[str]) -> None:
-        """Who came, and who was turned away."""
+        """Shows the trainings that came, and those that were turned away."""
         if (tuple(trainings), tuple(refusals)) != (tuple(self._trainings), tuple(self._refusals)):
             self._trainings, self._refusals = tuple(trainings), tuple(refusals)
             if self.query("#lines"):  # else it draws itself when it is there
@@ -239,7 +239,7 @@ class WaitingScreen(Modal[None]):
 
 
 def how_to_come(text: str) -> list[Content | str]:
-    """What to set for each kind of training, from lines of ``kind:  VARIABLE=value ...``."""
+    """Returns what to set for each kind of training, from lines of ``kind:  VARIABLE=value ...``."""
     lines: list[Content | str] = [Content.styled("Start the training with this in its environment:", "bold")]
     for line in text.splitlines():
         kind, _, variables = clean(line).partition(":  ")

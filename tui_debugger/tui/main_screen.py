@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -15,7 +14,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from tui_debugger.errors import CancelledError
-from tui_debugger.tui import actions, messages
+from tui_debugger.tui import actions
 from tui_debugger.tui.panes.hits import HitsPane
 from tui_debugger.tui.panes.nodes import NodesPane
 from tui_debugger.tui.panes.pane import TITLES, Pane
@@ -23,225 +22,20 @@ from tui_debugger.tui.panes.stack import StackPane
 from tui_debugger.tui.panes.tensors import TensorsPane
 from tui_debugger.tui.panes.watchpoints import WatchpointsPane
 from tui_debugger.tui.widgets.bars import FooterBar, HeaderBar, TabStrip, opening_lines
-from tui_debugger.tui.widgets.line_window import Kept, KeptColumn, KeptRow
-from tui_debugger.tui.work import Workers
+from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, CachedRow
+from tui_debugger.tui.work import Delivery, Workers
 
 if TYPE_CHECKING:
-    from tui_debugger.model import Progress, ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.tui import answers
+    from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
-    from tui_debugger.tui.context import State
+    from tui_debugger.tui.context import Context, ScreenState
     from tui_debugger.tui.inspector import Inspector
+    from tui_debugger.tui.live import LiveControl
     from tui_debugger.tui.navigator import Navigator
-    from tui_debugger.tui.views.opener import Views
+    from tui_debugger.tui.node_filter import NodeFilter
+    from tui_debugger.tui.view_opener import ViewOpener
     from tui_debugger.tui.watcher import Watcher
-    from tui_debugger.tui.widgets.bars import HeaderLines
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Who waits for which request of a lane."""
-
-    request: int
-    done: Callable[[Any], None]
-    failed: Callable[[Exception], None]
-    told: Callable[[Progress], None]
-
-
-class Routes(Kept, Screen[None]):
-    """Gives every answer to the controller that asked, unless something newer was asked meanwhile.
-
-    Attributes:
-        session: None until the run is open.
-        bridge: where work is started.
-        progress: how far the work of each lane is.
-        state: what is shown. It and the controllers come with the session: the first frame does without.
-    """
-
-    state: State
-    navigator: Navigator
-    checker: Checker
-    watcher: Watcher
-    inspector: Inspector
-    views: Views
-
-    def __init__(self, title: str) -> None:
-        """``title`` is the path as the user typed it, shown until the run says its name."""
-        super().__init__()
-        self.run_title = title
-        self.session: Session | None = None
-        self.bridge = Workers(self.post_message)
-        self.progress: dict[str, Progress] = {}
-        self.header = HeaderBar()
-        self.footer = FooterBar()
-        self._waiting: dict[str, _Asked] = {}
-
-    @property
-    def opened_session(self) -> Session:
-        """The session; only used where one is open."""
-        if self.session is None:
-            msg = "no session is open"
-            raise RuntimeError(msg)
-        return self.session
-
-    def update_header(self) -> None:
-        """Draws the header again, where it changed."""
-        if self.session is None:
-            self.header.show(*opening_lines(self.run_title, self.progress))
-        else:
-            self.header.show(*self.header_text())
-
-    def header_text(self) -> HeaderLines:
-        """Both lines, once a session is there."""
-        from tui_debugger.tui.header import header_lines
-
-        return header_lines(self.opened_session, self.state, self.progress, self.checker.status())
-
-    def stop_work(self) -> bool:
-        """Stops what runs; False when nothing does."""
-        return bool([lane for lane in {"check", "open", *self.progress} if self.bridge.cancel(lane)])
-
-    def say(self, text: str, *, bad: bool = False) -> None:
-        """One line in the footer, until the next key."""
-        self.footer.say(text, bad=bad)
-
-    def ask(self, work: Callable[[], Any], done: Callable[[Any], None], failed: Callable[[Exception], None]) -> None:
-        """Does work for a dialog; ``done`` or ``failed`` is called on the event loop."""
-        self.ask_in("dialog", lambda _: work(), done, failed)
-
-    def ask_in(
-        self,
-        lane: str,
-        work: Callable[[ProgressFn], Any],
-        done: Callable[[Any], None],
-        failed: Callable[[Exception], None],
-        told: Callable[[Progress], None] = lambda _: None,
-    ) -> None:
-        """Does work for a screen above this one, on a lane that answers nobody else; newer work replaces it.
-
-        ``done``, ``failed`` and ``told`` (how far it is) are called on the event loop.
-        """
-        request = self.bridge.run(lane, lambda report: messages.Answered(work(report)))
-        self._waiting[lane] = _Asked(request, done, failed, told)
-
-    def on_progressed(self, message: messages.Progressed) -> None:
-        """Long work tells how far it is."""
-        asked = self._waiting.get(message.lane)
-        if asked is not None:
-            if asked.request == message.request:
-                asked.told(message.progress)
-        elif self.bridge.fresh(message) and self.bridge.busy(message.lane):
-            self.progress[message.lane] = message.progress
-            self.update_header()
-
-    def _route(self, message: messages.Finished, handler: Callable[[Any], None]) -> None:
-        if self.bridge.fresh(message):
-            if not self.bridge.busy(message.lane):
-                self.progress.pop(message.lane, None)
-            handler(message)
-            self.update_header()
-
-    def on_opened(self, message: messages.Opened) -> None:
-        """Routes to the app, which also starts to follow the directory."""
-        if self.bridge.fresh(message):
-            self.post_message(messages.Started(message.session))
-
-    def on_nodes_loaded(self, message: answers.NodesLoaded) -> None:
-        """Routes to the navigator."""
-        self._route(message, self.navigator.nodes_loaded)
-
-    def on_nodes_filtered(self, message: answers.NodesFiltered) -> None:
-        """Routes to the navigator."""
-        self._route(message, self.navigator.nodes_filtered)
-
-    def on_nodes_marked(self, message: answers.NodesMarked) -> None:
-        """Routes to the watcher."""
-        self._route(message, self.watcher.marked)
-
-    def on_refreshed(self, message: answers.Refreshed) -> None:
-        """The directory changed; told by the follower, so there is no request to compare with."""
-        from tui_debugger.tui.views.view import ViewChanges
-
-        self.navigator.refreshed(message.changes)
-        self.views.tell(ViewChanges.of_dump(message.changes))
-        self.update_header()
-
-    def on_checked(self, message: answers.Checked) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.checked)
-        self._tell_checked()
-
-    def _tell_checked(self) -> None:
-        """What a check found is in open views as well."""
-        from tui_debugger.tui.views.view import ViewChanges
-
-        self.views.tell(ViewChanges())
-
-    def on_check_too_large(self, message: answers.CheckTooLarge) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.too_large)
-
-    def on_hits_found(self, message: answers.HitsFound) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.searched)
-
-    def on_step_found(self, message: answers.StepFound) -> None:
-        """Routes to the checker."""
-        self._route(message, self.checker.step_found)
-        self._tell_checked()
-
-    def on_tensors_listed(self, message: answers.TensorsListed) -> None:
-        """Routes to the inspector."""
-        self._route(message, self.inspector.listed)
-
-    def on_stack_indexed(self, message: answers.StackIndexed) -> None:
-        """Routes to the inspector."""
-        self._route(message, self.inspector.indexed)
-
-    def on_saved(self, message: answers.Saved) -> None:
-        """A tensor was written."""
-        self._route(message, lambda saved: self.say(f"wrote {saved.path}"))
-
-    def on_answered(self, message: messages.Answered) -> None:
-        """Work for a dialog or a view is done."""
-        asked = self._answered(message)
-        if asked is not None:
-            asked.done(message.value)
-
-    def _answered(self, message: messages.Finished) -> _Asked | None:
-        """Who waits for a message; None when they have asked something newer meanwhile."""
-        asked = self._waiting.get(message.lane)
-        return self._waiting.pop(message.lane) if asked is not None and asked.request == message.request else None
-
-    def on_failed(self, message: messages.Failed) -> None:
-        """Something went wrong in a worker."""
-        if message.lane == "open":
-            self.post_message(messages.Unopened(message.error))
-            return
-        asked = self._answered(message)
-        if asked is not None:
-            asked.failed(message.error)
-        elif message.lane not in self._waiting:
-            self._route(message, self._failed)
-
-    def _failed(self, message: messages.Failed) -> None:
-        error = message.error
-        if isinstance(error, CancelledError):
-            self.checker.stopped()
-        elif message.lane == "filter":
-            self.navigator.bad_query(error)
-        else:
-            self.show_error(error)
-            if message.lane == "check":
-                self.watcher.mark()  # they waited for the answer
-
-    def show_error(self, error: Exception) -> None:
-        """What, where and what to do, until Enter or Esc."""
-        from tui_debugger.tui.dialogs.modal import ErrorScreen
-
-        self.app.push_screen(ErrorScreen(messages.presentable(error)))
-
 
 WIDE, HIGH = 110, 30
 """From this size on all five panes are shown."""
@@ -251,27 +45,57 @@ WITHOUT_SESSION = frozenset(
 Handler = Callable[[], None]
 
 
-class MainScreen(Routes):
-    """The screen of a run."""
+class MainScreen(CachedLines, Screen[None]):
+    """The screen of a run: a dump, or trainings that run.
 
-    BINDINGS: ClassVar[list[BindingType]] = list(actions.bindings_for("global"))
+    Attributes:
+        session: None until the run is open.
+        live: drives trainings; None for a dump.
+        work: runs what takes time.
+        state: what is shown. It and the controllers come with the session: the first frame does without.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings_for("global"), *actions.live_bindings()]
     # Textual repaints the whole screen whenever the focus moves; the panes draw their own focus.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    KEPT: ClassVar[str] = "dumped"
-    """What became of the steps and tensors that are there."""
     AUTO_FOCUS = ""  # focus_pane decides: the first thing that can have the focus is a search box
 
-    def __init__(self, *, title: str, recommended: bool | None, rank: int | None, step: int | None) -> None:
-        """Shows empty panes until ``opened``.
+    state: ScreenState
+    navigator: Navigator
+    checker: Checker
+    watcher: Watcher
+    inspector: Inspector
+    node_filter: NodeFilter
+    views: ViewOpener
+
+    def __init__(
+        self,
+        *,
+        title: str,
+        recommended: bool | None,
+        rank: int | None,
+        step: int | None,
+        live: LiveControl | None = None,
+        settled: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Shows empty panes until ``start``.
 
         Args:
-            title: the path as the user typed it, until the run says its name.
+            title: the path as the user typed it, until the run says its name; of trainings where this program listens.
             recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
             rank: where to start, when the run has it.
             step: likewise.
+            live: drives trainings; None for a dump.
+            settled: called when much was made that stays.
         """
-        super().__init__(title)
+        super().__init__()
+        self.run_title = title
+        self.session: Session | None = None
+        self.live = live
+        self.work = Workers(self.post_message, self._failed, self.update_header)
+        self.header = HeaderBar()
+        self.footer = FooterBar()
         self.nodes_pane = NodesPane()
         self.stack_pane = StackPane()
         self.watchpoints_pane = WatchpointsPane()
@@ -285,17 +109,21 @@ class MainScreen(Routes):
         self.current_pane = "nodes"
         self.zoomed = False
         self._recommended, self._first_rank, self._first_step = recommended, rank, step
+        self._settled = settled
+        self._shared: Context | None = None
         self.handlers: dict[str, Handler] = self._own_handlers()
+        if live is not None:
+            self.tensors_pane.absent = "not kept"
 
     def compose(self) -> ComposeResult:
         """Left: what is there and what to look for. Right: what was found, its values, its source."""
         yield self.header
         yield self.tabs
-        with KeptRow(id="panes"):
-            with KeptColumn(id="left", classes="column"):
+        with CachedRow(id="panes"):
+            with CachedColumn(id="left", classes="column"):
                 yield self.nodes_pane
                 yield self.watchpoints_pane
-            with KeptColumn(id="right", classes="column"):
+            with CachedColumn(id="right", classes="column"):
                 yield self.hits_pane
                 yield self.tensors_pane
                 yield self.stack_pane
@@ -306,53 +134,151 @@ class MainScreen(Routes):
         self.focus_pane("nodes")
         self.update_header()
 
+    # -- a run is there --------------------------------------------------------------------------
+
+    def wait_for_trainings(self, live: LiveControl) -> None:
+        """Shows where trainings find this program, until the first graph is there."""
+        live.wait(self._make_context(live.session), self.start)
+        self.handlers |= live.handlers_of_waiting()
+
     def start(self, session: Session) -> None:
-        """The run is open: shows it, offers the recommended watchpoints once, checks what is quick to check."""
-        from tui_debugger.tui.context import State
+        """Shows the run that is open, offers the recommended watchpoints once, checks what is quick to check."""
+        from tui_debugger.tui.checker import Checker
         from tui_debugger.tui.copy_and_report import Copier, Reporter
+        from tui_debugger.tui.inspector import Inspector
         from tui_debugger.tui.navigator import Navigator
-        from tui_debugger.tui.views.opener import Views
+        from tui_debugger.tui.node_filter import NodeFilter
+        from tui_debugger.tui.view_opener import ViewOpener
         from tui_debugger.tui.watcher import Watcher
 
+        context = self._make_context(session)
         self.session = session
-        self.state = State()
-        self.progress.clear()
-        self.navigator = Navigator(self, self._first_rank, self._first_step)
-        self.checker = self.make_checker()
-        self.watcher = Watcher(self, self._recommended)
-        self.inspector = self.make_inspector()
-        self.views = Views(self)
-        helpers = (Copier(self), Reporter(self))
+        self.work.progress.clear()
+        self.node_filter = NodeFilter(context)
+        self.inspector = Inspector(context)
+        self.watcher = Watcher(context, self.node_filter, self._recommended, self._watchpoints_changed)
+        self.checker = Checker(
+            context,
+            self.inspector,
+            self.watcher,
+            self.node_filter,
+            place=self._place,
+            live=self.live,
+        )
+        self.navigator = Navigator(
+            context,
+            self.inspector,
+            self.watcher,
+            self.checker,
+            self.node_filter,
+            first_rank=self._first_rank,
+            first_step=self._first_step,
+        )
+        self.views = ViewOpener(context, self.inspector, self.navigator)
+        helpers = (self.node_filter, Copier(context), Reporter(context, self.run_title))
         for controller in (self.navigator, self.checker, self.watcher, self.inspector, self.views, *helpers):
             self.handlers |= controller.handlers()
+        if self.live is not None:
+            self.handlers |= self.live.handlers()
+            self.live.connect(self.navigator, self.checker)
         self.navigator.opened()
         self.watcher.show_list()
         self.watcher.opened(self.checker.opened)
         self.update_header()
+        if self.live is not None:
+            self.live.take_in()
 
-    def make_checker(self) -> Checker:
-        """Who checks."""
-        from tui_debugger.tui.checker import Checker
+    def _make_context(self, session: Session) -> Context:
+        from tui_debugger.tui.context import Context, ScreenState
 
-        return Checker(self)
+        if self._shared is None:
+            self.state = ScreenState()
+            self._shared = Context(
+                app=self.app,
+                session=session,
+                state=self.state,
+                work=self.work,
+                nodes_pane=self.nodes_pane,
+                stack_pane=self.stack_pane,
+                watchpoints_pane=self.watchpoints_pane,
+                hits_pane=self.hits_pane,
+                tensors_pane=self.tensors_pane,
+                kept="dumped" if self.live is None else "kept",
+                say=self.say,
+                show_error=self.show_error,
+                update_header=self.update_header,
+                settled=self._has_settled,
+                set_timer=self.set_timer,
+                set_interval=self.set_interval,
+                current_pane=lambda: self.current_pane,
+                focus_pane=self.focus_pane,
+            )
+        return self._shared
 
-    def make_inspector(self) -> Inspector:
-        """Who shows tensors and values."""
-        from tui_debugger.tui.inspector import Inspector
+    def _watchpoints_changed(self) -> None:
+        self.checker.changed()
 
-        return Inspector(self)
+    def _place(self, rank: int, step: int | None) -> None:
+        self.navigator.place(rank, step)
+
+    def _has_settled(self) -> None:
+        self.app.call_later(self._settled)
+
+    @property
+    def opened_session(self) -> Session:
+        """The session; only used where one is open."""
+        if self.session is None:
+            msg = "no session is open"
+            raise RuntimeError(msg)
+        return self.session
+
+    def refreshed(self, changes: Changes) -> None:
+        """The directory changed."""
+        from tui_debugger.tui.views.view import ViewChanges, tell_views
+
+        self.navigator.refreshed(changes)
+        tell_views(self.app, ViewChanges.of_dump(changes))
+        self.update_header()
+
+    # -- results of work -------------------------------------------------------------------------
+
+    def on_delivery(self, message: Delivery) -> None:
+        """A thread hands something to the event loop."""
+        message.deliver()
+
+    def _failed(self, error: Exception) -> None:
+        if isinstance(error, CancelledError):
+            self.checker.stopped()
+        else:
+            self.show_error(error)
+
+    def show_error(self, error: Exception) -> None:
+        """Says what, where and what to do, until Enter or Esc."""
+        from tui_debugger.tui.dialogs.modal import ErrorScreen
+        from tui_debugger.tui.work import presentable
+
+        self.app.push_screen(ErrorScreen(presentable(error)))
+
+    def say(self, text: str, *, bad: bool = False) -> None:
+        """Shows one line in the footer, until the next key."""
+        self.footer.say(text, bad=bad)
+
+    def update_header(self) -> None:
+        """Draws header and tabs again, where they changed."""
+        if self.live is not None:
+            lines = self.live.header_lines(self.run_title)
+        elif self.session is None:
+            lines = opening_lines(self.run_title, self.work.progress)
+        else:
+            from tui_debugger.tui.header import header_lines
+
+            lines = header_lines(self.session, self.state, self.work.progress, self.checker.status())
+        self.header.show(*lines)
+        self._update_tabs()
 
     def keys_here(self) -> list[actions.Action]:
-        """The actions that the focused pane's keys reach, for the palette."""
-        return actions.reachable(self.current_pane)
-
-    def keys_of_footer(self) -> list[actions.Action]:
-        """What the footer shows."""
-        return actions.footer(self.current_pane)
-
-    def keys_of_help(self) -> tuple[actions.Action, ...]:
-        """What the help page lists."""
-        return actions.ACTIONS
+        """Returns the actions that the focused pane's keys reach, for the palette."""
+        return actions.reachable(self.current_pane, live=self.live is not None)
 
     # -- layout and focus ------------------------------------------------------------------------
 
@@ -369,7 +295,7 @@ class MainScreen(Routes):
             # With five panes on the screen a class would only restyle, and so repaint, for nothing.
             pane.set_class(single and current, "-current")
         for column in {pane.parent for pane in self.panes.values()}:
-            if isinstance(column, KeptColumn):
+            if isinstance(column, CachedColumn):
                 column.set_class(single and self.panes[self.current_pane] in column.children, "-current")
         self.tabs.display = single
         self._update_tabs()
@@ -403,12 +329,8 @@ class MainScreen(Routes):
         self.focus_pane(event.pane)
 
     def _update_footer(self) -> None:
-        self.footer.show([(action.main_key, action.title) for action in self.keys_of_footer()])
-
-    def update_header(self) -> None:
-        """Draws header and tabs again, where they changed."""
-        super().update_header()
-        self._update_tabs()
+        shown = actions.footer(self.current_pane, live=self.live is not None)
+        self.footer.show([(action.main_key, action.title) for action in shown])
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -427,9 +349,15 @@ class MainScreen(Routes):
             "quit": self._quit,
         }
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Switches off the keys that drive trainings where none can come."""
+        if action == "act" and self.live is None and parameters and parameters[0] in actions.LIVE_ONLY:
+            return False
+        return super().check_action(action, parameters)
+
     def action_act(self, action: str) -> None:
         """Does one action of the registry."""
-        self.footer.hush()
+        self.footer.clear_notice()
         if self.session is None and action not in WITHOUT_SESSION and not action.startswith("pane_"):
             self.footer.say("still opening", bad=True)
             return
@@ -437,10 +365,10 @@ class MainScreen(Routes):
 
     def on_key(self, _: events.Key) -> None:
         """A message lasts until the next key."""
-        self.footer.hush()
+        self.footer.clear_notice()
 
     def _pause(self) -> None:
-        if not self.stop_work():
+        if not self.work.cancel_shown():
             self.say("nothing is running")
 
     def _neighbour(self, by: int) -> None:
@@ -470,7 +398,7 @@ class MainScreen(Routes):
 
     def _back(self) -> None:
         """Esc: stops work, else ends a search, else unzooms."""
-        if self.stop_work():
+        if self.work.cancel_shown():
             return
         if self.panes[self.current_pane].clear_search():
             return
@@ -478,10 +406,9 @@ class MainScreen(Routes):
             self._zoom()
 
     def _help(self) -> None:
-        from tui_debugger.tui.actions import VALUE_ACTIONS
         from tui_debugger.tui.dialogs.help import HelpScreen
 
-        self.app.push_screen(HelpScreen((*self.keys_of_help(), *VALUE_ACTIONS)))
+        self.app.push_screen(HelpScreen((*actions.help_actions(live=self.live is not None), *actions.VALUE_ACTIONS)))
 
     # -- what the panes say ----------------------------------------------------------------------
 
@@ -490,7 +417,7 @@ class MainScreen(Routes):
         if self.session is None:
             return
         if event.pane is self.nodes_pane:
-            self.navigator.search(event.text)
+            self.node_filter.search(event.text)
         elif event.pane is self.stack_pane:
             self.inspector.search_stack(event.text)
         elif event.pane is self.hits_pane:
@@ -507,7 +434,7 @@ class MainScreen(Routes):
 
     def on_stack_pane_line_chosen(self, event: StackPane.LineChosen) -> None:
         """Restricts the node list to a source line."""
-        self.navigator.restrict_to_line(event.path, event.line)
+        self.node_filter.restrict_to_line(event.path, event.line)
 
     def on_stack_pane_mode_changed(self, _: StackPane.ModeChanged) -> None:
         """The run's lines are read when they are first looked at."""
@@ -525,10 +452,10 @@ class MainScreen(Routes):
         self._drill_in("hits")
 
     def _drill_in(self, origin: str) -> None:
-        """To the tensors, unless the next key already went elsewhere: a fast typist is ahead of messages."""
+        """Goes to the tensors, unless the next key already went elsewhere: a fast typist is ahead of messages."""
         if self.current_pane == origin:
             self.focus_pane("tensors")
 
     def on_tensors_pane_tensor_chosen(self, event: TensorsPane.TensorChosen) -> None:
         """Enter on a tensor shows its values."""
-        self.inspector.show_values(event.row)
+        self.views.show_values(event.row)

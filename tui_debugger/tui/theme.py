@@ -35,7 +35,7 @@ HEADING: Final = Style(color=GREY, bold=True)
 CURSOR: Final = Style(bgcolor=_CURSOR, bold=True)
 CURSOR_BLURRED: Final = Style(bgcolor=_CURSOR_BLURRED)
 THUMB: Final = Style(bgcolor=_THUMB)
-"""What lists and frames add to their own style. Plain styles and no component classes: Textual works those out for
+"""Styles that lists and frames add to their own. Plain styles and no component classes: Textual works those out for
 every widget before it shows anything, and there are dozens of them."""
 
 WATCH_GLYPHS: Final = (" ", "◐", "●")

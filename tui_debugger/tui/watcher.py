@@ -2,114 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from tui_debugger.arrays import Mask
-from tui_debugger.graph.table import NodeFlag
-from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Verdict, Watchpoint
+from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.answers import NodesMarked, Saved
+from tui_debugger.tui.context import watchpoint_name
+from tui_debugger.tui.panes.node_marks import Marks, make_marks
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
-    from tui_debugger.session import CheckResult, Session
+    from tui_debugger.session import Session
+    from tui_debugger.tui.context import Context
     from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
-    from tui_debugger.tui.main_screen import MainScreen
+    from tui_debugger.tui.node_filter import NodeFilter
 
 
 @dataclass(frozen=True)
-class Marks:
-    """What the glyphs of the tree say, over tree indices.
-
-    Attributes:
-        watch: 0 none, 1 some, 2 all nodes below are watched.
-        hit: something below has a finding.
-        origin: something below is an origin.
-        uncertain, file_only: marks of single nodes.
-    """
-
-    watch: npt.NDArray[np.uint8]
-    hit: Mask
-    origin: Mask
-    uncertain: Mask
-    file_only: Mask
-
-    def same(self, other: Marks) -> bool:
-        """Whether two sets of marks draw the same."""
-        return all(
-            np.array_equal(mine, theirs)
-            for mine, theirs in (
-                (self.watch, other.watch),
-                (self.hit, other.hit),
-                (self.origin, other.origin),
-                (self.uncertain, other.uncertain),
-                (self.file_only, other.file_only),
-            )
-        )
-
-    @classmethod
-    def none(cls, size: int) -> Marks:
-        """Nothing marked."""
-        no = np.zeros(size, np.bool_)
-        return cls(np.zeros(size, np.uint8), no, no, no, no)
-
-
-def make_marks(
-    nodes: NodeTable,
-    tree: Tree,
-    watched: npt.NDArray[np.uint8] | None,
-    result: CheckResult | None,
-    rank: int,
-) -> Marks:
-    """Marks over tree indices, from columns over node rows and the hits of a check."""
-    hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
-    if result is not None:
-        hits = result.hits
-        # A table that was just built anew may be shorter than the last check's.
-        found = (hits.node < len(nodes)) & (hits.rank == rank) & (hits.verdict == Verdict.FINDING)
-        hit[hits.node[found]] = True
-        origin[hits.node[found & hits.origin]] = True
-    leaves = np.asarray(tree.row)
-    flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
-    return Marks(
-        watch=tree.spread(watched > 0 if watched is not None else np.zeros(len(nodes), np.bool_)),
-        hit=tree.any_below(hit),
-        origin=tree.any_below(origin),
-        uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
-        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
-    )
-
-
-@dataclass(frozen=True)
-class Selecting:
+class SelectionEditor:
     """Edits selections in terms of one rank's nodes."""
 
     nodes: NodeTable
     tree: Tree
 
     def selector(self, index: int) -> NodeSelector:
-        """What names a tree entry: a node by its id, a scope by its path."""
+        """Returns a selector for a tree entry: a node by its id, a scope by its path."""
         row = int(self.tree.row[index])
         if row >= 0:
             return NodeSelector(NodeKind.NODE, self.nodes.names[row])
         return NodeSelector(NodeKind.SCOPE, self.tree.path(index))
 
     def without(self, selection: NodeSelection, index: int) -> NodeSelection:
-        """The entry taken out: what names it or something below it goes, what still covers it gets an exception."""
+        """Returns the selection without the entry: what names it goes, what still covers it gets an exception."""
         include = tuple(each for each in selection.include if not self._inside(each, index))
         exclude = tuple(each for each in selection.exclude if not self._inside(each, index))
         return NodeSelection(include, (*exclude, self.selector(index)) if include else ())
 
     def having(self, selection: NodeSelection, index: int) -> NodeSelection:
-        """The entry put in: exceptions about it go, exceptions around it shrink to what is beside it."""
+        """Returns the selection with the entry: exceptions about it go, those around it shrink to what is beside it."""
         exclude: list[NodeSelector] = []
         for each in selection.exclude:
             if self._inside(each, index):
@@ -120,7 +54,7 @@ class Selecting:
         return NodeSelection((*include, self.selector(index)), tuple(dict.fromkeys(exclude)))
 
     def _inside(self, selector: NodeSelector, index: int) -> bool:
-        """Whether a selector names the entry or something below it."""
+        """Tells whether a selector names the entry or something below it."""
         at = self._find(selector)
         return index <= at < index + int(self.tree.size[index])
 
@@ -137,7 +71,7 @@ class Selecting:
         return -1
 
     def _beside(self, around: int, index: int) -> Iterator[NodeSelector]:
-        """Everything in a scope but the way down to an entry."""
+        """Yields everything in a scope but the way down to an entry."""
         child = around + 1
         end = around + int(self.tree.size[around])
         while child < end:
@@ -150,6 +84,15 @@ class Selecting:
             child = after
 
 
+@dataclass(frozen=True, eq=False)
+class _Marked:
+    """The marks of the nodes of a rank, and how many nodes each watchpoint covers, by id."""
+
+    rank: int
+    marks: Marks
+    covered: Mapping[int, int]
+
+
 FILE = "watchpoints.toml"
 """The name that is suggested for a file of watchpoints."""
 
@@ -157,16 +100,27 @@ FILE = "watchpoints.toml"
 class Watcher:
     """Edits the session's watchpoints and marks the nodes they cover."""
 
-    def __init__(self, desk: MainScreen, recommended: bool | None) -> None:
-        """``recommended``: True adds the set, False does not offer it, None asks once."""
-        self._desk = desk
+    def __init__(
+        self, context: Context, node_filter: NodeFilter, recommended: bool | None, changed: Callable[[], None]
+    ) -> None:
+        """Shows nothing yet.
+
+        Args:
+            context: see ``Context``.
+            node_filter: shows the nodes of a watchpoint.
+            recommended: True adds the recommended watchpoints, False does not offer them, None asks once.
+            changed: called when the hits may be outdated, because the list changed.
+        """
+        self._context = context
+        self._node_filter = node_filter
+        self._changed_list = changed
         self._recommended = recommended
         self._deleted: list[tuple[Watchpoint, ...]] = []
-        self._covered: dict[int, int] = {}
+        self._covered: Mapping[int, int] = {}
         self._turned: tuple[int, int, int] | None = None
 
     def handlers(self) -> dict[str, Callable[[], None]]:
-        """Actions by id."""
+        """Returns actions by id."""
         return {
             "new_watchpoint": lambda: self.create(self._under_cursor()),
             "add_recommended": self.add_recommended,
@@ -183,18 +137,12 @@ class Watcher:
 
     @property
     def _session(self) -> Session:
-        return self._desk.opened_session
+        return self._context.session
 
     @property
     def _current(self) -> Watchpoint | None:
-        identifier = self._desk.state.watchpoint
+        identifier = self._context.state.watchpoint
         return None if identifier is None else self._session.watchpoints.get(identifier)
-
-    def names(self) -> dict[int, str]:
-        """``TO #3`` by id, for chips and filters."""
-        if self._desk.session is None:
-            return {}
-        return {w.id: f"{_abbr(w)} #{w.id}" for w in self._session.watchpoints.items()}
 
     # -- opening ---------------------------------------------------------------------------------
 
@@ -220,29 +168,29 @@ class Watcher:
             self.show_list()
             then()
 
-        self._desk.app.push_screen(OfferScreen(found), answered)
+        self._context.app.push_screen(OfferScreen(found), answered)
 
     def add_recommended(self) -> None:
         """Adds those that are missing."""
         added = self._session.add_recommended()
         self._changed()
-        self._desk.say(f"added {plural(added, 'watchpoint')}" if added else "the recommended ones are all there")
+        self._context.say(f"added {plural(added, 'watchpoint')}" if added else "the recommended ones are all there")
 
     # -- editing ---------------------------------------------------------------------------------
 
     def create(self, suggestion: NodeSelection | None = None) -> None:
-        """The form for a new one."""
+        """Opens the form for a new watchpoint."""
 
         def done(draft: WatchDraft | None) -> None:
             if draft is not None:
                 added = self._session.watchpoints.add(draft.condition, draft.params, draft.selection, draft.name)
                 self._changed()
-                self._desk.watchpoints_pane.table.move_to_key(added.id)
+                self._context.watchpoints_pane.table.move_to_key(added.id)
 
         self._form(None, suggestion, done)
 
     def edit(self) -> None:
-        """The form for the one under the cursor."""
+        """Opens the form for the watchpoint under the cursor."""
         current = self._current
         if current is None:
             self.create(self._under_cursor())
@@ -270,14 +218,14 @@ class Watcher:
     ) -> None:
         from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
 
-        self._desk.app.push_screen(WatchpointForm(initial, suggestion, self._session.watched_count), done)
+        self._context.app.push_screen(WatchpointForm(initial, suggestion, self._session.watched_count), done)
 
     def _under_cursor(self) -> NodeSelection | None:
-        selecting, index = self._selecting(), self._desk.nodes_pane.current
+        selecting, index = self._selecting(), self._context.nodes_pane.current
         return None if selecting is None or index < 0 else NodeSelection((selecting.selector(index),))
 
     def toggle_enabled(self) -> None:
-        """A disabled watchpoint stays in the list and is not checked."""
+        """Enables or disables a watchpoint; disabled ones stay in the list and are not checked."""
         current = self._current
         if current is not None:
             self._session.watchpoints.set_enabled(current.id, not current.enabled)
@@ -290,7 +238,7 @@ class Watcher:
             self._deleted.append((current,))
             self._session.watchpoints.delete(current.id)
             self._changed()
-            self._desk.say(f"deleted {_abbr(current)} #{current.id}: u brings it back")
+            self._context.say(f"deleted {watchpoint_name(current)}: u brings it back")
 
     def clear(self) -> None:
         """Deletes all; ``u`` brings them back."""
@@ -299,12 +247,12 @@ class Watcher:
             self._deleted.append(items)
             self._session.watchpoints.clear()
             self._changed()
-            self._desk.say(f"deleted {plural(len(items), 'watchpoint')}: u brings them back")
+            self._context.say(f"deleted {plural(len(items), 'watchpoint')}: u brings them back")
 
     def undelete(self) -> None:
         """Brings back what was deleted last, with new numbers."""
         if not self._deleted:
-            self._desk.say("nothing was deleted")
+            self._context.say("nothing was deleted")
             return
         watchpoints = self._session.watchpoints
         for old in self._deleted.pop():
@@ -316,13 +264,13 @@ class Watcher:
     # -- files -----------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """The list as a file for ``--watch-file``."""
+        """Writes the list to a file for ``--watch-file``."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt
         from tui_debugger.tui.views.export import check_path
 
         items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
         if not items:
-            self._desk.say("there is no watchpoint to save", bad=True)
+            self._context.say("there is no watchpoint to save", bad=True)
             return
 
         def write(text: str | None) -> None:
@@ -330,9 +278,13 @@ class Watcher:
                 from tui_debugger.session.watchpoints import write_watch_file
 
                 path = Path(text.strip())
-                self._desk.bridge.run("save", lambda _: Saved(write_watch_file(items, path, dump)))
+                self._context.work.run(
+                    "save",
+                    lambda _: write_watch_file(items, path, dump),
+                    lambda written: self._context.say(f"wrote {written}"),
+                )
 
-        self._desk.app.push_screen(TextPrompt("Save watchpoints as", FILE, check_path), write)
+        self._context.app.push_screen(TextPrompt("Save watchpoints as", FILE, check_path), write)
 
     def load(self) -> None:
         """Adds what a file holds and the list does not."""
@@ -343,16 +295,16 @@ class Watcher:
                 from tui_debugger.session.watchpoints import read_watch_file
 
                 path = Path(text.strip()).expanduser()
-                self._desk.ask(lambda: read_watch_file(path), self._loaded, self._desk.show_error)
+                self._context.ask(lambda: read_watch_file(path), self._loaded, self._context.show_error)
 
-        self._desk.app.push_screen(TextPrompt("Load watchpoints from", FILE, check_file), read)
+        self._context.app.push_screen(TextPrompt("Load watchpoints from", FILE, check_file), read)
 
     def _loaded(self, watchpoints: tuple[Watchpoint, ...]) -> None:
         added = self._session.watchpoints.add_missing(watchpoints)
         if added:
             self._changed()
         there = f", {len(watchpoints) - added} there already" if added < len(watchpoints) else ""
-        self._desk.say(f"added {plural(added, 'watchpoint')}{there}")
+        self._context.say(f"added {plural(added, 'watchpoint')}{there}")
 
     def _replace(self, watchpoint: Watchpoint) -> None:
         self._session.watchpoints.replace(watchpoint)
@@ -360,24 +312,24 @@ class Watcher:
 
     # -- nodes -----------------------------------------------------------------------------------
 
-    def _selecting(self) -> Selecting | None:
-        pane = self._desk.nodes_pane
-        return None if pane.nodes is None or pane.scopes is None else Selecting(pane.nodes, pane.scopes)
+    def _selecting(self) -> SelectionEditor | None:
+        pane = self._context.nodes_pane
+        return None if pane.nodes is None or pane.scopes is None else SelectionEditor(pane.nodes, pane.scopes)
 
     def toggle_watch(self) -> None:
         """Space: the node or scope under the cursor into the selected watchpoint, or out of it."""
-        selecting, index, current = self._selecting(), self._desk.nodes_pane.current, self._current
+        selecting, index, current = self._selecting(), self._context.nodes_pane.current, self._current
         if selecting is None or index < 0:
             return
         if current is None:
             self.create(NodeSelection((selecting.selector(index),)))
             return
-        rank, tree = self._desk.state.rank, selecting.tree
+        rank, tree = self._context.state.rank, selecting.tree
         covered = self._session.watch_state(rank, current.id) > 0
         state = int(tree.spread(covered)[index])
         rows = tree.rows_below(index)
         if not bool(tree.watchable[rows].any()):
-            self._desk.say("nothing here can be watched: constants have no values that change", bad=True)
+            self._context.say("nothing here can be watched: constants have no values that change", bad=True)
             return
         out = state == 2
         selection = selecting.without(current.selection, index) if out else selecting.having(current.selection, index)
@@ -386,83 +338,72 @@ class Watcher:
 
     def show_covered(self) -> None:
         """Restricts the node list to the nodes of the watchpoint, or takes that back."""
-        current, state = self._current, self._desk.state
+        current, state = self._current, self._context.state
         if current is not None:
             same = state.query.watched == current.id
-            self._desk.navigator.set_query(replace(state.query, watched=None if same else current.id))
-            self._desk.say("all nodes" if same else f"nodes of {_abbr(current)} #{current.id}")
+            self._node_filter.set_query(replace(state.query, watched=None if same else current.id))
+            self._context.say("all nodes" if same else f"nodes of {watchpoint_name(current)}")
 
     # -- showing ---------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         """The list changed: hits are outdated, marks are drawn again."""
         self.show_list()
-        self._desk.checker.changed()
+        self._changed_list()
         self.mark()
-        if self._desk.state.query.watched is not None:
-            self._desk.navigator.apply_query()
+        if self._context.state.query.watched is not None:
+            self._node_filter.apply_query()
 
     def show_list(self) -> None:
         """Draws the pane."""
-        desk = self._desk
-        if desk.session is None:
-            return
-        outdated = desk.state.result is not None and not desk.checker.fresh
+        context = self._context
+        outdated = context.state.result is not None and not context.state.fresh
         items = self._session.watchpoints.items()
-        desk.watchpoints_pane.show(items, self._covered, desk.state.tally, outdated=outdated)
+        context.watchpoints_pane.show(items, self._covered, context.state.tally, outdated=outdated)
 
     def selected(self, watchpoint: int | None) -> None:
         """The cursor came to a watchpoint."""
-        if watchpoint != self._desk.state.watchpoint:
-            self._desk.state.watchpoint = watchpoint
+        if watchpoint != self._context.state.watchpoint:
+            self._context.state.watchpoint = watchpoint
             self.mark()
 
     def mark(self) -> None:
         """Asks for the marks of the node tree."""
-        desk, session = self._desk, self._session
-        state = desk.state
+        context, session = self._context, self._session
+        state = context.state
         rank, watchpoint, result = state.rank, state.watchpoint, state.result
-        if desk.nodes_pane.scopes is None:
+        if context.nodes_pane.scopes is None:
             return
 
-        def work(_: Report) -> NodesMarked:
-
+        def work(_: Report) -> _Marked:
             nodes, tree = session.nodes(rank), session.tree(rank)
             known = watchpoint is not None and session.watchpoints.get(watchpoint) is not None
             watched = session.watch_state(rank, watchpoint) if known else None
             covered = {w.id: session.watched_count(w.selection) for w in session.watchpoints.items()}
-            return NodesMarked(rank, make_marks(nodes, tree, watched, result, rank), covered)
+            return _Marked(rank, make_marks(nodes, tree, watched, result, rank), covered)
 
-        desk.bridge.run("marks", work)
+        context.work.run("marks", work, self._marked)
 
-    def marked(self, message: NodesMarked) -> None:
-        """The answer."""
-        if message.rank != self._desk.state.rank:
+    def _marked(self, found: _Marked) -> None:
+        if found.rank != self._context.state.rank:
             return
-        self._desk.nodes_pane.mark(message)
-        self._say_exceptions(message)
-        if message.covered != self._covered:
-            self._covered = message.covered
+        self._context.nodes_pane.mark(found.marks)
+        self._say_exceptions(found.marks)
+        if found.covered != self._covered:
+            self._covered = found.covered
             self.show_list()
 
-    def _say_exceptions(self, message: NodesMarked) -> None:
-        """Whether the entry that Space turned on or off is now watched as a whole, or not at all."""
+    def _say_exceptions(self, marks: Marks) -> None:
+        """Says where Space could not turn the whole entry on or off."""
         turned, self._turned = self._turned, None
-        if turned is None or turned[0] != self._desk.state.watchpoint or turned[1] >= len(message.marks.watch):
+        if turned is None or turned[0] != self._context.state.watchpoint or turned[1] >= len(marks.watch):
             return
-        if int(message.marks.watch[turned[1]]) != turned[2]:
-            self._desk.say("part of it is excluded by category or regular expression: W edits", bad=True)
-
-
-def _abbr(watchpoint: Watchpoint) -> str:
-    from tui_debugger.watch.conditions import CONDITIONS
-
-    condition = CONDITIONS.get(watchpoint.condition)
-    return condition.abbr if condition else "?"
+        if int(marks.watch[turned[1]]) != turned[2]:
+            self._context.say("part of it is excluded by category or regular expression: W edits", bad=True)
 
 
 def check_file(text: str) -> str | None:
-    """What is wrong with a path to read from."""
+    """Says what is wrong with a path to read from."""
     if not text.strip():
         return "a file name is needed"
     try:

@@ -1,7 +1,9 @@
-"""The one file that starts threads: work in, messages out.
+"""The one way to ask for work beside the event loop, and the only file of the screen that starts threads.
 
-Work is sorted into lanes. A lane does one thing at a time in one daemon thread; new work on a lane cancels what
-runs there and replaces what waits, so holding a key never queues up work. Answers of replaced work are dropped.
+A request is a job and a callback. The job runs in a thread, touches no widget and returns an immutable result; the
+callback gets the result on the event loop. Requests are sorted into lanes: a lane does one job at a time in one daemon
+thread. A new request of a lane gets a number of its own, stops the job that runs there and replaces the one that waits,
+so holding a key never queues up work. The results of replaced requests are dropped.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from textual.message import Message
 
-from tui_debugger.errors import CancelledError
-from tui_debugger.tui.messages import Failed, Finished, Progressed
+from tui_debugger.errors import CancelledError, TdbgError
 
 if TYPE_CHECKING:
     from tui_debugger.model import Progress
@@ -23,68 +25,125 @@ MIN_INTERVAL = 0.25
 """Seconds between progress messages of one lane (4 Hz: counters must not flood a slow line)."""
 FIRST_AFTER = 0.3
 """Seconds of work before the first progress message: quick work shows no bar."""
+ALWAYS_STOPPABLE = frozenset({"check", "open"})
+"""Lanes that Esc stops even before they say how far they are."""
 
-Post = Callable[[Message], object]
+T = TypeVar("T")
 
 
 class Report(Protocol):
-    """What work gets: call it with progress, and ``tell`` for results that come before the end."""
+    """The way from a job to the screen."""
 
     def __call__(self, progress: Progress, /) -> None:
-        """Shows how far the work is. Raises CancelledError once the work was cancelled or replaced."""
+        """Shows how far the job is. Raises CancelledError once the request was cancelled or replaced."""
 
-    def tell(self, message: Finished) -> None:
-        """Posts a partial result, unless the request was replaced."""
-
-
-Work = Callable[[Report], Finished]
+    def partial(self, result: Any) -> None:
+        """Gives a result to the callback before the job ends, unless the request was replaced."""
 
 
-class Runnable(Protocol):
-    """Something with its own thread that is started and stopped, for example a directory follower."""
+class Delivery(Message):
+    """Something that a thread hands to the event loop."""
 
-    def start(self) -> None:
-        """Starts."""
+    def __init__(self, deliver: Callable[[], None], replaces: object = None) -> None:
+        """``deliver`` is called on the event loop, unless a later delivery with an equal ``replaces`` comes first."""
+        super().__init__()
+        self.deliver = deliver
+        self.replaces = replaces
 
-    def stop(self) -> None:
-        """Stops; does not wait long."""
+    def can_replace(self, message: Message) -> bool:
+        """Tells whether the earlier message need not be handled any more."""
+        return isinstance(message, Delivery) and self.replaces is not None and message.replaces == self.replaces
+
+
+@dataclass(eq=False, slots=True)
+class _Request:
+    number: int
+    job: Callable[[Report], Any]
+    done: Callable[[Any], None]
+    failed: Callable[[Exception], None]
+    progressed: Callable[[Progress], None] | None
+    stop: threading.Event = field(default_factory=threading.Event)
 
 
 class Workers:
-    """Runs work off the event loop and posts what comes out."""
+    """Runs jobs beside the event loop and hands their results to callbacks on it.
 
-    def __init__(self, post: Post) -> None:
-        """``post`` must be callable from any thread, as ``App.post_message`` is."""
+    Attributes:
+        progress: how far the jobs are that show it in the header, by lane.
+    """
+
+    def __init__(
+        self,
+        post: Callable[[Message], object],
+        failed: Callable[[Exception], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Starts no thread yet.
+
+        Args:
+            post: takes messages from any thread; whoever gets a ``Delivery`` calls its ``deliver`` on the event loop.
+            failed: takes the errors of requests that have no callback of their own for them.
+            changed: called after every result, and whenever ``progress`` changed.
+        """
         self._post = post
+        self._failed = failed
+        self._changed = changed
         self._lanes: dict[str, _Lane] = {}
+        self.progress: dict[str, Progress] = {}
 
-    def run(self, lane: str, work: Work) -> int:
-        """Starts work on a lane and returns its request number.
+    def run(
+        self,
+        lane: str,
+        job: Callable[[Report], T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None] | None = None,
+        progressed: Callable[[Progress], None] | None = None,
+    ) -> int:
+        """Asks for work and returns the number of the request.
 
-        The work returns a message; an exception becomes ``Failed``.
+        Args:
+            lane: jobs of one lane replace each other.
+            job: called in a thread.
+            done: called on the event loop with what ``job`` returns, and with its partial results before that.
+            failed: called on the event loop with what ``job`` raises.
+            progressed: called on the event loop with how far the job is; without it the header shows that.
         """
         if lane not in self._lanes:
-            self._lanes[lane] = _Lane(lane, self._post)
-        return self._lanes[lane].submit(work)
+            self._lanes[lane] = _Lane(lane, self._hand_over)
+        return self._lanes[lane].submit(job, done, failed or self._failed, progressed)
 
-    def fresh(self, message: Finished) -> bool:
-        """Whether a message answers the newest request of its lane."""
-        lane = self._lanes.get(message.lane)
-        return lane is not None and lane.request == message.request
+    def call(self, callback: Callable[[], None], replaces: object = None) -> None:
+        """Calls something on the event loop; for threads that belong to others, such as a follower of a directory.
+
+        Args:
+            callback: what to call.
+            replaces: of several calls with an equal one only the last is made.
+        """
+        self._post(Delivery(callback, replaces))
+
+    def show_progress(self, lane: str, progress: Progress) -> None:
+        """Shows a lane in the header, so that Esc stops it; its end takes that back."""
+        self.progress[lane] = progress
+        self._changed()
 
     def busy(self, lane: str) -> bool:
-        """Whether work is running or waiting on a lane."""
+        """Tells whether a job runs or waits on a lane."""
         found = self._lanes.get(lane)
         return found is not None and found.busy
 
+    @property
+    def idle(self) -> bool:
+        """Tells whether no job runs or waits."""
+        return not any(lane.busy for lane in self._lanes.values())
+
     def cancel(self, lane: str) -> bool:
-        """Asks the work on a lane to stop; False when there was none. Its answer still comes."""
+        """Asks the job of a lane to stop; False when there is none. Its callback is still called."""
         found = self._lanes.get(lane)
         return found is not None and found.cancel()
 
-    def follow(self, follower: Runnable) -> None:
-        """Starts a follower of the directory off the event loop: its first look at the disk may be slow."""
-        threading.Thread(target=follower.start, name="tdbg-follow", daemon=True).start()
+    def cancel_shown(self) -> bool:
+        """Stops what the header shows; False when that is nothing."""
+        return bool([lane for lane in {*ALWAYS_STOPPABLE, *self.progress} if self.cancel(lane)])
 
     def close(self, timeout: float = 0.5) -> None:
         """Cancels everything and waits a moment; threads are daemons, so nothing can hold up the exit."""
@@ -95,15 +154,34 @@ class Workers:
         for lane in lanes:
             lane.join(max(end - time.monotonic(), 0.0))
 
+    def _hand_over(self, lane: _Lane, request: _Request, kind: str, value: Any) -> None:
+        """Called in the lane's thread."""
+        replaces = (lane.name, request.number) if kind == "progress" else None
+        self._post(Delivery(lambda: self._deliver(lane, request, kind, value), replaces))
+
+    def _deliver(self, lane: _Lane, request: _Request, kind: str, value: Any) -> None:
+        if request.number != lane.newest:
+            return
+        if kind == "progress":
+            if request.progressed is not None:
+                request.progressed(value)
+            elif lane.busy:
+                self.show_progress(lane.name, value)
+            return
+        if not lane.busy:
+            self.progress.pop(lane.name, None)
+        (request.failed if kind == "error" else request.done)(value)
+        self._changed()
+
 
 class _Lane:
-    def __init__(self, name: str, post: Post) -> None:
+    def __init__(self, name: str, hand_over: Callable[[_Lane, _Request, str, Any], None]) -> None:
         self.name = name
-        self.request = 0
-        self._post = post
+        self.newest = 0
+        self._hand_over = hand_over
         self._wake = threading.Condition()
-        self._waiting: tuple[int, Work, threading.Event] | None = None
-        self._running: threading.Event | None = None
+        self._waiting: _Request | None = None
+        self._running: _Request | None = None
         self._stopped = False
         self._thread: threading.Thread | None = None
 
@@ -112,31 +190,37 @@ class _Lane:
         with self._wake:
             return self._waiting is not None or self._running is not None
 
-    def submit(self, work: Work) -> int:
+    def submit(
+        self,
+        job: Callable[[Report], T],
+        done: Callable[[T], None],
+        failed: Callable[[Exception], None],
+        progressed: Callable[[Progress], None] | None,
+    ) -> int:
         with self._wake:
-            self.request += 1
+            self.newest += 1
             if self._running is not None:
-                self._running.set()
-            self._waiting = (self.request, work, threading.Event())
+                self._running.stop.set()
+            self._waiting = _Request(self.newest, job, done, failed, progressed)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name=f"tdbg-{self.name}", daemon=True)
                 self._thread.start()
             self._wake.notify()
-            return self.request
+            return self.newest
 
     def cancel(self) -> bool:
         with self._wake:
-            stops = [stop for stop in (self._running, self._waiting[2] if self._waiting else None) if stop is not None]
-            for stop in stops:
-                stop.set()
-            return bool(stops)
+            requests = [request for request in (self._running, self._waiting) if request is not None]
+            for request in requests:
+                request.stop.set()
+            return bool(requests)
 
     def stop(self) -> None:
         with self._wake:
             self._stopped = True
             self._waiting = None
             if self._running is not None:
-                self._running.set()
+                self._running.stop.set()
             self._wake.notify()
 
     def join(self, timeout: float) -> None:
@@ -150,37 +234,51 @@ class _Lane:
                     self._wake.wait()
                 if self._stopped or self._waiting is None:
                     return
-                request, work, stop = self._waiting
-                self._waiting, self._running = None, stop
-            self._answer(request, self._do(request, work, stop))
-
-    def _do(self, request: int, work: Work, stop: threading.Event) -> Finished:
-        try:
-            return work(_Reporter(stop, lambda message: self._answer(request, message)))
-        except Exception as error:  # noqa: BLE001  (whatever happens in a worker must reach the screen)
-            return Failed(error)
-        finally:
+                request = self._running = self._waiting
+                self._waiting = None
+            try:
+                kind, value = "result", request.job(_Reporter(self, request))
+            except Exception as error:  # noqa: BLE001  (whatever happens in a worker must reach the screen)
+                kind, value = "error", error
             with self._wake:
                 self._running = None
+            self.answer(request, kind, value)
 
-    def _answer(self, request: int, message: Finished) -> None:
+    def answer(self, request: _Request, kind: str, value: Any) -> None:
         with self._wake:
-            if self._stopped or request != self.request:
+            if self._stopped or request.number != self.newest:
                 return
-        message.lane, message.request = self.name, request
-        self._post(message)
+        self._hand_over(self, request, kind, value)
 
 
 class _Reporter:
-    def __init__(self, stop: threading.Event, tell: Callable[[Finished], None]) -> None:
-        self._stop = stop
+    def __init__(self, lane: _Lane, request: _Request) -> None:
+        self._lane = lane
+        self._request = request
         self._due = time.monotonic() + FIRST_AFTER
-        self.tell = tell
 
     def __call__(self, progress: Progress, /) -> None:
-        if self._stop.is_set():
+        if self._request.stop.is_set():
             raise CancelledError("stopped", where=progress.text)
         now = time.monotonic()
         if now >= self._due:
             self._due = now + MIN_INTERVAL
-            self.tell(Progressed(progress))
+            self._lane.answer(self._request, "progress", progress)
+
+    def partial(self, result: Any) -> None:
+        self._lane.answer(self._request, "result", result)
+
+
+def presentable(error: Exception) -> TdbgError:
+    """Returns any exception as one of ours."""
+    if isinstance(error, TdbgError):
+        return error
+    return TdbgError(
+        f"{type(error).__name__}: {error}", hint="this is a mistake in tdbg; the rest of the screen goes on working"
+    )
+
+
+def one_line(error: Exception) -> str:
+    """Returns what went wrong and what to do, for the footer."""
+    shown = presentable(error)
+    return " — ".join(part for part in (shown.what, shown.hint) if part)

@@ -37,7 +37,7 @@ class Talk(RuleBasedStateMachine):
         self.answered_calls: set[int] = set()
         self.told: list[Command] = []
         self.known: dict[int, RemoteWatchpoint] = {}
-        self.wanted: dict[int, RemoteWatchpoint] = {}
+        self.wanted_slot: dict[int, RemoteWatchpoint] = {}
         self.questions: list[Question] = []
         self.unanswered_view = False
         self.count = 0
@@ -59,7 +59,7 @@ class Talk(RuleBasedStateMachine):
             assert command.id in self.known
             del self.known[command.id]
         elif isinstance(command, RunStep | RunNode | Recheck):
-            assert self.known == self.wanted, "what is watched is told before it is judged"
+            assert self.known == self.wanted_slot, "what is watched is told before it is judged"
         self.unanswered_view = isinstance(command, View)
         self.told.append(command)
         self.it.after(command)
@@ -131,7 +131,7 @@ class Talk(RuleBasedStateMachine):
     @rule(numbers=st.dictionaries(st.integers(1, 4), st.sampled_from([1.0, 2.0])))
     def watches(self, numbers: dict[int, float]) -> None:
         if not self.it.released:
-            self.wanted = {number: watchpoint(number, limit) for number, limit in numbers.items()}
+            self.wanted_slot = {number: watchpoint(number, limit) for number, limit in numbers.items()}
         self.it.watch([watchpoint(number, limit) for number, limit in numbers.items()])
 
     @rule(steps=st.one_of(st.none(), st.integers(1, 3)), stop_on_hit=st.booleans())
@@ -166,7 +166,7 @@ class Talk(RuleBasedStateMachine):
     @rule()
     def releases(self) -> None:
         self.it.release()
-        self.wanted = {}
+        self.wanted_slot = {}
 
     @rule()
     def terminates(self) -> None:

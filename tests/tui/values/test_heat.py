@@ -50,14 +50,14 @@ async def test_t_goes_there_and_back_and_the_cursor_stays_on_its_element() -> No
     screen = screen_of(noise(40, 60))
     async with opened(screen) as view:
         await view.press("down", "down", "right", "t")
-        assert screen.board.mapped
+        assert screen.elements.mapped
         assert "zoom 1/" in view.text
         cell = screen.heat.cell
         assert cell is not None
         assert 2 in cell[0]
         assert 1 in cell[1]
         await view.press("t")
-        assert not screen.board.mapped
+        assert not screen.elements.mapped
         assert where(screen) == (2, 1)
         view.check_clean()
 
@@ -110,7 +110,7 @@ async def test_zooming_in_keeps_the_element_and_ends_in_the_table() -> None:
         assert "[1234, 2345] = NaN" in view.text
         assert screen.heat.zoomed == (levels, levels)
         await view.press("plus")
-        assert not screen.board.mapped
+        assert not screen.elements.mapped
         assert where(screen) == (1234, 2345)
 
 
@@ -131,7 +131,7 @@ async def test_enter_goes_to_the_element_that_the_cell_shows() -> None:
     screen = screen_of(array)
     async with opened(screen) as view:
         await view.press("t", "enter")
-        assert not screen.board.mapped
+        assert not screen.elements.mapped
         assert where(screen) == (1, 2)
 
 
@@ -231,7 +231,7 @@ async def test_text_has_no_map_and_says_so() -> None:
     async with opened(screen) as view:
         await view.press("t")
         assert "no heat map of them" in view.text
-        assert not screen.board.mapped
+        assert not screen.elements.mapped
 
 
 async def test_an_empty_slice_goes_back_to_the_table() -> None:
@@ -241,7 +241,7 @@ async def test_an_empty_slice_goes_back_to_the_table() -> None:
         await view.type("[1:1, :]")
         await view.press("enter")
         assert "No elements" in view.text
-        assert not screen.board.mapped
+        assert not screen.elements.mapped
 
 
 async def test_brackets_and_a_new_slice_draw_anew() -> None:

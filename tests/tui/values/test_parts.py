@@ -19,7 +19,7 @@ from tui_debugger.text.values import (
     CellKind,
     Family,
     NumberFormat,
-    Sheet,
+    ValueTable,
     best_fold,
     complex_text,
     exact_text,
@@ -117,8 +117,8 @@ class TestNumbersAsText:
 
 
 class TestSheet:
-    def sheet(self, shape: tuple[int, ...], text: str, fold: int = 10) -> Sheet:
-        return Sheet(np.arange(math.prod(shape)).reshape(shape), parse_slice(text, shape), fold)
+    def sheet(self, shape: tuple[int, ...], text: str, fold: int = 10) -> ValueTable:
+        return ValueTable(np.arange(math.prod(shape)).reshape(shape), parse_slice(text, shape), fold)
 
     def test_two_free_dimensions_are_rows_and_columns(self) -> None:
         sheet = self.sheet((2, 3, 4), "[1, :, 1:3]")
@@ -184,7 +184,7 @@ class TestSheet:
         with path.open("wb") as file:
             file.truncate(4 * 100_000 * 100_000)
         array = np.memmap(path, np.float32, "r", shape=(100_000, 100_000))
-        sheet = Sheet(array, parse_slice("[:, :]", array.shape))
+        sheet = ValueTable(array, parse_slice("[:, :]", array.shape))
         assert sheet.cells(99_990, 99_990, 10, 10).tolist() == np.zeros((10, 10)).tolist()
 
 

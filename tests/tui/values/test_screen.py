@@ -26,7 +26,7 @@ from tui_debugger.model import (
 from tui_debugger.tui.actions import VALUE_ACTIONS, Action
 from tui_debugger.tui.values import screen as values
 from tui_debugger.tui.values.screen import ValuesScreen
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 
 Array = np.ndarray[Any, Any]
 
@@ -89,7 +89,7 @@ def screen_of(
     row = row or row_of(array)
     host = host or PlainHost(Reads(row, array, previous))  # type: ignore[arg-type]  # all that is asked of it
     before = None if previous is None else replace(row.key, step=row.key.step - 1)
-    return ValuesScreen(host, Focus(row.key, 0, at=at), row, before)
+    return ValuesScreen(host, ViewTarget(row.key, 0, at=at), row, before)
 
 
 def pressable(action: Action) -> tuple[str, ...]:

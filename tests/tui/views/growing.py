@@ -10,8 +10,7 @@ import numpy as np
 from tests.sources.writer import MLP, DumpWriter
 from tests.tui.driver import Driver
 from tui_debugger.model import Side, TensorKey
-from tui_debugger.tui.answers import Refreshed
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
 
 MATMUL, RELU, _ = (node.name for node in MLP.nodes)
@@ -21,15 +20,15 @@ WIDE, NARROW = (200, 50), (80, 24)
 V = TypeVar("V", bound=View)
 
 
-def focus_on(screen: Driver, node: str, step: int) -> Focus:
+def focus_on(screen: Driver, node: str, step: int) -> ViewTarget:
     nodes = screen.session.nodes(0)
     row = nodes.find(node)
-    return Focus(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
+    return ViewTarget(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
 
 
 async def look(screen: Driver, kind: type[V], id_: str, node: str = RELU, step: int = 1) -> V:
     """Opens a view and waits until it has nothing more to do."""
-    screen.desk.views.open(id_, focus_on(screen, node, step))
+    screen.main.views.open(id_, focus_on(screen, node, step))
     await screen.until(lambda: isinstance(screen.app.screen, kind))
     await screen.settled()
     view = screen.app.screen
@@ -41,7 +40,7 @@ async def changed(screen: Driver) -> None:
     """What the follower of a dump does when something happened on disk."""
     changes = screen.session.refresh()
     assert changes
-    screen.desk.post_message(Refreshed(changes))
+    screen.main.refreshed(changes)
     await screen.pilot.pause()
     await screen.settled()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
 
 
@@ -22,14 +22,14 @@ class PlainHost:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.opened: list[tuple[str, Focus]] = []
-        self.gone: list[Focus] = []
+        self.opened: list[tuple[str, ViewTarget]] = []
+        self.gone: list[ViewTarget] = []
         self.busy: View | None = None
 
-    def open(self, view: str, focus: Focus) -> None:
+    def open(self, view: str, focus: ViewTarget) -> None:
         self.opened.append((view, focus))
 
-    def go_to(self, focus: Focus) -> None:
+    def go_to(self, focus: ViewTarget) -> None:
         self.gone.append(focus)
 
     def run(

@@ -23,8 +23,8 @@ from tui_debugger.model import TensorKey
 from tui_debugger.session import Session
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, PathPrompt, completion
 from tui_debugger.tui.views.compare import COMPARE_ACTIONS, CompareView
-from tui_debugger.tui.views.compare_panes import Shown
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.compare_panes import CellContent
+from tui_debugger.tui.views.registry import ViewTarget
 
 Dumps = Callable[[str], Path]
 NAN = "mindspore-2.0-nan"
@@ -65,7 +65,7 @@ async def comparing(session: Session, node: str, step: int, size: tuple[int, int
     row = next(row for row, name in enumerate(nodes.names) if name == node)
     key = TensorKey(0, nodes.graph_of(row).name, node, SideOf.OUTPUT, 0, step)
     host = PlainHost(session)
-    screen = CompareView(host, Focus(key, row))
+    screen = CompareView(host, ViewTarget(key, row))
     async with opened_screen(screen, size) as at:
         yield View(screen, at, host)
     session.close()
@@ -283,7 +283,9 @@ async def test_the_heat_map_shows_the_difference_and_the_cursor_stays(nan: Sessi
 async def test_one_of_four_things_in_the_cells(nan: Session) -> None:
     async with comparing(nan, DIV, 3) as view:
         await view.press("down", "right")
-        for key, shown in zip("2341", (Shown.DIFFERENCE, Shown.HERE, Shown.THERE, Shown.ALL), strict=True):
+        for key, shown in zip(
+            "2341", (CellContent.DIFFERENCE, CellContent.HERE, CellContent.THERE, CellContent.ALL), strict=True
+        ):
             await view.press(key)
             assert view.screen.table.shown is shown
             assert view.screen.table.cursor_index == (0, 1, 1), "the cursor stays on its element"

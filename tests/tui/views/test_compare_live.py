@@ -16,7 +16,7 @@ async def stands_after(screen: LiveDriver, step: int) -> None:
 
 
 async def compare(screen: LiveDriver, node: str) -> None:
-    screen.desk.navigator.go_to_row(screen.live.nodes(0).find(node))
+    screen.main.navigator.go_to_row(screen.live.nodes(0).find(node))
     await screen.settled()
     await screen.press("5", "end", "G", "C")
     await screen.until(lambda: isinstance(screen.app.screen, CompareView))

@@ -14,41 +14,50 @@ from tui_debugger.stats.compare_pairs import Pairs, Tolerance
 from tui_debugger.stats.slicing import default_slice, parse_slice
 from tui_debugger.text.heat_map import heat_table_of
 from tui_debugger.text.values import CellKind, NumberFormat
-from tui_debugger.tui.views.compare_panes import MARK, DifferenceSheet, Rule, Shown, TripleSheet, sheet_of
+from tui_debugger.tui.views.compare_panes import (
+    MARK,
+    CellContent,
+    ComparisonRule,
+    DifferenceTable,
+    TripleTable,
+    value_table_of,
+)
 
 Array = npt.NDArray[Any]
 FORM = NumberFormat(1)
 NAN, INF = np.nan, np.inf
-EXACTLY = Rule()
+EXACTLY = ComparisonRule()
 
 
-def texts(here: Array, there: Array, shown: Shown = Shown.DIFFERENCE, rule: Rule = EXACTLY) -> list[list[str]]:
+def texts(
+    here: Array, there: Array, shown: CellContent = CellContent.DIFFERENCE, rule: ComparisonRule = EXACTLY
+) -> list[list[str]]:
     """The whole sheet as text."""
-    sheet = sheet_of(Pairs(here, there), parse_slice(default_slice(here.shape), here.shape), shown, rule)
+    sheet = value_table_of(Pairs(here, there), parse_slice(default_slice(here.shape), here.shape), shown, rule)
     return [[text for text, _ in line] for line in sheet.texts(0, 0, sheet.rows, sheet.columns, FORM)]
 
 
 def test_what_the_cells_hold() -> None:
     here, there = np.array([[1.5, 2.0]]), np.array([[1.0, 2.0]])
     assert texts(here, there) == [["0.5 ", "0 "]]
-    assert texts(here, there, Shown.HERE) == [["1.5", "2.0"]]
-    assert texts(here, there, Shown.THERE) == [["1.0", "2.0"]]
-    assert texts(here, there, Shown.ALL) == [["1.5 ", "2.0 "], ["1.0 ", "2.0 "], ["0.5 ", "0 "]]
+    assert texts(here, there, CellContent.HERE) == [["1.5", "2.0"]]
+    assert texts(here, there, CellContent.THERE) == [["1.0", "2.0"]]
+    assert texts(here, there, CellContent.ALL) == [["1.5 ", "2.0 "], ["1.0 ", "2.0 "], ["0.5 ", "0 "]]
 
 
 def test_nan_and_inf_on_one_side_stand_out_and_on_both_do_not() -> None:
     here, there = np.array([[NAN, NAN, INF, INF, 1.0]]), np.array([[NAN, 1.0, INF, -INF, 1.0]])
     assert texts(here, there) == [["NaN ", f"NaN{MARK}", "0 ", f"+Inf{MARK}", "0 "]]
-    sheet = sheet_of(Pairs(here, there), parse_slice(":,:", (1, 5)), Shown.DIFFERENCE, Rule())
+    sheet = value_table_of(Pairs(here, there), parse_slice(":,:", (1, 5)), CellContent.DIFFERENCE, ComparisonRule())
     kinds = [kind for _, kind in sheet.texts(0, 0, 1, 5, FORM)[0]]
     assert kinds == [CellKind.ZERO, CellKind.OUTSIDE, CellKind.ZERO, CellKind.OUTSIDE, CellKind.ZERO]
 
 
 def test_the_slider_makes_small_differences_0_and_a_tolerance_marks_what_is_outside() -> None:
     here, there = np.array([[1.0, 4.0, 9.0]]), np.zeros((1, 3))
-    slider = Rule(Tolerance(percent=50), 4.5)
+    slider = ComparisonRule(Tolerance(percent=50), 4.5)
     assert texts(here, there, rule=slider) == [["0 ", "0 ", f"9.0{MARK}"]]
-    assert texts(here, there, rule=Rule(Tolerance(atol=4))) == [["1.0 ", "4.0 ", f"9.0{MARK}"]]
+    assert texts(here, there, rule=ComparisonRule(Tolerance(atol=4))) == [["1.0 ", "4.0 ", f"9.0{MARK}"]]
 
 
 def test_whole_numbers_stay_whole_and_unsigned_ones_may_be_below_0() -> None:
@@ -60,7 +69,7 @@ def test_whole_numbers_stay_whole_and_unsigned_ones_may_be_below_0() -> None:
 @given(st.integers(0, 20), st.integers(1, 9), st.integers(0, 5), st.integers(1, 5))
 def test_any_window_of_three_lines_is_cut_from_the_whole(top: int, height: int, left: int, width: int) -> None:
     here = np.arange(42.0).reshape(7, 6)
-    sheet = TripleSheet(array=here, view=parse_slice(":,:", (7, 6)), pairs=Pairs(here, here * 2), rule=Rule())
+    sheet = TripleTable(array=here, view=parse_slice(":,:", (7, 6)), pairs=Pairs(here, here * 2), rule=ComparisonRule())
     whole = sheet.texts(0, 0, sheet.rows, 6, FORM)
     height = min(height, sheet.rows - top)
     found = sheet.texts(top, left, height, width, FORM)
@@ -72,15 +81,15 @@ def test_any_window_of_three_lines_is_cut_from_the_whole(top: int, height: int, 
 def test_every_element_has_a_place_and_the_place_its_index(shape: tuple[int, ...]) -> None:
     here = np.zeros(shape)
     view = parse_slice(default_slice(shape), shape)
-    for shown in Shown:
-        sheet = sheet_of(Pairs(here, here), view, shown, Rule())
+    for shown in CellContent:
+        sheet = value_table_of(Pairs(here, here), view, shown, ComparisonRule())
         for index in np.ndindex(shape):
             place = sheet.place(index)
             if place is not None:
                 assert sheet.index(*place) == index
                 assert sheet.row_label(place[0]) is not None
-    triple = sheet_of(Pairs(here, here), view, Shown.ALL, Rule())
-    assert triple.rows == 3 * sheet_of(Pairs(here, here), view, Shown.HERE, Rule()).rows
+    triple = value_table_of(Pairs(here, here), view, CellContent.ALL, ComparisonRule())
+    assert triple.rows == 3 * value_table_of(Pairs(here, here), view, CellContent.HERE, ComparisonRule()).rows
     assert [triple.row_label(part).strip() for part in (1, 2)] == ["·", "Δ"]
 
 
@@ -88,7 +97,7 @@ def test_every_element_has_a_place_and_the_place_its_index(shape: tuple[int, ...
 def test_the_heat_map_sees_the_same_differences(order: Literal["C", "F"]) -> None:
     here, there = (np.array([[1.0, NAN], [3.0, INF]]).copy(order) for _ in range(2))
     there[0, 0] = 0.5
-    sheet = sheet_of(Pairs(here, there), parse_slice(":,:", (2, 2)), Shown.DIFFERENCE, Rule())
-    assert isinstance(sheet, DifferenceSheet)
+    sheet = value_table_of(Pairs(here, there), parse_slice(":,:", (2, 2)), CellContent.DIFFERENCE, ComparisonRule())
+    assert isinstance(sheet, DifferenceTable)
     found = heat_table_of(sheet).read(slice(0, 2), slice(0, 2))
     assert np.array_equal(found, np.array([[0.5, NAN], [0, 0]]), equal_nan=True)

@@ -25,7 +25,7 @@ from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.dialogs.help import HelpScreen
 from tui_debugger.tui.views.distribution import DISTRIBUTION_ACTIONS, DistributionView
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 
 DIV = "Default/network-WithLossCell/_backbone-Net/norm-RowNorm/Div-op385"
 SIZES = pytest.mark.parametrize("size", [(200, 50), (80, 24)])
@@ -42,7 +42,7 @@ def view_of(session: Session, node: str, step: int) -> DistributionView:
     nodes = session.nodes(0)
     row = nodes.find(node)
     key = TensorKey(0, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, 0, step)
-    return DistributionView(PlainHost(session), Focus(key, row))
+    return DistributionView(PlainHost(session), ViewTarget(key, row))
 
 
 def in_memory(*values: npt.NDArray[Any]) -> Session:
@@ -167,7 +167,7 @@ async def test_brackets_go_to_the_steps_beside_it(session: Session) -> None:
         await screen.press("]")
         assert "step 4" in screen.text
         assert "NaN 0" in screen.text
-        assert view.focus_here.key.step == 4
+        assert view.target_here.key.step == 4
         await screen.press("[", "[")
         assert "step 2" in screen.text
 
@@ -320,13 +320,13 @@ async def test_from_a_hit_to_its_distribution_in_the_whole_program(open_screen: 
         await screen.press("[", "[")
         await screen.until(lambda: "step 1  rank 0" in screen.text)
         await screen.press("escape")
-        await screen.until(lambda: screen.app.screen is screen.desk)
+        await screen.until(lambda: screen.app.screen is screen.main)
 
 
 async def test_the_values_of_a_training_that_runs() -> None:
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("n", "b")
         await screen.until(lambda: "-Inf 1 (25.0 %)" in screen.text)

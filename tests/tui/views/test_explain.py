@@ -17,7 +17,7 @@ from tui_debugger.diagnose.explain.explain import explain, lines
 from tui_debugger.model import Hit, Side, TensorKey, Verdict
 from tui_debugger.session import Session
 from tui_debugger.tui.views.explain import ExplainView
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 WIDE, NARROW = (200, 50), (80, 24)
@@ -40,7 +40,7 @@ async def explained(
     session: Session, hit: Hit, size: tuple[int, int] = NARROW
 ) -> AsyncIterator[tuple[Opened, PlainHost, ExplainView]]:
     host = PlainHost(session)
-    view = ExplainView(host, Focus.of_hit(hit))
+    view = ExplainView(host, ViewTarget.of_hit(hit))
     async with opened(view, size) as screen:
         await screen.pilot.pause()
         yield screen, host, view
@@ -66,7 +66,7 @@ async def test_enter_on_an_advice_opens_the_view_on_the_tensor_it_speaks_of(sess
         assert view == "values"
         assert (focus.key.side.label, focus.key.slot, focus.key.step) == ("in", 0, 3)
         await screen.press("n", "enter")
-        assert host.opened[1] == ("origin", Focus.of_hit(hit_on(session, "Log-op381", 3)))
+        assert host.opened[1] == ("origin", ViewTarget.of_hit(hit_on(session, "Log-op381", 3)))
         await screen.press("N", "enter")
         assert host.opened[2] == host.opened[0]
 
@@ -99,7 +99,7 @@ async def test_no_character_of_a_long_name_is_lost(tmp_path: Path) -> None:
     session = session_on(tmp_path)
     row = session.nodes(0).find(name)
     key = TensorKey(0, session.nodes(0).graph_of(row).name, name, Side.OUTPUT, 0, 0)
-    async with opened(ExplainView(PlainHost(session), Focus(key, row)), NARROW) as screen:
+    async with opened(ExplainView(PlainHost(session), ViewTarget(key, row)), NARROW) as screen:
         shown = "".join(line.strip(" ▌") for line in screen.lines[1:])
         assert f"{name}:out:0" in shown
 
@@ -128,7 +128,7 @@ async def test_everything_can_be_copied_and_exported(session: Session) -> None:
 async def test_a_tensor_without_a_hit_is_said_to_be_clean(session: Session) -> None:
     hit = hit_on(session, "Log-op381", 3)
     host = PlainHost(session)
-    view = ExplainView(host, Focus(hit.key, hit.row).at_step(0))
+    view = ExplainView(host, ViewTarget(hit.key, hit.row).at_step(0))
     async with opened(view, NARROW) as screen:
         await screen.pilot.pause()
         assert "No NaN or Inf" in screen.text
@@ -140,7 +140,7 @@ async def test_names_of_the_users_data_never_reach_the_terminal_raw(session: Ses
 
     for name in HOSTILE:
         hit = hit_on(session, "Log-op381", 3)
-        view = ExplainView(PlainHost(session), Focus(replace(hit.key, node=name), hit.row))
+        view = ExplainView(PlainHost(session), ViewTarget(replace(hit.key, node=name), hit.row))
         async with opened(view, NARROW) as screen:
             await screen.pilot.pause()
             screen.check_clean()

@@ -16,9 +16,9 @@ from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import TextPrompt
+from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.export import Extract, check_path
-from tui_debugger.tui.views.opener import NOWHERE
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
 
 FULL = Extract(
@@ -35,7 +35,7 @@ class Plain(View):
     """A view that says what it is given."""
 
     def __init__(self, host: PlainHost, extract: Extract | None) -> None:
-        super().__init__(host, Focus(NOWHERE, -1))
+        super().__init__(host, ViewTarget(NOWHERE, -1))
         self.given = extract
 
     def body(self) -> ComposeResult:

@@ -18,7 +18,7 @@ from tui_debugger.tui.views.health import HealthView
 from tui_debugger.tui.views.origin import OriginView
 from tui_debugger.tui.views.relations import RelationsView
 from tui_debugger.tui.views.trend import TrendView
-from tui_debugger.tui.views.view import View, ViewChanges
+from tui_debugger.tui.views.view import View, ViewChanges, tell_views
 
 # -- what comes by itself ---------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ async def test_the_map_fills_while_the_main_screen_checks(tmp_path: Path) -> Non
         view = await look(screen, HealthView, "health")
         assert view.map is not None
         assert len(view.map.missing) == 69
-        screen.desk.checker.recheck_all()
+        screen.main.checker.recheck_all()
         await screen.settled()
         await screen.until(lambda: view.map is not None and not view.map.missing)
         assert "r checks what is missing" not in screen.text
@@ -176,11 +176,11 @@ async def test_what_checks_find_meanwhile_is_news_for_relations(tmp_path: Path) 
         screen.session.add_recommended()
         view = await look(screen, RelationsView, "relations")
         screen.session.check([(0, 2)])
-        screen.desk.views.tell(ViewChanges())
+        tell_views(screen.app, ViewChanges())
         await screen.settled()
         assert not view.outdated, "another step"
         screen.session.check([(0, 1)])
-        screen.desk.views.tell(ViewChanges())
+        tell_views(screen.app, ViewChanges())
         await screen.settled()
         assert "○ new check results: r looks again" in screen.text
         await screen.press("r")
@@ -225,14 +225,14 @@ async def test_a_key_comes_before_news_and_news_are_not_lost(tmp_path: Path) -> 
     async with opened(tmp_path) as screen:
         view = await look(screen, HealthView, "health")
         started: list[object] = []
-        run = screen.desk.views.run
+        run = screen.main.views.run
 
         def first_held(*given: Any) -> None:
             started.append(given)
             if len(started) > 1:
                 run(*given)
 
-        screen.desk.views.run = first_held  # type: ignore[method-assign,assignment]
+        screen.main.views.run = first_held  # type: ignore[method-assign,assignment]
         view.tell(ViewChanges(results=True))
         assert len(started) == 1
         assert not view.working, "nobody asked for it"
@@ -244,10 +244,10 @@ async def test_esc_leaves_a_view_that_takes_in_news(tmp_path: Path) -> None:
     write_dump(tmp_path, steps=(0, 1))
     async with opened(tmp_path) as screen:
         view = await look(screen, HealthView, "health")
-        screen.desk.views.run = lambda *_: None  # type: ignore[method-assign]
+        screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
         view.tell(ViewChanges(results=True))
         await screen.press("escape")
-        await screen.until(lambda: screen.app.screen is screen.desk)
+        await screen.until(lambda: screen.app.screen is screen.main)
 
 
 async def test_nodes_that_were_numbered_anew_are_found_by_name(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ async def test_views_follow_a_training_that_goes_on() -> None:
 async def test_the_live_demo_fills_an_open_map() -> None:
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("M")
         await screen.until(lambda: isinstance(screen.app.screen, HealthView))
@@ -296,7 +296,7 @@ async def test_the_live_demo_fills_an_open_map() -> None:
         assert isinstance(view, HealthView)
         await screen.until(lambda: view.map is not None)
         before = view.map.steps if view.map is not None else ()
-        screen.desk.handlers["step_forward"]()
+        screen.main.handlers["step_forward"]()
         await screen.until(lambda: view.map is not None and view.map.steps[-1] > before[-1])
         await screen.settled()
         assert screen.app.screen is view

@@ -19,9 +19,9 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.live_driver import Driver
 from tui_debugger.tui.actions import VIEW_ACTIONS, opening_actions
+from tui_debugger.tui.view_opener import NOWHERE
 from tui_debugger.tui.views.health import HealthView
-from tui_debugger.tui.views.opener import NOWHERE
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trend import TrendView
 
 WIDE, NARROW = (200, 50), (80, 24)
@@ -29,15 +29,15 @@ RELU = MLP.nodes[1].name
 NAN = np.full((2, 3), np.nan, np.float32)
 
 
-def view_of(session: Session, about: Focus | None = None) -> tuple[HealthView, PlainHost]:
+def view_of(session: Session, about: ViewTarget | None = None) -> tuple[HealthView, PlainHost]:
     host = PlainHost(session)
-    return HealthView(host, about or Focus(NOWHERE, -1)), host
+    return HealthView(host, about or ViewTarget(NOWHERE, -1)), host
 
 
-def focus_on(session: Session, node: str, step: int) -> Focus:
+def focus_on(session: Session, node: str, step: int) -> ViewTarget:
     nodes = session.nodes(0)
     row = nodes.find(node)
-    return Focus(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
+    return ViewTarget(TensorKey(0, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
 
 
 def row_line(screen: Opened, name: str) -> str:
@@ -75,8 +75,8 @@ async def test_it_starts_at_the_tensor_that_it_was_opened_from(dumps: Callable[[
     view, _ = view_of(session, focus_on(session, "head.weight", 4))
     async with opened(view, WIDE) as screen:
         assert "N NaN  step 4  Default/network-WithLossCell/_backbone-Net/head-Dense/head.weight" in screen.text
-        assert view.focus_here.hit is not None
-        assert (view.focus_here.key.node, view.focus_here.key.step) == ("head.weight", 4)
+        assert view.target_here.hit is not None
+        assert (view.target_here.key.node, view.target_here.key.step) == ("head.weight", 4)
 
 
 async def test_without_watchpoints_nan_and_inf_are_looked_for(bad_run: Path) -> None:
@@ -227,8 +227,8 @@ async def test_from_the_main_screen_and_back(open_screen: OpenScreen) -> None:
         await screen.settled()
         await screen.press("g", "enter")
         await screen.settled()
-        assert screen.app.screen is screen.desk
-        assert screen.desk.state.step == 3
+        assert screen.app.screen is screen.main
+        assert screen.main.state.step == 3
         assert "Log-op381" in screen.text
 
 
@@ -244,7 +244,7 @@ def test_every_key_has_a_handler_and_none_is_taken_by_another_view() -> None:
 async def test_hits_of_a_training_have_counts_where_it_stands() -> None:
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("M")
         await screen.until(lambda: "Inf 1" in screen.text)
@@ -260,7 +260,7 @@ async def test_what_a_training_says_of_nan_or_inf_without_counts_has_a_glyph_of_
     monkeypatch.setattr(Driver, "_keep_evidence", lambda _self, _live, _stop, _watched, found, _hits: found)
     async with demo() as screen:
         await screen.press("c")
-        await screen.until(lambda: "stopped after step 3" in screen.desk.header.plain and screen.pane("hits"))
+        await screen.until(lambda: "stopped after step 3" in screen.main.header.plain and screen.pane("hits"))
         await screen.settled()
         await screen.press("M")
         await screen.until(lambda: "! NaN/Inf" in screen.text)

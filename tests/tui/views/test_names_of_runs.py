@@ -20,7 +20,7 @@ from tui_debugger.session import Session
 from tui_debugger.tui.views.distribution import DistributionView
 from tui_debugger.tui.views.explain import ExplainView
 from tui_debugger.tui.views.origin import OriginView
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.relations import RelationsView
 from tui_debugger.tui.views.trend import TrendView
 
@@ -39,9 +39,9 @@ def gan(dumps: Callable[[str], Path]) -> Callable[[], Session]:
     return checked
 
 
-def focus(session: Session, graph: str, node: str, step: int, number: int = 0) -> Focus:
+def focus(session: Session, graph: str, node: str, step: int, number: int = 0) -> ViewTarget:
     key = TensorKey(0, graph, node, Side.OUTPUT, 0, step, number)
-    return Focus(key, session.nodes(0).find(node, graph))
+    return ViewTarget(key, session.nodes(0).find(node, graph))
 
 
 def rounds() -> MemorySource:
@@ -129,7 +129,7 @@ async def test_every_run_of_a_step_has_a_line_of_its_own_in_a_trend(size: tuple[
         reached = []
         for key in ("home", "down", "down", "down", "down"):
             await screen.press(key)
-            reached.append((view.focus_here.key.step, view.focus_here.key.round))
+            reached.append((view.target_here.key.step, view.target_here.key.round))
         assert reached == [(0, 0), (1, 1), (1, 2), (1, 3), (2, 0)]
         await screen.press("home", "n")
         assert view.point == (1, 2)
@@ -157,9 +157,9 @@ async def test_a_trend_keeps_the_cursor_on_its_run_when_results_come() -> None:
 async def test_values_of_each_run_stand_beside_the_run_before(open_screen: OpenScreen) -> None:
     """The weights of the discriminator are shared: before graph 1 ran at step 3, graph 0 had written them (1#2)."""
     async with open_screen(GAN, size=(120, 40)) as screen:
-        session = screen.desk.opened_session
+        session = screen.main.opened_session
         key = TensorKey(0, "kernel_graph1", "d_opt.disc.fc1.weight", Side.OUTPUT, 0, 3)
-        screen.desk.inspector.open_values(Focus(key, session.nodes(0).find(key.node, key.graph)))
+        screen.main.views.open_values(ViewTarget(key, session.nodes(0).find(key.node, key.graph)))
         await screen.settled()
         before = screen.app.screen._previous  # type: ignore[attr-defined]  # what it compares with is not shown yet
         assert (before.graph, before.step, before.round) == ("kernel_graph0", 1, 2)
@@ -169,7 +169,7 @@ async def test_copies_of_hits_and_tensors_say_graph_and_run() -> None:
     async with screen_of(unordered()) as screen:
         await screen.press("R", "4")
         await screen.settled()
-        hits = screen.desk.hits_pane
+        hits = screen.main.hits_pane
         hits.table.move_to(next(at for at, hit in enumerate(hits.hits) if hit.key.round == 1))
         await screen.press("Y")
         assert screen.app.clipboard.startswith("step 4  graph 1  node net/Log-op2  slot out:0#1  hit TO")
@@ -185,7 +185,7 @@ async def test_a_search_in_the_hit_list_finds_a_graph(open_screen: OpenScreen) -
     async with open_screen(GAN, size=(120, 40)) as screen:
         await screen.press("R", "4")
         await screen.settled()
-        hits = screen.desk.hits_pane
+        hits = screen.main.hits_pane
         every = hits.shown
         await screen.press("slash")
         await screen.type("kernel_graph1")

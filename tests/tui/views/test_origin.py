@@ -19,7 +19,7 @@ from tui_debugger.diagnose.origin.upstream import questions_about
 from tui_debugger.model import Hit, Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.tui.views.origin import OriginView
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 WIDE, NARROW = (200, 50), (80, 24)
@@ -40,10 +40,10 @@ def hit_on(hits: list[Hit], end: str, step: int) -> Hit:
     return next(hit for hit in hits if hit.key.node.endswith(end) and hit.key.step == step)
 
 
-def focus_on(session: Session, name: str, step: int, *, rank: int = 0, side: Side = Side.OUTPUT) -> Focus:
+def focus_on(session: Session, name: str, step: int, *, rank: int = 0, side: Side = Side.OUTPUT) -> ViewTarget:
     nodes = session.nodes(rank)
     row = nodes.find(name)
-    return Focus(TensorKey(rank, nodes.graph_of(row).name, name, side, 0, step), row)
+    return ViewTarget(TensorKey(rank, nodes.graph_of(row).name, name, side, 0, step), row)
 
 
 def marks(screen: Opened) -> list[str]:
@@ -60,7 +60,7 @@ async def test_the_answer_stands_above_and_the_cursor_on_the_origin(
 ) -> None:
     session, hits = checked()
     async with opened(
-        OriginView(PlainHost(session), Focus.of_hit(hit_on(hits, "moment2.head.bias", 5))), size
+        OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "moment2.head.bias", 5))), size
     ) as screen:
         assert screen.lines[1].strip() == "origin: Log-op381 (Log), step 3 (-Inf 1 of 4)"
         assert "the logarithm of 0: 1 of 4 elements of in:0 is 0" in screen.text
@@ -76,7 +76,7 @@ async def test_the_answer_stands_above_and_the_cursor_on_the_origin(
 async def test_moving_shows_the_hop_below(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
     async with opened(
-        OriginView(PlainHost(session), Focus.of_hit(hit_on(hits, "moment2.head.bias", 5))), WIDE
+        OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "moment2.head.bias", 5))), WIDE
     ) as screen:
         await screen.press("k")
         assert "in:1 of Mul-op383" in screen.text
@@ -89,7 +89,7 @@ async def test_moving_shows_the_hop_below(checked: Callable[[], tuple[Session, l
 async def test_enter_goes_there_and_v_shows_the_values(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
     host = PlainHost(session)
-    async with opened(OriginView(host, Focus.of_hit(hit_on(hits, "head.bias", 4))), WIDE) as screen:
+    async with opened(OriginView(host, ViewTarget.of_hit(hit_on(hits, "head.bias", 4))), WIDE) as screen:
         await screen.press("enter")
         (gone,) = host.gone
         assert (gone.key.node.rpartition("/")[2], gone.key.step) == ("Log-op381", 3)
@@ -107,7 +107,7 @@ async def test_other_bad_inputs_open_and_have_paths_of_their_own(
     checked: Callable[[], tuple[Session, list[Hit]]],
 ) -> None:
     session, hits = checked()
-    async with opened(OriginView(PlainHost(session), Focus.of_hit(hit_on(hits, "/Add-op440", 3))), WIDE) as screen:
+    async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "/Add-op440", 3))), WIDE) as screen:
         assert "+1 more bad" in screen.text
         before = marks(screen)
         await screen.press("g", "space")
@@ -127,12 +127,12 @@ async def test_a_clean_tensor_is_said_to_be_clean(checked: Callable[[], tuple[Se
     session, hits = checked()
     host = PlainHost(session)
     log = hit_on(hits, "Log-op381", 3)
-    async with opened(OriginView(host, Focus.of_hit(log).at_step(2)), NARROW) as screen:
+    async with opened(OriginView(host, ViewTarget.of_hit(log).at_step(2)), NARROW) as screen:
         assert "clean: Log-op381:out:0 of step 2 has no NaN or Inf" in screen.text
         assert "the nearest origin is Log-op381:out:0, rank 0, step 3" in screen.text
         assert marks(screen) == [" ", "◆"]
         await screen.press("enter")
-        assert host.gone == [Focus(log.key, log.row)]
+        assert host.gone == [ViewTarget(log.key, log.row)]
 
 
 async def test_a_finding_that_is_not_nan_asks_its_watchpoint_upstream(
@@ -140,14 +140,14 @@ async def test_a_finding_that_is_not_nan_asks_its_watchpoint_upstream(
 ) -> None:
     session, hits = checked()
     hit = next(hit for hit in hits if hit.stats is not None and not hit.stats.bad and hit.verdict.name == "FINDING")
-    async with opened(OriginView(PlainHost(session), Focus.of_hit(hit)), WIDE) as screen:
+    async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(hit)), WIDE) as screen:
         assert "bad here means: " in screen.text
 
 
 async def test_w_shows_the_next_thing_that_was_found(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
     hit = next(hit for hit in hits if len(questions_about(session, hit)) > 1)
-    async with opened(OriginView(PlainHost(session), Focus.of_hit(hit)), WIDE) as screen:
+    async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(hit)), WIDE) as screen:
         first = next(line for line in screen.lines if "bad here means: " in line)
         assert "(finding 1 of" in first
         await screen.press("w")
@@ -155,7 +155,7 @@ async def test_w_shows_the_next_thing_that_was_found(checked: Callable[[], tuple
         assert "(finding 2 of" in second
         assert second.partition("(")[0] != first.partition("(")[0]
     single = hit_on(hits, "Log-op381", 3)
-    async with opened(OriginView(PlainHost(session), Focus.of_hit(single)), WIDE) as screen:
+    async with opened(OriginView(PlainHost(session), ViewTarget.of_hit(single)), WIDE) as screen:
         await screen.press("w")
         assert "nothing else was found" in screen.text
 
@@ -193,7 +193,7 @@ async def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 async def test_everything_can_be_copied(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
-    view = OriginView(PlainHost(session), Focus.of_hit(hit_on(hits, "/Mul-op383", 3)))
+    view = OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "/Mul-op383", 3)))
     assert view.extract() is None
     async with opened(view, NARROW):
         found = view.extract()
@@ -209,7 +209,7 @@ async def test_everything_can_be_copied(checked: Callable[[], tuple[Session, lis
 async def test_a_cursor_key_draws_two_lines_of_the_path(checked: Callable[[], tuple[Session, list[Hit]]]) -> None:
     session, hits = checked()
     async with opened(
-        OriginView(PlainHost(session), Focus.of_hit(hit_on(hits, "moment2.head.bias", 5))), WIDE
+        OriginView(PlainHost(session), ViewTarget.of_hit(hit_on(hits, "moment2.head.bias", 5))), WIDE
     ) as screen:
         view = screen.app.opened
         assert isinstance(view, OriginView)
@@ -235,9 +235,9 @@ async def test_o_opens_it_from_the_hits_and_enter_leads_back_to_the_panes(open_s
         assert "step 3" in screen.lines[1]
         await screen.press("enter")
         await screen.settled()
-        assert screen.app.screen is screen.desk
-        assert (screen.desk.state.step, screen.desk.current_pane) == (3, "tensors")
-        row = screen.desk.tensors_pane.current
+        assert screen.app.screen is screen.main
+        assert (screen.main.state.step, screen.main.current_pane) == (3, "tensors")
+        row = screen.main.tensors_pane.current
         assert row is not None
         assert row.key.step == 3
-        assert isinstance(screen.desk.tensors_pane.table, VirtualTable)
+        assert isinstance(screen.main.tensors_pane.table, VirtualTable)

@@ -22,8 +22,8 @@ async def test_values_that_were_written_over_in_place_are_not_silently_old(
 ) -> None:
     writer = write_dump(tmp_path, steps=(0, 1))
     async with opened(tmp_path, size=size) as screen:
-        screen.desk.navigator.go_to_row(screen.session.nodes(0).find(RELU))
-        screen.desk.navigator.set_step(1)
+        screen.main.navigator.go_to_row(screen.session.nodes(0).find(RELU))
+        screen.main.navigator.set_step(1)
         await screen.settled()
         view = await look(screen, ValuesScreen, "values")
         await screen.press("down", "right")
@@ -46,7 +46,7 @@ async def test_values_that_were_written_over_in_place_are_not_silently_old(
         assert "nan" in screen.lines[-2].lower()
         assert not screen.session.refresh(), "it is told once"
         await screen.press("escape")
-        row = screen.desk.tensors_pane.current
+        row = screen.main.tensors_pane.current
         assert row is not None
 
 

@@ -18,9 +18,9 @@ from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.relations import RelationsView
-from tui_debugger.tui.widgets.text import Place
+from tui_debugger.tui.widgets.text import ScopedName
 
 WIDE, NARROW = (200, 50), (80, 24)
 
@@ -37,10 +37,10 @@ def session(dumps: Callable[[str], Path]) -> Callable[[], Session]:
     return check
 
 
-def focus_on(session: Session, end: str, step: int) -> Focus:
+def focus_on(session: Session, end: str, step: int) -> ViewTarget:
     nodes = session.nodes(0)
     row = next(row for row in range(len(nodes)) if nodes.names[row].rpartition("/")[2] == end)
-    return Focus(TensorKey(0, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, 0, step), row)
+    return ViewTarget(TensorKey(0, nodes.graph_of(row).name, nodes.names[row], Side.OUTPUT, 0, step), row)
 
 
 def names(screen: Opened, which: str) -> list[str]:
@@ -49,7 +49,7 @@ def names(screen: Opened, which: str) -> list[str]:
     assert isinstance(view, RelationsView)
     rows = view.table(which).rows
     found = [rows.cells(at)[1] for at in range(rows.row_count)]
-    return [cell.name.plain.strip() if isinstance(cell, Place) else str(cell) for cell in found]
+    return [cell.name.plain.strip() if isinstance(cell, ScopedName) else str(cell) for cell in found]
 
 
 def lists(screen: Opened) -> tuple[list[str], list[str], list[str]]:
@@ -217,7 +217,7 @@ async def test_it_opens_from_the_hits_and_t_leads_back(open_screen: OpenScreen) 
         await screen.settled()
         await screen.press("right", "t")
         await screen.settled()
-        assert screen.app.screen is screen.desk
-        row = screen.desk.tensors_pane.current
+        assert screen.app.screen is screen.main
+        row = screen.main.tensors_pane.current
         assert row is not None
         assert row.key.step == 3

@@ -9,6 +9,7 @@ import pytest
 from tests.sources.writer import write_dump
 from tests.tui.driver import Driver, opened
 from tests.tui.views.growing import RELU, look
+from tui_debugger.tui.view_opener import load_view
 from tui_debugger.tui.views.registry import VIEWS, ViewKind
 
 SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
@@ -18,7 +19,7 @@ SIZES = ((200, 50), (60, 15), (20, 5), (140, 40), (80, 24))
 async def test_a_view_comes_back_from_every_size_as_it_was(kind: ViewKind, tmp_path: Path) -> None:
     write_dump(tmp_path)
     async with opened(tmp_path, size=(80, 24)) as screen:
-        await look(screen, kind.load(), kind.id)
+        await look(screen, load_view(kind), kind.id)
         before = screen.text
         await _through_sizes(screen)
         assert screen.text == before
@@ -28,15 +29,15 @@ async def test_a_view_comes_back_from_every_size_as_it_was(kind: ViewKind, tmp_p
 async def test_a_view_that_works_keeps_saying_so_and_esc_stops_it(kind: ViewKind, tmp_path: Path) -> None:
     write_dump(tmp_path)
     async with opened(tmp_path, size=(80, 24)) as screen:
-        run = screen.desk.views.run
-        screen.desk.views.run = lambda *_: None  # type: ignore[method-assign]
-        view = await look(screen, kind.load(), kind.id)
+        run = screen.main.views.run
+        screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
+        view = await look(screen, load_view(kind), kind.id)
         await _through_sizes(screen)
         assert "Esc stops" in screen.text
         await screen.press("escape")
         assert "stopped" in screen.text
         assert "Esc stops" not in screen.text
-        screen.desk.views.run = run  # type: ignore[method-assign]
+        screen.main.views.run = run  # type: ignore[method-assign]
         assert screen.app.screen is view
         await screen.press("r")
         await screen.settled()

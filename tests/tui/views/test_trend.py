@@ -16,7 +16,7 @@ from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trend import TrendView
 
 WIDE, NARROW = (200, 50), (80, 24)
@@ -24,10 +24,10 @@ LOG = "Default/network-WithLossCell/_backbone-Net/Log-op381"
 RELU = MLP.nodes[1].name
 
 
-def focus_on(session: Session, node: str, step: int, *, rank: int = 0) -> Focus:
+def focus_on(session: Session, node: str, step: int, *, rank: int = 0) -> ViewTarget:
     nodes = session.nodes(rank)
     row = nodes.find(node)
-    return Focus(TensorKey(rank, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
+    return ViewTarget(TensorKey(rank, nodes.graph_of(row).name, node, Side.OUTPUT, 0, step), row)
 
 
 def view_of(session: Session, node: str, step: int = 0) -> tuple[TrendView, PlainHost]:
@@ -249,4 +249,4 @@ async def test_from_a_hit_and_to_its_values(open_screen: OpenScreen) -> None:
         assert "step 3" in screen.text
         await screen.press("escape", "escape")
         await screen.settled()
-        assert screen.app.screen is screen.desk
+        assert screen.app.screen is screen.main

@@ -70,11 +70,11 @@ class TogglesScreen(Modal[ResultT]):
         self.turned: set[tuple[str, Hashable]] = set(on_keys)
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> ResultT:
-        """What the screen returns, from the keys that are on by section."""
+        """Returns what the screen was asked for, from the keys that are on by section."""
         raise NotImplementedError
 
     def body(self) -> Iterable[Widget]:
-        """Find line and list."""
+        """Lays out find line and list."""
         yield FindField(placeholder="type to find", id="find")
         yield VirtualTable(
             (Column("", 1), Column("", 10, elastic=1)), header=False, empty="nothing matches", id="switches"
@@ -190,7 +190,7 @@ class FilterScreen(TogglesScreen[NodeQuery]):
         super().__init__(switches, _turned(current))
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> NodeQuery:
-        """The query with these filters."""
+        """Returns the query with these filters."""
         only = chosen.get(ONLY, frozenset())
         return replace(
             self.current,
@@ -234,7 +234,7 @@ class HitFilterScreen(TogglesScreen[HitFilter]):
         super().__init__(switches, turned | ({(ALSO, QUIET)} if current.quiet else set()))
 
     def result(self, chosen: Mapping[str, frozenset[Hashable]]) -> HitFilter:
-        """The filter with these switches on."""
+        """Returns the filter with these switches on."""
         return replace(
             self.current,
             watchpoints=_numbers(chosen.get(WATCHPOINT)),

@@ -35,7 +35,7 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
 
 
 def key_entries(actions: Iterable[Action]) -> list[Entry]:
-    """One entry per action, groups together in the order in which they first appear."""
+    """Returns one entry per action, groups together in the order in which they first appear."""
     found: dict[str, list[Entry]] = {}
     for action in actions:
         found.setdefault(action.group, []).append((action.group, action.label, action.help))
@@ -43,7 +43,7 @@ def key_entries(actions: Iterable[Action]) -> list[Entry]:
 
 
 def condition_entries() -> list[Entry]:
-    """All conditions with all their parameters, then the text form of a watchpoint."""
+    """Returns all conditions with all their parameters, then the text form of a watchpoint."""
     entries: list[Entry] = []
     for condition in CONDITIONS.values():
         heading = _condition_heading(condition)
@@ -102,7 +102,7 @@ class HelpScreen(Modal[None]):
         )
 
     def body(self) -> Iterable[Widget]:
-        """Filter line and text."""
+        """Lays out filter line and text."""
         yield Field(placeholder="type to filter", id="filter")
         yield VirtualTable(header=False, empty="nothing matches", id="lines")
 

@@ -1,4 +1,4 @@
-"""What is known of the run: which graph ran at which step, and what was missing or odd in the dump."""
+"""The history of the run: which graph ran at which step, and what was missing or odd in the dump."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 
-class RunRows:
+class GraphRunRows:
     """Runs as rows on demand: a history of a long training has hundreds of thousands."""
 
     def __init__(
@@ -40,7 +40,7 @@ class RunRows:
         return len(self.runs)
 
     def cells(self, index: int) -> tuple[Cell, Cell, Cell, Cell]:
-        """Mark, step, data, graph."""
+        """Returns mark, step, data, graph."""
         run = self.runs[index]
         here = run.step == self._current
         style = STRONG if here else "" if run.has_data else DIM
@@ -50,12 +50,12 @@ class RunRows:
         return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
 
     def key(self, index: int) -> tuple[int, int, int]:
-        """Step, root graph and round."""
+        """Returns step, root graph and round."""
         run = self.runs[index]
         return run.step, run.root_graph, run.round
 
     def find(self, key: object) -> int:
-        """Row of a (step, root graph, round), or -1."""
+        """Returns the row of a (step, root graph, round), or -1."""
         return self._row.get(key, -1) if isinstance(key, tuple) else -1
 
 
@@ -90,7 +90,7 @@ class HistoryScreen(Modal[GraphRun]):
         self.graph: str | None = None
 
     def body(self) -> Iterable[Widget]:
-        """What is shown, and the runs."""
+        """Lays out the summary and the runs."""
         yield Line(id="shown")
         yield VirtualTable(
             (Column("", 1), Column("step", 10, right=True), Column("data", 12), Column("graph", 16, elastic=1)),
@@ -115,7 +115,7 @@ class HistoryScreen(Modal[GraphRun]):
                 for run in runs
                 if (run.has_data or not self.data_only) and (self.graph is None or run.graph == self.graph)
             ]
-        self.query_one(VirtualTable).set_rows(RunRows(runs, self.current_step, self.closed))
+        self.query_one(VirtualTable).set_rows(GraphRunRows(runs, self.current_step, self.closed))
         parts = [f"{len(runs)} of {len(self.runs)} runs"]
         parts += ["in the order in which they ran"] if self.unordered else []
         parts += ["with data only"] if self.data_only else []
@@ -149,7 +149,7 @@ class HistoryScreen(Modal[GraphRun]):
     def _go(self, event: VirtualTable.RowSelected) -> None:
         event.stop()
         rows = event.table.rows
-        run = rows.runs[event.row] if isinstance(rows, RunRows) else None
+        run = rows.runs[event.row] if isinstance(rows, GraphRunRows) else None
         if run is not None and run.has_data:
             self.dismiss(run)
         elif run is not None:
@@ -163,13 +163,12 @@ class NoticesScreen(Modal[None]):
     hints = (("Esc", "back"), ("↑ ↓", "scroll"))
 
     def __init__(self, notices: Sequence[str]) -> None:
-        """Shows the notices in their order."""
         super().__init__()
         self.notices = notices
         self.heading = f"Notices ({len(notices)})" if notices else "Notices"
 
     def body(self) -> Iterable[Widget]:
-        """The list."""
+        """Lays out the list."""
         yield VirtualTable(
             (Column("", 1), Column("", 10, elastic=1)),
             header=False,

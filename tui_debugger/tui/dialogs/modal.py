@@ -1,4 +1,4 @@
-"""What every dialog has in common: a title, a line for messages, key hints, Esc to go back; and errors in full."""
+"""The base of every dialog: a title, a line for messages, key hints, Esc to go back; and errors in full."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ResultT = TypeVar("ResultT")
 T = TypeVar("T")
 
 Run = Callable[[Callable[[], T], Callable[[T], None], Callable[[Exception], None]], None]
-"""How a screen gets slow work done: ``run(work, done, failed)``.
+"""A way to get slow work done: ``run(work, done, failed)``.
 
 ``work`` runs anywhere, ``done`` and ``failed`` later on the event loop. Only the bridge starts threads, so screens
 take this as an argument; :func:`run_here` is the plain version for small data and tests.
@@ -135,7 +135,6 @@ class Modal(ModalScreen[ResultT]):
     hints: Sequence[tuple[str, str]] = (("Esc", "back"),)
 
     def __init__(self) -> None:
-        """An empty screen; the arguments of the subclasses say what it shows."""
         super().__init__(classes="-full" if self.FULL else None)
 
     def compose(self) -> ComposeResult:
@@ -147,7 +146,7 @@ class Modal(ModalScreen[ResultT]):
             yield Line(id="message", classes="-empty")
 
     def body(self) -> Iterable[Widget]:
-        """The widgets between title and message line."""
+        """Lays out the widgets between title and message line."""
         return ()
 
     def say(self, text: str, *, note: bool = False) -> None:
@@ -187,7 +186,7 @@ class Modal(ModalScreen[ResultT]):
 
 
 def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:
-    """The first hints that fit into ``room`` cells, and the keys that lead to the others and out."""
+    """Returns the first hints that fit into ``room`` cells, and the keys that lead to the others and out."""
     shown = list(hints)
     while hint_line(shown).cell_length > room:
         spare = [hint for hint in shown if hint[0] not in _KEPT]
@@ -221,12 +220,11 @@ class ErrorScreen(Modal[None]):
     hints = (("Enter Esc", "back"),)
 
     def __init__(self, error: TdbgError) -> None:
-        """Any error of this program."""
         super().__init__()
         self.error = error
 
     def body(self) -> Iterable[Widget]:
-        """The three parts."""
+        """Lays out the three parts."""
         with VerticalScroll(id="parts"):
             yield Line(Content.styled(clean_lines(self.error.what), "bold"))
             for word, text in (("where", self.error.where), ("do", self.error.hint)):

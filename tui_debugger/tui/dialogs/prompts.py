@@ -37,7 +37,7 @@ class NoSuchStepError(ValueError):
 
 
 def find_step(text: str, steps: Sequence[int], current: int) -> int:
-    """The dumped step that a person means.
+    """Returns the dumped step that a person means.
 
     Args:
         text: a step number; ``+3`` or ``-2`` for so many *dumped* steps on or back (``+`` alone is one); ``first``
@@ -83,7 +83,7 @@ def _relative(sign: str, count: int, steps: Sequence[int], current: int) -> int:
 
 
 def _ahead(steps: Sequence[int], current: int, *, back: bool = False) -> Sequence[int]:
-    """The steps behind the current one; where that is not dumped, those of greater (``back``: smaller) number."""
+    """Returns the steps after the current one; where it is not dumped, those of greater (``back``: smaller) number."""
     if current in steps:
         return steps[steps.index(current) + 1 :]
     return [step for step in steps if (step < current if back else step > current)]
@@ -103,7 +103,7 @@ def _neighbours(step: int, steps: Sequence[int]) -> tuple[str, int]:
 
 
 def nearest_step(step: int, steps: Sequence[int]) -> int:
-    """The dumped step closest to ``step``, the earlier one of two."""
+    """Returns the dumped step closest to ``step``, the earlier one of two."""
     return min(steps, key=lambda each: (abs(each - step), each))
 
 
@@ -113,7 +113,7 @@ LIST_KEYS: list[BindingType] = [
     Binding("pageup", "list('page_up')", show=False),
     Binding("pagedown", "list('page_down')", show=False),
 ]
-"""What moves the list while the focus stays in the input line above it."""
+"""Keys that move the list while the focus stays in the input line above it."""
 
 
 class StepRows:
@@ -134,7 +134,7 @@ class StepRows:
         return len(self._steps)
 
     def cells(self, index: int) -> tuple[Cell, Cell, Cell]:
-        """Mark of the current step, step, graphs."""
+        """Returns mark of the current step, step, graphs."""
         step = self._steps[index]
         here = step == self._current
         graphs = Text()
@@ -144,11 +144,11 @@ class StepRows:
         return Text("▶" if here else " ", STRONG), Text(str(step), STRONG if here else ""), graphs
 
     def key(self, index: int) -> int:
-        """The step."""
+        """Returns the step."""
         return self._steps[index]
 
     def find(self, key: object) -> int:
-        """Row of a step, or -1."""
+        """Returns the row of a step, or -1."""
         return self._row.get(key, -1) if isinstance(key, int) else -1
 
 
@@ -175,7 +175,7 @@ class StepPrompt(Modal[int]):
         self._picked: int | None = None
 
     def body(self) -> Iterable[Widget]:
-        """Input, list of steps."""
+        """Lays out input, list of steps."""
         yield Field(placeholder="a step, +3, -2, first, last", id="step")
         yield VirtualTable(
             (Column("", 1), Column("step", 8, right=True), Column("graphs", 20, elastic=1)),
@@ -264,7 +264,7 @@ class TextPrompt(Modal[str]):
         self.note = note
 
     def body(self) -> Iterable[Widget]:
-        """The input line."""
+        """Lays out the input line."""
         yield Field(self.value, id="text")
         if self.note:
             yield Line(self.note, id="note")
@@ -311,7 +311,7 @@ class NumberPrompt(Modal[int]):
         self.note = note
 
     def body(self) -> Iterable[Widget]:
-        """The input line and the bounds."""
+        """Lays out the input line and the bounds."""
         yield Field(str(self.value), id="number")
         bounds = f"{self.low} to {self.high}" if self.high is not None else f"{self.low} or more"
         yield Line(f"{self.note}  ({bounds})" if self.note else bounds, id="note")
@@ -369,7 +369,7 @@ class ChoiceScreen(Modal[int]):
         self.current = current
 
     def body(self) -> Iterable[Widget]:
-        """Filter line and list."""
+        """Lays out filter line and list."""
         yield Field(placeholder="type to filter", id="filter")
         yield VirtualTable(
             (Column("", 1, frozen=True), Column("", 10, elastic=1)),
@@ -460,12 +460,12 @@ class _Paths(Suggester):
         self._suffix = suffix
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The first path in order that begins so."""
+        """Returns the first path in order that begins so."""
         return completion(value, self._suffix)
 
 
 def completion(text: str, suffix: str) -> str | None:
-    """The first directory or file with a suffix whose path begins with a text; None when there is none."""
+    """Returns the first directory or file with a suffix whose path begins with a text; None when there is none."""
     if not text:
         return None
     head, _, start = text.rpartition("/")
@@ -504,7 +504,7 @@ class ConfirmScreen(Modal[str]):
         )
 
     def body(self) -> Iterable[Widget]:
-        """What it is about."""
+        """Lays out the lines and the answers."""
         yield Line(clean_lines("\n".join(self.lines)))
 
     def on_key(self, event: events.Key) -> None:

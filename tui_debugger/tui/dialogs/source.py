@@ -70,7 +70,7 @@ class SourceScreen(Modal[None]):
         self._wanted: object = None
 
     def body(self) -> Iterable[Widget]:
-        """Frames, path of the shown file, lines."""
+        """Lays out frames, path of the shown file, lines."""
         yield VirtualTable(
             (Column("", 1), Column("place", 26), Column("code", 20, elastic=1)),
             ListRows([_frame_cells(frame) for frame in self.frames]),
@@ -143,7 +143,7 @@ class SourceScreen(Modal[None]):
 
 
 def _frame_cells(frame: Frame) -> tuple[Cell, Cell, Cell]:
-    """Mark, place, code. Marks: ◀ forward node's frame, ⋯ enclosing function, └ nested below the frame above."""
+    """Returns a row. Marks: ◀ forward node's frame, ⋯ enclosing function, └ nested below the frame above."""
     style = DIM if frame.framework or frame.context else ""
     mark = "◀" if frame.forward else "⋯" if frame.context else "·" if frame.framework else "●"
     place = f"{shorten(PurePath(frame.path).name, 20)}:{frame.line}"

@@ -46,12 +46,11 @@ class OfferScreen(Modal[bool]):
     hints = (("Enter", "use them"), ("n Esc", "not now"))
 
     def __init__(self, watchpoints: Sequence[Watchpoint]) -> None:
-        """Shows the watchpoints in their order."""
         super().__init__()
         self.watchpoints = watchpoints
 
     def body(self) -> Iterable[Widget]:
-        """A question and the list."""
+        """Lays out a question and the list."""
         yield Line("Watch this run for what usually goes wrong?")
         rows: list[tuple[Cell, Cell]] = []
         for watchpoint in self.watchpoints:
@@ -111,12 +110,12 @@ class WatchDraft:
 
 
 def visible_params(condition: Condition) -> tuple[ParamSpec, ...]:
-    """The parameters a form asks for."""
+    """Returns the parameters a form asks for."""
     return tuple(spec for spec in condition.params if spec.visible)
 
 
 def default_text(spec: ParamSpec) -> str:
-    """What a field starts with: the default, or nothing (the parameter is off)."""
+    """Returns what a field starts with: the default, or nothing (the parameter is off)."""
     return "" if spec.default is None else format_value(spec.default)
 
 
@@ -146,7 +145,7 @@ def make_draft(
 
 
 def hidden_params(watchpoint: Watchpoint | None) -> dict[str, float | bool]:
-    """The parameters of a watchpoint that a form does not show."""
+    """Returns the parameters of a watchpoint that a form does not show."""
     if watchpoint is None or watchpoint.condition not in CONDITIONS:
         return {}
     shown = {spec.name for spec in visible_params(CONDITIONS[watchpoint.condition])}
@@ -220,7 +219,7 @@ class WatchpointForm(Modal[WatchDraft]):
         self._timer: Timer | None = None
 
     def body(self) -> Iterable[Widget]:
-        """Condition list, parameters, nodes, name, the text form."""
+        """Lays out condition list, parameters, nodes, name, the text form."""
         with Horizontal(id="condition-row", classes="row"):
             yield Line("condition", classes="label")
             yield Field(placeholder="type to filter, ↑ ↓ to choose", id="filter")
@@ -359,7 +358,7 @@ class WatchpointForm(Modal[WatchDraft]):
 
     @on(DescendantFocus)
     def _summarise(self) -> None:
-        """What the field with the focus means in full; elsewhere what the condition means."""
+        """Explains the field with the focus in full; elsewhere the condition."""
         fields = self._param_fields()
         if isinstance(self.focused, Field) and self.focused in fields:
             spec = visible_params(self.condition)[fields.index(self.focused)]

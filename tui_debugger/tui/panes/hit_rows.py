@@ -22,14 +22,14 @@ from tui_debugger.text.hits import Weight, abbreviations
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.labels import VERDICTS
-from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.text import Cell, ScopedName
 
 _QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)
 
 
 @dataclass(frozen=True)
 class HitFilter:
-    """Which rows of the hit list are shown. Empty parts do not filter.
+    """Restricts the rows of the hit list. Empty parts do not filter.
 
     Attributes:
         watchpoints: ids.
@@ -44,11 +44,11 @@ class HitFilter:
     quiet: bool = False
 
     def __bool__(self) -> bool:
-        """Whether it can hide findings."""
+        """Tells whether it can hide findings."""
         return bool(self.watchpoints or self.graphs or self.ranks)
 
     def mask(self, hits: HitList) -> npt.NDArray[np.bool_]:
-        """Which rows are shown."""
+        """Returns which hits pass."""
         kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
             kept &= hits.said_by(self.watchpoints)
@@ -87,13 +87,13 @@ def found_in(hits: HitList, test: Callable[[str], bool]) -> npt.NDArray[np.bool_
 
 
 def _names(nodes: NodeTable, row: int) -> list[str]:
-    """What a node is found by."""
+    """Returns the names that a search for a node looks at."""
     name = nodes.names[row]
     return [name, f"{nodes.graph_of(row).name}/{name}"] if len(nodes.graphs) > 1 else [name]
 
 
 def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
-    """The number in ``words`` of what each hit's watchpoints are called; the text of a new one is added."""
+    """Returns for each hit the index of its watchpoints' names in ``words``; new names are added there."""
     codes = np.zeros(len(at), np.int64)
     for number, row in enumerate(part.verdicts, 1):
         codes = codes * _WAYS + row[at] + 1  # no verdict is -1
@@ -105,7 +105,7 @@ def _words(part: StepHits, at: Int64, words: dict[str, int]) -> Int64:
 
 
 def _unique(keys: Int64) -> tuple[Int64, Int64]:
-    """The different columns of three rows of numbers, and which of them each column is."""
+    """Returns the different columns of three rows of numbers, and which of them each column is."""
     size = keys.max(axis=1, initial=0) + 1
     codes = np.ravel_multi_index(tuple(keys), tuple(size)) if keys.size else keys[0]
     found, inverse = np.unique(codes, return_inverse=True)
@@ -121,7 +121,7 @@ _STYLES = {
 
 
 def abbreviation_text(hit: Hit) -> Text:
-    """Each watchpoint's abbreviation once, coloured by its verdict: what NaN or Inf blocked is dimmed."""
+    """Returns each watchpoint's abbreviation once, coloured by its verdict: what NaN or Inf blocked is dimmed."""
     text = Text(no_wrap=True)
     for abbr, verdict in hits.abbreviations(hit):
         text.append(" " if text.plain else "")
@@ -174,21 +174,21 @@ class HitRows:
         return np.flatnonzero(self.all.origin[self.shown])
 
     def hit(self, index: int) -> Hit:
-        """The hit of a row."""
+        """Returns the hit of a row."""
         return self.all[int(self.shown[index])]
 
     def key(self, index: int) -> Hashable:
-        """The tensor of a row."""
+        """Returns the tensor of a row."""
         return self.hit(index).key
 
     def find(self, key: Hashable) -> int:
-        """Row of a tensor, -1 when it is not shown."""
+        """Returns the row of a tensor, -1 when it is not shown."""
         at = self.all.find(key) if isinstance(key, TensorKey) else -1
         row = int(np.searchsorted(self.shown, at))
         return row if at >= 0 and row < len(self.shown) and int(self.shown[row]) == at else -1
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """Mark, place and findings."""
+        """Returns mark, place and findings."""
         hit = self.hit(index)
         glyph, style = VERDICTS[hit.verdict]
         mark = Text(theme.ORIGIN_GLYPH if hit.origin else glyph, theme.FINDING if hit.origin else style)
@@ -201,7 +201,7 @@ class HitRows:
             step_text(hit.key.step),
             *rank,
             *graph,
-            Place(Text(clean(name), name_style), scope, theme.DIM),
+            ScopedName(Text(clean(name), name_style), scope, theme.DIM),
             Text(slot_text(hit.key), theme.DIM),
             abbreviation_text(hit),
             detail_text(hit),

@@ -33,12 +33,10 @@ class HitsPane(Pane):
         """Go to the node of a hit."""
 
         def __init__(self, hit: Hit) -> None:
-            """The row."""
             super().__init__()
             self.hit = hit
 
     def __init__(self) -> None:
-        """Nothing checked."""
         super().__init__()
         self.table = VirtualTable(
             _columns(many_ranks=False, graphs={}, rounds=False),
@@ -94,14 +92,14 @@ class HitsPane(Pane):
             self.refresh_rows()
 
     def show_found(self, result: CheckResult | None, found: npt.NDArray[np.bool_] | None) -> None:
-        """The answer to a search: which hits of a result it found, None for all."""
+        """Shows the answer to a search: which hits of a result it found, None for all."""
         if result is self._result:
             self._found = found
             self.refresh_rows()
 
     @property
     def filter(self) -> HitFilter:
-        """What restricts the list."""
+        """The filter of the list."""
         if self._filter is None:
             from tui_debugger.tui.panes.hit_rows import HitFilter
 

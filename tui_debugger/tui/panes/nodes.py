@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
-    from tui_debugger.tui.answers import NodesFiltered, NodesLoaded, NodesMarked
-    from tui_debugger.tui.watcher import Marks
+    from tui_debugger.tui.panes.node_marks import Marks
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
 
 
@@ -51,7 +50,6 @@ class NodeTree(VirtualTable):
     BINDINGS: ClassVar[list[BindingType]] = list(bindings_for("tree"))
 
     def __init__(self, *, empty: str = "", id: str | None = None) -> None:  # noqa: A002  (Textual's own name)
-        """An empty tree."""
         columns = (Column("", 2, frozen=True), Column("", 8, elastic=1))
         super().__init__(columns, header=False, empty=empty, id=id)
         self._view: OpenTree | None = None
@@ -66,19 +64,19 @@ class NodeTree(VirtualTable):
         key = self.cursor_key
         return key if isinstance(key, int) else -1
 
-    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, dull: Mask | None = None) -> None:
+    def set_tree(self, tree: TreeLike, notes: Sequence[str] | None = None, closed: Mask | None = None) -> None:
         """Shows a tree. What was open stays open and the cursor stays on its entry (both by path).
 
         Args:
             tree: the tree.
             notes: dim text after the label, over node rows.
-            dull: entries that stay closed at first, over tree indices.
+            closed: entries that stay closed at first, over tree indices.
         """
-        from tui_debugger.tui.watcher import Marks  # NumPy: not before there is a tree
+        from tui_debugger.tui.panes.node_marks import Marks  # NumPy: not before there is a tree
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
         old, old_current = self._view, self.current
-        self._view = OpenTree.fresh(tree, dull) if old is None else old.carried_to(tree, dull)
+        self._view = OpenTree.fresh(tree, closed) if old is None else old.carried_to(tree, closed)
         current = same_entry(old.tree, old_current, tree) if old is not None and old_current >= 0 else -1
         self._notes = notes
         self._marks = Marks.none(len(tree.row))
@@ -118,7 +116,7 @@ class NodeTree(VirtualTable):
             self.set_rows(_Lines(self, self._view.visible()), alike=alike)
 
     def line_key(self, row: int) -> int:
-        """The tree index: opening a scope moves what is below it, and changes nothing of it."""
+        """Returns the tree index: opening a scope moves what is below it, and changes nothing of it."""
         key = self.rows.key(row)
         return key if isinstance(key, int) else row
 
@@ -176,7 +174,7 @@ class NodeTree(VirtualTable):
     # -- drawing ---------------------------------------------------------------------------------
 
     def entry_cells(self, index: int) -> Sequence[Cell]:
-        """The marks and the label of one entry."""
+        """Returns the marks and the label of one entry."""
         if self._view is None or self._marks is None:
             return ("", "")
         marks = self._marks
@@ -226,29 +224,28 @@ class NodesPane(Pane):
             self.opened = opened
 
     def __init__(self) -> None:
-        """An empty tree."""
         super().__init__()
         self.tree_widget = NodeTree(empty="no nodes yet", id="node-tree")
         self.table = self.tree_widget
         self.nodes: NodeTable | None = None
         self.scopes: Tree | None = None
 
-    def show(self, message: NodesLoaded) -> None:
-        """Nodes of a rank; marks and filters come after."""
-        self.nodes, self.scopes = message.nodes, message.tree
-        self.tree_widget.set_tree(message.tree, message.notes, message.dull)
-        self.set_count(f"{len(message.nodes):,}")
+    def show(self, nodes: NodeTable, tree: Tree, notes: Sequence[str], closed: Mask) -> None:
+        """Shows the nodes of a rank; marks and filters come after. See ``NodeTree.set_tree``."""
+        self.nodes, self.scopes = nodes, tree
+        self.tree_widget.set_tree(tree, notes, closed)
+        self.set_count(f"{len(nodes):,}")
 
-    def filter(self, message: NodesFiltered, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """Keeps what a query found."""
+    def filter(self, keep: Mask | None, count: int, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
+        """Keeps what a query found: a mask over tree indices (None: everything), and how many nodes that is."""
         active = bool(summary(query, watchpoint_names))
         self.tree_widget.set_empty("no node matches: Backspace clears the filter" if active else "no nodes")
-        self.tree_widget.set_keep(message.keep, expand=active)
+        self.tree_widget.set_keep(keep, expand=active)
         total = len(self.nodes) if self.nodes is not None else 0
-        self.set_count(f"{message.count:,} of {total:,}" if active else f"{message.count:,}")
+        self.set_count(f"{count:,} of {total:,}" if active else f"{count:,}")
 
     def show_query(self, query: NodeQuery, watchpoint_names: dict[int, str]) -> None:
-        """The line that says what restricts the list."""
+        """Shows the line that says what restricts the list."""
         parts = summary(query, watchpoint_names, with_text=not self.search_text)
         if not parts:
             self.set_filters(None)
@@ -260,10 +257,10 @@ class NodesPane(Pane):
         text.append("⌫ clears", theme.DIM)
         self.set_filters(text)
 
-    def mark(self, message: NodesMarked) -> None:
-        """Watched, hit, origin."""
-        if self.scopes is not None and len(message.marks.watch) == len(self.scopes.row):
-            self.tree_widget.set_marks(message.marks)
+    def mark(self, marks: Marks) -> None:
+        """Shows what is watched, hit, an origin."""
+        if self.scopes is not None and len(marks.watch) == len(self.scopes.row):
+            self.tree_widget.set_marks(marks)
 
     def reveal(self, row: int) -> bool:
         """Goes to a node; False when a filter hides it."""
@@ -312,7 +309,7 @@ class NodesPane(Pane):
 
 
 def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bool = True) -> list[str]:
-    """What a query restricts, one part each; empty when it keeps everything."""
+    """Returns what a query restricts, one part each; empty when it keeps everything."""
     from tui_debugger.tui.labels import CATEGORIES  # with the model: not before there is a query
 
     parts = []

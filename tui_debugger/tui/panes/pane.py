@@ -1,4 +1,4 @@
-"""What the panes have in common: a frame with a title, a search box, a line about filters, a table."""
+"""The base of the panes: a frame with a title, a search box, a line about filters, a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tui_debugger.tui.actions import PANES, bindings_for
 from tui_debugger.tui.widgets.bars import FrameLine
-from tui_debugger.tui.widgets.line_window import KeptColumn
+from tui_debugger.tui.widgets.line_window import CachedColumn
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NUMBERS = {pane: number for number, (pane, _) in enumerate(PANES, 1)}
 TITLES = dict(PANES)
 
 
-class Pane(KeptColumn, can_focus=False):
+class Pane(CachedColumn, can_focus=False):
     """Base of the panes. ``PANE`` is its id in the action registry."""
 
     PANE: ClassVar[str] = ""
@@ -40,7 +40,6 @@ class Pane(KeptColumn, can_focus=False):
             self.text = text
 
     def __init__(self) -> None:
-        """An empty pane with its pane id as widget id."""
         super().__init__(id=self.PANE, classes="pane")
         self._search_bar: SearchBar | None = None
         self._filters: Static | None = None
@@ -50,7 +49,7 @@ class Pane(KeptColumn, can_focus=False):
         self._filter_text: str | None = None
 
     def compose(self) -> ComposeResult:
-        """The frame and the table; search box and filter line come between them when they are first needed."""
+        """Lays out the frame and the table; search box and filter line come between them when they are first needed."""
         yield self._upper
         yield self.table
         yield self._lower
@@ -60,12 +59,12 @@ class Pane(KeptColumn, can_focus=False):
         self.set_count("")
 
     def set_count(self, text: str) -> None:
-        """Text after the title, for example a count."""
+        """Shows text after the title, for example a count."""
         self._count = text
         self._upper.show(f"{NUMBERS[self.PANE]} {TITLES[self.PANE]}", text)
 
     def set_look(self, *, active: bool, single: bool) -> None:
-        """How the frame is drawn: heavy when active, without sides when the pane is alone on the screen."""
+        """Draws the frame: heavy when active, without sides when the pane is alone on the screen."""
         self._upper.set_look(active=active, corners=not single)
         self._lower.set_look(active=active, corners=not single)
 
@@ -75,11 +74,11 @@ class Pane(KeptColumn, can_focus=False):
         return self._count
 
     def set_detail(self, text: str) -> None:
-        """Text in the lower edge of the frame."""
+        """Shows text in the lower edge of the frame."""
         self._lower.show("", text)
 
     def set_filters(self, text: Text | None) -> None:
-        """The line that says what is filtered; None takes it away."""
+        """Shows the line that says what is filtered; None takes it away."""
         plain = None if text is None else text.plain
         if plain == self._filter_text:
             return
@@ -114,7 +113,7 @@ class Pane(KeptColumn, can_focus=False):
 
     @property
     def search_text(self) -> str:
-        """What is being searched for."""
+        """The text in the search box."""
         return "" if self._search_bar is None else self._search_bar.value
 
     def clear_search(self) -> bool:
@@ -141,12 +140,12 @@ class Pane(KeptColumn, can_focus=False):
 
 
 def pane_bindings(pane: str) -> list[BindingType]:
-    """Key bindings of a pane."""
+    """Returns the key bindings of a pane."""
     return list(bindings_for(pane))
 
 
 def matcher(text: str) -> Callable[[str], bool] | None:
-    """A test for search text: substring without case, or a regular expression after ``~``.
+    """Returns a test for search text: substring without case, or a regular expression after ``~``.
 
     Returns:
         None when the expression is broken.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunRows:
+class SourceLineRows:
     """Files with their lines, flat. The key is (path, line); line 0 is the file itself.
 
     Attributes:
@@ -37,8 +37,8 @@ class RunRows:
     places: dict[Hashable, int]
 
     @classmethod
-    def of(cls, index: StackIndex) -> RunRows:
-        """The rows of an index; made in a worker, as a large run has very many lines."""
+    def of(cls, index: StackIndex) -> SourceLineRows:
+        """Returns the rows of an index; made in a worker, as a large run has very many lines."""
         entries = tuple((file, line) for file in index.files for line in range(-1, len(file.lines)))
         rows = cls(len(index.files), entries, {})
         rows.places.update({rows.key(i): i for i in range(len(entries))})
@@ -55,16 +55,16 @@ class RunRows:
         return len(self.entries)
 
     def key(self, index: int) -> Hashable:
-        """Path and line of a row."""
+        """Returns the path and line of a row."""
         file, line = self.entries[index]
         return file.path, file.lines[line].line if line >= 0 else 0
 
     def find(self, key: Hashable) -> int:
-        """Row of a path and line, or -1."""
+        """Returns the row of a path and line, or -1."""
         return self.places.get(key, -1)
 
     def frame(self, index: int) -> Frame:
-        """The line of a row as a frame; of a file its first line."""
+        """Returns the line of a row as a frame; of a file its first line."""
         from tui_debugger.model import Frame  # not before a line is chosen: the first frame waits for no model
 
         file, number = self.entries[index]
@@ -72,7 +72,7 @@ class RunRows:
         return Frame(file.path, line.line, line.code, end_line=line.line, framework=file.framework)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """A file, or a line with the number of its nodes."""
+        """Returns a file, or a line with the number of its nodes."""
         file, number = self.entries[index]
         if number < 0:
             style = theme.DIM if file.framework else theme.STRONG
@@ -83,7 +83,7 @@ class RunRows:
 
 
 def frame_cells(frame: Frame) -> Sequence[Cell]:
-    """Framework frames are dim, enclosing functions say ``in``, forward frames say ``fwd``."""
+    """Returns a row: framework frames are dim, enclosing functions say ``in``, forward frames say ``fwd``."""
     style = theme.DIM if frame.framework else theme.NORMAL
     name = Text(no_wrap=True).append("  " * frame.depth + ("└ " if frame.substack else ""), theme.DIM)
     name.append(clean(frame.path.rpartition("/")[2]), style)
@@ -128,13 +128,12 @@ class StackPane(Pane):
         """The pane changed between run and node, and may need its lines."""
 
     def __init__(self) -> None:
-        """Shows the selected node's stack."""
         super().__init__()
         self.table = VirtualTable(_FRAME_COLUMNS, empty="no node selected", id="stack-table")
         self.whole_run = False
         self._frames: tuple[Frame, ...] = ()
         self._reason = "no node selected"
-        self._run: RunRows | None = None
+        self._run: SourceLineRows | None = None
 
     def toggle_mode(self) -> None:
         """Changes between the run and the node."""
@@ -142,14 +141,14 @@ class StackPane(Pane):
         self._draw(keep=False)
         self.post_message(self.ModeChanged())
 
-    def show_run(self, rows: RunRows) -> None:
-        """All lines of the run, or those that a search found."""
+    def show_run(self, rows: SourceLineRows) -> None:
+        """Shows all lines of the run, or those that a search found."""
         self._run = rows
         if self.whole_run:
             self._draw()
 
     def show_node(self, frames: tuple[Frame, ...], reason: str) -> None:
-        """The stack of the selected node; ``reason`` says why it is empty."""
+        """Shows the stack of the selected node; ``reason`` says why it is empty."""
         self._frames, self._reason = frames, reason
         if not self.whole_run:
             self._draw(keep=False)
@@ -164,7 +163,7 @@ class StackPane(Pane):
         return run.frame(row) if run is not None and self.table.rows is run and row < run.row_count else None
 
     def open_search(self) -> None:
-        """Searching is about the run."""
+        """Opens the search box on all lines of the run."""
         if not self.whole_run:
             self.toggle_mode()
         super().open_search()

@@ -14,7 +14,7 @@ from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
-from tui_debugger.tui.widgets.text import Cell, Place
+from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
@@ -28,19 +28,19 @@ STATISTICS: Final = (*COUNTS, *ENDS, Column("mean", 10, right=True), Column("zer
 
 
 def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """How many NaN and Inf; ``unknown`` stands where nothing is known."""
+    """Returns the numbers of NaN and Inf; ``unknown`` stands where nothing is known."""
     if stats is None:
         return _nothing(unknown, len(COUNTS))
     return [Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM) for amount in (stats.nan, stats.inf)]
 
 
 def end_cells(stats: TensorStats | None) -> list[Cell]:
-    """The least and the greatest finite element."""
+    """Returns the least and the greatest finite element."""
     return _nothing(theme.NONE, len(ENDS)) if stats is None else [number(stats.minimum), number(stats.maximum)]
 
 
 def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """All of ``STATISTICS``."""
+    """Returns all of ``STATISTICS``."""
     if stats is None:
         return _nothing(unknown, len(STATISTICS))
     return [*count_cells(stats), *end_cells(stats), number(stats.mean), percent(stats.zero_percentage)]
@@ -74,12 +74,10 @@ class TensorsPane(Pane):
         """Show the values of a tensor."""
 
         def __init__(self, row: TensorRow) -> None:
-            """The row."""
             super().__init__()
             self.row = row
 
     def __init__(self) -> None:
-        """No node."""
         super().__init__()
         self.table = VirtualTable(_columns(rounds=False), empty="no node selected", id="tensor-table")
         self._rows: tuple[TensorRow, ...] = ()
@@ -175,14 +173,14 @@ class TensorsPane(Pane):
             self.post_message(self.TensorChosen(row))
 
 
-def _source(row: TensorRow) -> Place:
+def _source(row: TensorRow) -> ScopedName:
     text = Text(no_wrap=True)
     if row.uncertain:
         text.append("? ", theme.DOUBT)
     if row.recorded and not row.remote:
         text.append("statistic.csv ", theme.DIM)
     scope, _, name = row.origin_text.rpartition("/")
-    return Place(text.append(clean(name), theme.NORMAL), scope, theme.DIM)
+    return ScopedName(text.append(clean(name), theme.NORMAL), scope, theme.DIM)
 
 
 def _search_text(row: TensorRow) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tally:
-    """What there is to count in a result.
+    """The counts of a result.
 
     Attributes:
         findings: hits that are findings.
@@ -40,7 +40,7 @@ class Tally:
 
     @classmethod
     def of(cls, result: CheckResult) -> Tally:
-        """Counts; as slow as the result is large."""
+        """Counts a result; as slow as the result is large."""
         from tui_debugger.check.verdicts import judge  # with the condition table: not before there are hits
 
         counts = result.hits.counts()
@@ -50,7 +50,7 @@ class Tally:
 
 
 def cells(watchpoint: Watchpoint, nodes: int | None, tally: Tally | None, *, outdated: bool) -> Sequence[Cell]:
-    """One row.
+    """Returns one row.
 
     Args:
         watchpoint: the watchpoint.
@@ -81,7 +81,7 @@ def _kind(error: ErrorBits) -> str:
 
 
 def describe(watchpoint: Watchpoint) -> str:
-    """Condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
+    """Returns condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
     condition = CONDITIONS.get(watchpoint.condition)
     hidden = {spec.name for spec in condition.params if not spec.visible} if condition is not None else set()
     params = "  ".join(
@@ -98,7 +98,7 @@ def _described(watchpoint: Watchpoint, style: Style) -> Text:
 
 
 def search_text(watchpoint: Watchpoint) -> str:
-    """What a search looks at."""
+    """Returns the text that a search looks at."""
     condition = CONDITIONS.get(watchpoint.condition)
     abbr = condition.abbr if condition else ""
     return f"{abbr} {describe(watchpoint)} {watchpoint.name} {format_selection(watchpoint.selection)}"

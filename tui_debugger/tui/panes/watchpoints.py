@@ -42,7 +42,6 @@ class WatchpointsPane(Pane):
             self.opened = opened
 
     def __init__(self) -> None:
-        """An empty list."""
         super().__init__()
         self.table = VirtualTable(
             _COLUMNS, empty="none: w makes one, a adds the recommended ones", id="watchpoint-table"

@@ -44,7 +44,7 @@ _FADED: Final = Style(bold=True, underline=True)
 
 
 def colors_of(app: App[Any]) -> Colors:
-    """What the terminal can show."""
+    """Returns the colours that the terminal can show."""
     return colors_named(app.console.color_system, plain=app.no_color)
 
 
@@ -60,7 +60,7 @@ class HeatLines(HeatPage):
     """A page for a widget."""
 
     def trimmed(self) -> HeatLines:
-        """The same in as much room as it takes: that is a page, from now on."""
+        """Returns the same in as much room as it takes: that is a page, from now on."""
         rows, columns = self.picture.window.shape
         if self.field.folded:
             rows = -(-columns // self.across)
@@ -69,14 +69,14 @@ class HeatLines(HeatPage):
         return replace(self, room=replace(self.room, lines=lines, columns=width))
 
     def strip(self, line: int, base: Style, names: Style) -> Strip:
-        """A line of cells with its name."""
+        """Returns a line of cells with its name."""
         segments = [Segment(self.name(line).rjust(self.margin - 1) + " ", names)]
         if line < len(self.lines):
             segments += [Segment(run.text, _style(base, run.ink, run.ground)) for run in self.lines[line]]
         return Strip(segments)
 
     def marked(self, strip: Strip, row: int, column: int, *, strong: bool) -> Strip:
-        """A line with the cursor on it: brackets where there is room, else a half block or reverse video."""
+        """Returns a line with the cursor on it: brackets where there is room, else a half block or reverse video."""
         _, start, stop = self.marker(row, column)
         before, cell, after = (strip.crop(*ends) for ends in ((0, start), (start, stop), (stop, None)))
         if self.room.halves and self.zoom.tall == 1:
@@ -98,12 +98,12 @@ PAGE: Final = 10_000
 LARGER: Final = (2, 3, 4, 5, 6, 8, 10, 12, 16)
 
 _FINE: Final[WeakKeyDictionary[App[Any], bool]] = WeakKeyDictionary()
-"""What was chosen in each program: over a fast line nobody wants to choose it anew for every tensor."""
+"""The choice of each running program: over a fast line nobody wants to choose it anew for every tensor."""
 
 Cell = tuple[range, range]
 """Rows and columns of the table that make a cell."""
 Work = Callable[[str, Callable[[ProgressFn], Any], Callable[[Any], None]], None]
-"""What does long work beside the event loop: ``View.work``."""
+"""Runs long work beside the event loop: ``View.work``."""
 
 
 class HeatMap(Widget, can_focus=True):
@@ -160,7 +160,7 @@ class HeatMap(Widget, can_focus=True):
 
     @property
     def fine(self) -> bool:
-        """Whether cells are as small as they can be, whatever a page costs: for all maps, until it is changed."""
+        """Tells whether cells are as small as they can be, whatever a page costs: for all maps, until it is changed."""
         return _FINE.get(self.app, False)
 
     @property
@@ -171,7 +171,7 @@ class HeatMap(Widget, can_focus=True):
 
     @property
     def picture(self) -> Picture | None:
-        """What is on the screen; None until it is worked out."""
+        """The picture on the screen; None until it is worked out."""
         return self._drawn.picture if self._drawn is not None else None
 
     @property
@@ -186,18 +186,18 @@ class HeatMap(Widget, can_focus=True):
 
     @property
     def drawn(self) -> HeatLines | None:
-        """What is drawn, with its colours, for a legend."""
+        """The picture with its colours, for a legend."""
         return self._drawn
 
     @property
     def zoomed(self) -> tuple[int, int]:
-        """How many times cells were enlarged, and how often they can be."""
+        """The number of times that cells were enlarged, and how often they can be."""
         field = self.field
         return self._level, len(zooms(field.shape, self.room, folded=field.folded)) - 1 if field is not None else 0
 
     @property
     def cell(self) -> Cell | None:
-        """What the cursor's cell covers."""
+        """The part of the tensor below the cursor's cell."""
         return self._drawn.picture.window.cell(*self.cursor) if self._drawn is not None else None
 
     @property
@@ -257,7 +257,7 @@ class HeatMap(Widget, can_focus=True):
         self._draw(zoom, room, origin, choose=True)
 
     def _origin(self, zoom: Zoom, room: Room, place: tuple[int, int]) -> tuple[int, int]:
-        """The first element on the screen, so that the cursor's element comes to a place there; a whole cell."""
+        """Returns the first element on the screen that brings the cursor's element to a place there; a whole cell."""
         field = self.field
         assert field is not None  # noqa: S101 - only called with a field
         grid = zoom.grid(room)
@@ -294,7 +294,7 @@ class HeatMap(Widget, can_focus=True):
 
     @staticmethod
     def _cheap(fine: HeatLines) -> HeatLines:
-        """The same as a page that costs little: cells enlarged less, then fewer of them."""
+        """Returns the same as a page that costs little: cells enlarged less, then fewer of them."""
         drawn, cells = fine, fine.picture.window.shape
         for zoom in chain((fine.zoom,), fine.zoom.smaller(fine.room)):
             drawn = replace(fine, zoom=zoom).trimmed()
@@ -352,7 +352,7 @@ class HeatMap(Widget, can_focus=True):
         self.move_by(rows * down, columns * across)
 
     def to_end(self, axis: int, last: bool) -> None:
-        """To the first or last row (axis 0) or column (axis 1); of a wrapped row, 0 is all of it and 1 one line."""
+        """Goes to the first or last row (axis 0) or column (axis 1); of a wrapped row 0 is all of it, 1 one line."""
         field, cell = self.field, self.cell
         if field is None or cell is None:
             return
@@ -445,7 +445,7 @@ class HeatMap(Widget, can_focus=True):
 
 
 def _start(at: int, ahead: int, step: int, shown: int, count: int) -> int:
-    """Where to begin in a direction so that an element has so many cells ahead of it and no room is left empty."""
+    """Returns where to begin so that an element has so many cells ahead of it and no room is left empty."""
     last = -(-(count - shown * step) // step) * step
     return max(0, min(at // step * step - ahead * step, last))
 
@@ -457,7 +457,7 @@ Part = Content | str | tuple[str, str]
 
 
 def legend_of(heat: HeatMap) -> Content:
-    """The scale with its ends, the size of a cell, and the glyphs of what NaN and Inf are in sight."""
+    """Returns the scale with its ends, the size of a cell, and the glyphs of what NaN and Inf are in sight."""
     page = heat.drawn
     if page is None:
         return Content("")
@@ -473,7 +473,7 @@ def _part(run: Run) -> Part:
 
 
 def counts_text(picture: Picture, place: tuple[int, int]) -> str:
-    """What else is in a cell: how many elements, NaN and Inf."""
+    """Returns how many elements, NaN and Inf a cell holds."""
     rows, columns = picture.window.cell(*place)
     words = [plural(len(rows) * len(columns), "element")]
     for (_, name), counts in zip(BADS, (picture.nan, picture.pos_inf, picture.neg_inf), strict=True):

@@ -22,22 +22,22 @@ from tui_debugger.stats.slicing import Slice, apply
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import number, plural
 from tui_debugger.text.tensors import round_text, step_text
-from tui_debugger.text.values import Index, NumberFormat, Sheet, bits_text, exact_text, format_window
+from tui_debugger.text.values import Index, NumberFormat, ValueTable, bits_text, exact_text, format_window
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
-from tui_debugger.tui.values.search import WANTED, Found, MapSearch, can_be_bad, find_bad, find_extreme
+from tui_debugger.tui.values.search import SEARCH_KINDS, Found, MapSearch, can_be_bad, find_bad, find_extreme
 from tui_debugger.tui.values.window import SliceBar, TableOrMap, WindowView
-from tui_debugger.tui.views.export import Cells, Extract, stem_of
+from tui_debugger.tui.views.export import Cells, Extract, file_stem
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:
     from tui_debugger.model import TensorStats
-    from tui_debugger.tui.views.registry import Focus
-    from tui_debugger.tui.views.view import Host
+    from tui_debugger.tui.views.registry import ViewTarget
+    from tui_debugger.tui.views.view import ViewHost
 
 
 def stats_text(row: TensorRow) -> str:
@@ -82,7 +82,7 @@ def slot_of(row: TensorRow) -> str:
 
 
 def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Content:
-    """Type, shape, step, rank, graph."""
+    """Returns type, shape, step, rank, graph."""
     key = row.key
     words = [f"{array.dtype.name} {array.shape}" if array is not None else "", f"step {step_text(key.step)}"]
     words += [round_text(key.round, row.rounds), f"rank {key.rank}", clean(key.graph)]
@@ -91,31 +91,31 @@ def facts_line(row: TensorRow, array: Array | None, *, previous: bool) -> Conten
 
 
 def statistics_line(row: TensorRow, *, previous: bool) -> Content:
-    """Those of the whole tensor, never of the slice."""
+    """Returns the statistics of the whole tensor, never of the slice."""
     if previous:
         return Content.styled("statistics are those of the current step: p", GREY)
     return Content(stats_text(row))
 
 
 def count_of(stats: TensorStats, kind: str) -> int:
-    """How many NaN, Inf or both a tensor has."""
+    """Counts NaN, Inf or both in a tensor."""
     inf = stats.pos_inf + stats.neg_inf
     return {"NaN": stats.nan, "Inf": inf}.get(kind, stats.nan + inf)
 
 
 def is_index(index: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a tensor has an element with this index."""
+    """Tells whether a tensor has an element with this index."""
     return len(index) == len(shape) and all(0 <= at < size for at, size in zip(index, shape, strict=True))
 
 
 def element_line(index: Index, value: Any, place: str) -> Content:
-    """An element with its full index and every digit."""
+    """Returns an element with its full index and every digit."""
     text = f"[{', '.join(map(str, index))}] = "
     return Content.assemble(text, exact_text(value), (f"   {place}", f"not bold {GREY}"))
 
 
-def cell_line(sheet: Sheet, heat: HeatMap) -> tuple[Content, Any]:
-    """The cursor's cell of a heat map: its full index range and the element that it shows; the latter too, if known."""
+def cell_line(value_table: ValueTable, heat: HeatMap) -> tuple[Content, Any]:
+    """Returns the text of the cursor's cell of a heat map: its index range, and the element that it shows, if known."""
     field, picture, covered, place = heat.field, heat.picture, heat.cell, heat.cursor
     if field is None or picture is None or covered is None:
         return Content(""), None
@@ -123,20 +123,20 @@ def cell_line(sheet: Sheet, heat: HeatMap) -> tuple[Content, Any]:
     size = len(rows) * len(columns)
     found = strongest(field.read, rows, columns) if size <= LOOKED_UP else None
     if size == 1:
-        index = sheet.element(rows.start, columns.start)
-        return element_line(index, sheet.array[index], ""), sheet.array[index]
+        index = value_table.element(rows.start, columns.start)
+        return element_line(index, value_table.array[index], ""), value_table.array[index]
     kind = Kind(int(picture.kinds[place]))
     text, where, value = _NAMES.get(kind) or number(float(picture.values[place])), "", None
     if found is not None:
-        index = sheet.element(*found)
-        value = sheet.array[index]
+        index = value_table.element(*found)
+        value = value_table.array[index]
         text, where = exact_text(value), f" at [{', '.join(map(str, index))}]"
-    shown = f"{sheet.rectangle_text(rows, columns)} shows {text}{where}"
+    shown = f"{value_table.rectangle_text(rows, columns)} shows {text}{where}"
     return Content.assemble(shown, (f"   {counts_text(picture, place)}", f"not bold {GREY}")), value
 
 
 def bits_line(value: Any) -> str:
-    """The bytes of the value under the cursor."""
+    """Returns the bytes of the value under the cursor."""
     return "no single element is looked at: zoom in" if value is None else bits_text(value)
 
 
@@ -151,28 +151,28 @@ class ElementsPane(TableOrMap):
     """
 
     def compose(self) -> Iterable[Widget]:
-        """The bytes stand below the cursor's element."""
+        """Puts the bytes below the cursor's element."""
         yield from super().compose()
         yield Line(id="bits")
 
     @property
-    def sheet(self) -> Sheet | None:
-        """What is shown; None when there are no elements."""
-        sheet = self.grid.sheet
-        return sheet if sheet is not None and not sheet.empty else None
+    def value_table(self) -> ValueTable | None:
+        """The values that are shown; None when there are no elements."""
+        value_table = self.grid.value_table
+        return value_table if value_table is not None and not value_table.empty else None
 
     # -- what it shows -----------------------------------------------------------------------------
 
     def show(self, array: Array, view: Slice) -> None:
         """Another part of a tensor."""
         self.grid.set_view(array, view)
-        if self.sheet is None:
+        if self.value_table is None:
             self.show_text(f"No elements in {view.text} of shape {array.shape}.")
         elif self.mapped:
             self.draw()
 
     def show_text(self, text: str) -> None:
-        """Why there are no values."""
+        """Says why there are no values."""
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
@@ -186,16 +186,16 @@ class ElementsPane(TableOrMap):
         self.show_cell()
 
     def show_cell(self) -> None:
-        """The element with all its digits, or what the cell of the map shows."""
-        grid, sheet = self.grid, self.grid.sheet
+        """Shows the element with all its digits, or what the cell of the map shows."""
+        grid, value_table = self.grid, self.grid.value_table
         index = grid.cursor_index
-        if sheet is None or index is None:
+        if value_table is None or index is None:
             return
         if self.mapped:
-            text, value = cell_line(sheet, self.heat)
+            text, value = cell_line(value_table, self.heat)
         else:
-            value = sheet.array[index]
-            place = f"row {grid.row + 1}/{sheet.rows}  column {grid.column + 1}/{sheet.columns}"
+            value = value_table.array[index]
+            place = f"row {grid.row + 1}/{value_table.rows}  column {grid.column + 1}/{value_table.columns}"
             text = element_line(index, value, place)
         self.line("cell").show(text)
         self._show_bits(value)
@@ -205,7 +205,7 @@ class ElementsPane(TableOrMap):
             self.line("bits").show(Content.styled(bits_line(value), GREY))
 
     def said(self) -> list[str]:
-        """The lines below as text, after the heat map in glyphs when that shows."""
+        """Returns the lines below as text, after the heat map in glyphs when that shows."""
         drawn = self.heat.drawn if self.mapped else None
         below = [str(self.line(name).content) for name in ("legend", "cell", "bits") if self.line(name).display]
         return [*(drawn.plain.text() if drawn is not None else ()), *below]
@@ -218,92 +218,95 @@ TOGETHER = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class SheetRows(Sequence[Cells]):
+class CsvRows(Sequence[Cells]):
     """The rows of a slice for a .csv, read when they are written: index and values, one line per element of a line."""
 
-    sheet: Sheet
+    value_table: ValueTable
     rows: range
 
     def __len__(self) -> int:
-        """How many."""
+        """Returns the number of rows."""
         return len(self.rows)
 
     @overload
     def __getitem__(self, at: int) -> Cells: ...
     @overload
-    def __getitem__(self, at: slice) -> SheetRows: ...
-    def __getitem__(self, at: int | slice) -> Cells | SheetRows:
-        """One row, or some, still unread."""
+    def __getitem__(self, at: slice) -> CsvRows: ...
+    def __getitem__(self, at: int | slice) -> Cells | CsvRows:
+        """Returns one row, or some, still unread."""
         if isinstance(at, slice):
-            return SheetRows(self.sheet, self.rows[at])
-        return next(iter(SheetRows(self.sheet, self.rows[at : at + 1 or None])))
+            return CsvRows(self.value_table, self.rows[at])
+        return next(iter(CsvRows(self.value_table, self.rows[at : at + 1 or None])))
 
     def __iter__(self) -> Iterator[Cells]:
         """Reads."""
-        sheet, lines = self.sheet, self.sheet.lines
+        value_table, lines = self.value_table, self.value_table.lines
         if len(lines) == 2:
             for row in self.rows:
-                yield (lines[0][row], *sheet.part((lines[0][row : row + 1], lines[1]))[0])
+                yield (lines[0][row], *value_table.part((lines[0][row : row + 1], lines[1]))[0])
         elif lines:
             for start in range(0, len(self.rows), TOGETHER):
                 rows = self.rows[start : start + TOGETHER]
                 line = lines[0][rows[0] : rows[-1] + 1]
-                yield from zip(line, sheet.part((line,)), strict=True)
+                yield from zip(line, value_table.part((line,)), strict=True)
         else:
-            yield from (("", sheet.part(())[()]) for _ in self.rows)
+            yield from (("", value_table.part(())[()]) for _ in self.rows)
 
 
 def extract_of(
-    sheet: Sheet, form: NumberFormat, heading: Sequence[str], element: Index | None, key: TensorKey
+    value_table: ValueTable, form: NumberFormat, heading: Sequence[str], element: Index | None, key: TensorKey
 ) -> Extract:
-    """What can be copied and exported of a slice.
+    """Returns what can be copied and exported of a slice.
 
     Args:
-        sheet: the slice.
+        value_table: the slice.
         form: how numbers are written as text.
         heading: lines that go before the numbers in the text.
         element: full index of the element under the cursor.
         key: the tensor.
     """
-    lines = sheet.lines
+    lines = value_table.lines
     header = ("index", *(str(column) for column in lines[1])) if len(lines) == 2 else ("index", "value")
-    count = (sheet.rows if len(lines) == 2 else len(lines[0]) if lines else 1) if not sheet.empty else 0
+    count = (value_table.rows if len(lines) == 2 else len(lines[0]) if lines else 1) if not value_table.empty else 0
     return Extract(
-        stem=_stem(sheet, key),
-        text="\n".join([*heading, "", *_text(sheet, form)]),
-        one="" if element is None else exact_text(sheet.array[element]),
+        stem=_stem(value_table, key),
+        text="\n".join([*heading, "", *_text(value_table, form)]),
+        one="" if element is None else exact_text(value_table.array[element]),
         header=header,
-        rows=SheetRows(sheet, range(count)),
-        array=lambda: apply(sheet.array, sheet.view),
+        rows=CsvRows(value_table, range(count)),
+        array=lambda: apply(value_table.array, value_table.view),
     )
 
 
-def _stem(sheet: Sheet, key: TensorKey) -> str:
+def _stem(value_table: ValueTable, key: TensorKey) -> str:
     """Name of a file: the tensor, and the slice unless that is all of it."""
-    name = stem_of(key)
-    if all(isinstance(entry, range) for entry in sheet.view.entries) and sheet.view.text.strip("[:, ]") == "":
+    name = file_stem(key)
+    if (
+        all(isinstance(entry, range) for entry in value_table.view.entries)
+        and value_table.view.text.strip("[:, ]") == ""
+    ):
         return name
-    words = [word if word != ":" else "all" for word in sheet.view.text[1:-1].split(", ")]
+    words = [word if word != ":" else "all" for word in value_table.view.text[1:-1].split(", ")]
     return f"{name}.{'_'.join(re.sub(r'[^0-9A-Za-z]+', '-', word) for word in words)}"[:160]
 
 
-def _text(sheet: Sheet, form: NumberFormat) -> list[str]:
-    """The numbers in columns, with the indices of rows and columns."""
-    if sheet.empty:
+def _text(value_table: ValueTable, form: NumberFormat) -> list[str]:
+    """Returns the numbers in columns, with the indices of rows and columns."""
+    if value_table.empty:
         return ["no elements"]
-    columns = min(sheet.columns, MOST)
-    rows = min(sheet.rows, max(1, MOST // columns))
-    cells = [[text for text, _ in row] for row in format_window(sheet.cells(0, 0, rows, columns), form)]
-    if sheet.folded:
-        cells[-1] = [text for at, text in enumerate(cells[-1]) if sheet.index(rows - 1, at) is not None]
-    labels = [sheet.column_label(column) for column in range(columns)]
+    columns = min(value_table.columns, MOST)
+    rows = min(value_table.rows, max(1, MOST // columns))
+    cells = [[text for text, _ in row] for row in format_window(value_table.cells(0, 0, rows, columns), form)]
+    if value_table.folded:
+        cells[-1] = [text for at, text in enumerate(cells[-1]) if value_table.index(rows - 1, at) is not None]
+    labels = [value_table.column_label(column) for column in range(columns)]
     width = max(len(text) for row in (labels, *cells) for text in row)
-    beside = max(len(sheet.row_label(row)) for row in (0, rows - 1))
+    beside = max(len(value_table.row_label(row)) for row in (0, rows - 1))
     lines = [
         f"{name:>{beside}} " + " ".join(text.rjust(width) for text in row)
-        for name, row in zip(("", *(sheet.row_label(row) for row in range(rows))), (labels, *cells), strict=True)
+        for name, row in zip(("", *(value_table.row_label(row) for row in range(rows))), (labels, *cells), strict=True)
     ]
-    left = sheet.rows - rows, sheet.columns - columns
+    left = value_table.rows - rows, value_table.columns - columns
     if any(left):
         lines.append(f"… {plural(left[0], 'row')} and {plural(left[1], 'column')} more: export as .csv or .npy")
     return lines
@@ -325,7 +328,7 @@ class ValuesScreen(WindowView):
     """
     hints = TABLE_HINTS
 
-    def __init__(self, host: Host, about: Focus, row: TensorRow, previous: TensorKey | None = None) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget, row: TensorRow, previous: TensorKey | None = None) -> None:
         """Nothing is read before the screen shows.
 
         Args:
@@ -343,7 +346,7 @@ class ValuesScreen(WindowView):
         self.heading = f"{slot_of(row)}  {shorten(row.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Facts, statistics, slice, numbers or heat map, the cursor's value."""
+        """Lays out facts, statistics, slice, numbers or heat map, the cursor's value."""
         yield Line(id="facts")
         yield Line(id="stats")
         yield SliceBar(id="slice")
@@ -360,40 +363,40 @@ class ValuesScreen(WindowView):
         self.set_heading(f"{slot_of(self.row)}  {shorten(self.row.key.node, max(20, self.size.width - 16))}")
 
     @property
-    def board(self) -> ElementsPane:
+    def elements(self) -> ElementsPane:
         """The values."""
         return self.query_one(ElementsPane)
 
     @property
     def grid(self) -> ValueGrid:
         """The same as numbers."""
-        return self.board.grid
+        return self.elements.grid
 
     @property
     def heat(self) -> HeatMap:
         """The same as a picture."""
-        return self.board.heat
+        return self.elements.heat
 
     @property
     def cursor_index(self) -> Index | None:
         """Full index of the element under the cursor."""
-        return self.board.cursor_index
+        return self.elements.cursor_index
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor that shows, at the cursor's element."""
         key = self._previous if self._showing_previous else None
         return replace(self.about.at_step(key.step) if key is not None else self.about, at=self.cursor_index)
 
     def extract(self) -> Extract | None:
-        """The slice."""
-        sheet = self.board.sheet
-        if sheet is None:
+        """Returns the slice."""
+        value_table = self.elements.value_table
+        if value_table is None:
             return None
         key = self._previous if self._showing_previous and self._previous is not None else self.row.key
         heading = [self.heading, *(str(self._line(name).content) for name in ("facts", "stats"))]
-        heading += [f"slice {sheet.view.text}", *self.board.said()]
-        return extract_of(sheet, self.grid.form, heading, self.cursor_index, key)
+        heading += [f"slice {value_table.view.text}", *self.elements.said()]
+        return extract_of(value_table, self.grid.form, heading, self.cursor_index, key)
 
     def _line(self, name: str) -> Line:
         return self.query_one(f"#{name}", Line)
@@ -439,7 +442,7 @@ class ValuesScreen(WindowView):
         if self._array is None:
             self.say("")
             reason = clean_lines(str(error)) or type(error).__name__
-            self.board.show_text(f"These values cannot be read:\n\n{reason}")
+            self.elements.show_text(f"These values cannot be read:\n\n{reason}")
         else:
             super().failed(error)
 
@@ -464,17 +467,17 @@ class ValuesScreen(WindowView):
 
     @on(SliceBar.Changed)
     def _show_slice(self, _: object = None, *, again: bool = False) -> None:
-        """The part of the tensor that the slice is, unless it shows already."""
-        array, view, sheet = self._array, self.bar.view, self.grid.sheet
+        """Shows the part of the tensor that the slice is, unless it shows already."""
+        array, view, value_table = self._array, self.bar.view, self.grid.value_table
         if array is None:
             return
         if view is None:
-            self.board.show_text(f"This tensor has no elements: its shape is {array.shape}.")
+            self.elements.show_text(f"This tensor has no elements: its shape is {array.shape}.")
             return
-        if sheet is not None and sheet.view == view and not again:
+        if value_table is not None and value_table.view == view and not again:
             return
         super().say("")
-        self.board.show(array, view)
+        self.elements.show(array, view)
 
     def _show_facts(self) -> None:
         shown = self._array if self._array is not None else None
@@ -485,7 +488,7 @@ class ValuesScreen(WindowView):
 
     def action_bits(self) -> None:
         """The bytes of the value under the cursor."""
-        self.board.toggle_bits()
+        self.elements.toggle_bits()
 
     @on(SliceBar.Refused)
     def _refused(self, event: SliceBar.Refused) -> None:
@@ -495,7 +498,7 @@ class ValuesScreen(WindowView):
     @on(SliceBar.Ended)
     def _edited(self) -> None:
         self.say("")
-        self.board.front.focus()
+        self.elements.front.focus()
 
     def action_previous(self) -> None:
         """The previous step's values in the same place, and back."""
@@ -511,32 +514,34 @@ class ValuesScreen(WindowView):
 
     @on(ElementsPane.Switched)
     def _switched(self) -> None:
-        self.set_hints(MAP_HINTS if self.board.mapped else TABLE_HINTS)
+        self.set_hints(MAP_HINTS if self.elements.mapped else TABLE_HINTS)
 
     def action_element(self) -> None:
         """From a cell to its element in the table."""
-        self.board.to_element()
+        self.elements.to_element()
 
     # -- jumps -------------------------------------------------------------------------------------
 
     def action_bad(self, direction: int, kind: str = "") -> None:
-        """To the next or previous NaN or Inf of the whole tensor, whatever slice shows it."""
-        array, sheet, wish = self._array, self.board.sheet, WANTED[kind]
+        """Goes to the next or previous NaN or Inf of the whole tensor, whatever slice shows it."""
+        array, value_table, sought = self._array, self.elements.value_table, SEARCH_KINDS[kind]
         if array is None or not array.size:
             return
-        nothing = f"no {wish.name} in this tensor"
+        nothing = f"no {sought.name} in this tensor"
         stats = None if self._showing_previous else self.row.stats
         if not can_be_bad(array) or (stats is not None and not count_of(stats, kind)):
             self.say(nothing, note=True)
-        elif self.board.mapped and sheet is not None and self.heat.field is not None:
-            cells = MapSearch(sheet, self.heat.field, self.heat.zoom)
-            self._search(lambda progress: cells.next_bad(self.heat.element, direction, wish, progress), nothing)
+        elif self.elements.mapped and value_table is not None and self.heat.field is not None:
+            cells = MapSearch(value_table, self.heat.field, self.heat.zoom)
+            self._search(lambda progress: cells.next_bad(self.heat.element, direction, sought, progress), nothing)
         else:
             origin = self.grid.cursor_index or (0,) * array.ndim
-            self._search(lambda progress: find_bad(array, origin, direction, bad=wish.bad, progress=progress), nothing)
+            self._search(
+                lambda progress: find_bad(array, origin, direction, bad=sought.bad, progress=progress), nothing
+            )
 
     def action_extreme(self, largest: bool) -> None:
-        """To the largest or smallest finite value."""
+        """Goes to the largest or smallest finite value."""
         array = self._array
         if array is not None and array.size:
             self._search(
@@ -559,6 +564,6 @@ class ValuesScreen(WindowView):
 
     def _go_to(self, index: Index) -> None:
         """Shows an element, in another slice where needed."""
-        if not self.board.put_cursor(index) and self.bar.include(index):
+        if not self.elements.put_cursor(index) and self.bar.include(index):
             self._show_slice()
-            self.board.put_cursor(index)
+            self.elements.put_cursor(index)

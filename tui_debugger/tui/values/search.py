@@ -17,18 +17,18 @@ from tui_debugger.arrays import Array
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.heat import Kind, Window, next_bad
 from tui_debugger.text.heat_map import HeatTable, Zoom
-from tui_debugger.text.values import Family, Sheet, family
+from tui_debugger.text.values import Family, ValueTable, family
 
 Index = tuple[int, ...]
 Bad = Callable[[Array], npt.NDArray[np.bool_]]
-"""Which elements of a block are looked for."""
+"""A test for the elements of a block."""
 BLOCK = 1 << 20
 """Elements read at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where something was found.
+    """The place where something was found.
 
     Attributes:
         index: full index in the tensor.
@@ -66,7 +66,7 @@ class _Flat:
 
 
 def _numbers(block: Array) -> Array:
-    """The block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
+    """Returns the block as something numpy's comparisons take: ml_dtypes as float32, complex by magnitude."""
     kind = family(block.dtype)
     if kind is Family.COMPLEX:
         magnitude: Array = np.abs(block)
@@ -77,7 +77,7 @@ def _numbers(block: Array) -> Array:
 
 
 def can_be_bad(array: Array) -> bool:
-    """Whether the element type can hold NaN or Inf at all."""
+    """Tells whether the element type can hold NaN or Inf at all."""
     return family(array.dtype) in {Family.FLOAT, Family.COMPLEX}
 
 
@@ -91,7 +91,7 @@ def _spans(start: int, stop: int, direction: int) -> Iterator[tuple[int, int]]:
 def find_bad(
     array: Array, origin: Index, direction: int, *, bad: Bad = not_finite, progress: ProgressFn = no_progress
 ) -> Found | None:
-    """The next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
+    """Returns the next (or previous) NaN or Inf after ``origin`` in memory order; wraps around once.
 
     Args:
         array: any shape.
@@ -123,7 +123,7 @@ def find_bad(
 
 
 def find_extreme(array: Array, largest: bool, *, progress: ProgressFn = no_progress) -> Found | None:
-    """The first largest (or smallest) finite element in memory order; complex numbers by magnitude.
+    """Returns the first largest (or smallest) finite element in memory order; complex numbers by magnitude.
 
     Returns:
         None when no element is finite.
@@ -158,8 +158,8 @@ _INF: Final = frozenset({Kind.POS_INF, Kind.NEG_INF})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is looked for.
+class SearchKind:
+    """A kind of element to look for.
 
     Attributes:
         name: for messages.
@@ -172,10 +172,10 @@ class Wanted:
     kinds: frozenset[Kind]
 
 
-WANTED: Final[Mapping[str, Wanted]] = {
-    "": Wanted("NaN or Inf", not_finite, _INF | {Kind.NAN}),
-    "NaN": Wanted("NaN", np.isnan, frozenset({Kind.NAN})),
-    "Inf": Wanted("Inf", np.isinf, _INF),
+SEARCH_KINDS: Final[Mapping[str, SearchKind]] = {
+    "": SearchKind("NaN or Inf", not_finite, _INF | {Kind.NAN}),
+    "NaN": SearchKind("NaN", np.isnan, frozenset({Kind.NAN})),
+    "Inf": SearchKind("Inf", np.isinf, _INF),
 }
 
 
@@ -184,51 +184,51 @@ class MapSearch:
     """Cells of a heat map of a slice, all over the table.
 
     Attributes:
-        sheet: the slice.
+        value_table: the slice.
         field: the same as a table.
         zoom: the size of the cells.
     """
 
-    sheet: Sheet
+    value_table: ValueTable
     field: HeatTable
     zoom: Zoom
 
     def next_bad(
-        self, element: tuple[int, int], direction: int, wish: Wanted, progress: ProgressFn = no_progress
+        self, element: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn = no_progress
     ) -> Found | None:
-        """What is looked for in the cells after (or before) that of an element; then in the rest of the tensor.
+        """Looks in the cells after (or before) that of an element; then in the rest of the tensor.
 
         Args:
             element: row and column in the table.
             direction: +1 or -1.
-            wish: what is looked for.
+            sought: what is looked for.
             progress: may raise to stop.
         """
         rows, columns = self.field.shape
         window = Window(range(0, rows, self.zoom.rows), range(0, columns, self.zoom.columns))
         here = window.place(*element) or (0, 0)
-        place = self._next(window, here, direction, wish, progress)
+        place = self._next(window, here, direction, sought, progress)
         if place is not None:
-            return self._found(window, place, wish, wrapped=False)
-        array = self.sheet.array
+            return self._found(window, place, sought, wrapped=False)
+        array = self.value_table.array
         if array.size > rows * columns:
-            edge = self.sheet.element(rows - 1, columns - 1) if direction > 0 else self.sheet.element(0, 0)
-            return find_bad(array, edge, direction, bad=wish.bad, progress=progress)
+            edge = self.value_table.element(rows - 1, columns - 1) if direction > 0 else self.value_table.element(0, 0)
+            return find_bad(array, edge, direction, bad=sought.bad, progress=progress)
         height, width = window.shape
         outside = (0, -1) if direction > 0 else (height - 1, width)
-        place = self._next(window, outside, direction, wish, progress)
-        return self._found(window, place, wish, wrapped=True) if place is not None else None
+        place = self._next(window, outside, direction, sought, progress)
+        return self._found(window, place, sought, wrapped=True) if place is not None else None
 
     def _next(
-        self, window: Window, after: tuple[int, int], direction: int, wish: Wanted, progress: ProgressFn
+        self, window: Window, after: tuple[int, int], direction: int, sought: SearchKind, progress: ProgressFn
     ) -> tuple[int, int] | None:
-        return next_bad(self.field.read, window, after, direction, kinds=wish.kinds, progress=progress)
+        return next_bad(self.field.read, window, after, direction, kinds=sought.kinds, progress=progress)
 
-    def _found(self, window: Window, place: tuple[int, int], wish: Wanted, *, wrapped: bool) -> Found:
-        """The first such element of a cell."""
+    def _found(self, window: Window, place: tuple[int, int], sought: SearchKind, *, wrapped: bool) -> Found:
+        """Returns the first such element of a cell."""
         rows, columns = window.cell(*place)
         part = self.field.read(slice(rows.start, rows.stop), slice(columns.start, columns.stop))
         last = tuple(size - 1 for size in part.shape)
-        inside = find_bad(part, last, 1, bad=wish.bad)
+        inside = find_bad(part, last, 1, bad=sought.bad)
         row, column = inside.index if inside is not None else (0, 0)
-        return Found(self.sheet.element(rows.start + row, columns.start + column), wrapped)
+        return Found(self.value_table.element(rows.start + row, columns.start + column), wrapped)

@@ -16,7 +16,7 @@ from tui_debugger.errors import BadSliceError
 from tui_debugger.stats.slicing import Slice, default_slice, parse_slice
 from tui_debugger.text.clean import clean
 from tui_debugger.text.heat_map import heat_table_of, is_drawable
-from tui_debugger.text.values import Index, Sheet
+from tui_debugger.text.values import Index, ValueTable
 from tui_debugger.tui.dialogs.modal import Field, Line
 from tui_debugger.tui.theme import GREY
 from tui_debugger.tui.values.grid import ValueGrid
@@ -56,7 +56,6 @@ class SliceBar(Vertical):
         """Editing ended: the focus goes back to the values."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - textual's own parameter name
-        """No tensor yet."""
         super().__init__(id=id)
         self.view: Slice | None = None
         self._shape: tuple[int, ...] = ()
@@ -64,13 +63,13 @@ class SliceBar(Vertical):
         self._note = ""
 
     def compose(self) -> Iterable[Line | Field]:
-        """The line, or the field in its place."""
+        """Lays out the line, or the field in its place."""
         yield Line(id="slice-line")
         yield Field(id="slice-edit")
 
     @property
     def editing(self) -> bool:
-        """Whether the text is being edited."""
+        """Tells whether the text is being edited."""
         return self.has_class("-editing")
 
     # -- which part --------------------------------------------------------------------------------
@@ -133,7 +132,7 @@ class SliceBar(Vertical):
             self.note(f"this is the {'last' if by > 0 else 'first'} index of dimension {dimension}")
 
     def _words(self) -> list[str]:
-        """The slice text, one word per dimension."""
+        """Returns the slice text, one word per dimension."""
         return self.view.text[1:-1].split(", ") if self.view and self.view.entries else []
 
     def _fixed(self) -> list[int]:
@@ -208,7 +207,7 @@ class TableOrMap(Vertical):
         self._work = work
 
     def compose(self) -> Iterable[Widget]:
-        """Table or map, legend of the map, the cursor's element."""
+        """Lays out table or map, legend of the map, the cursor's element."""
         yield ValueGrid(id="grid")
         yield HeatMap(self._work, id="map")
         yield Line(id="legend")
@@ -226,25 +225,29 @@ class TableOrMap(Vertical):
 
     @property
     def mapped(self) -> bool:
-        """Whether the heat map shows."""
+        """Tells whether the heat map shows."""
         return self.has_class("-mapped")
 
     @property
     def front(self) -> ValueGrid | HeatMap:
-        """What shows."""
+        """The widget that shows."""
         return self.heat if self.mapped else self.grid
 
     @property
     def cursor_index(self) -> Index | None:
         """Full index of the element under the cursor; in the heat map one in the cursor's cell."""
-        sheet = self.sheet
-        return sheet.element(*self.heat.element) if self.mapped and sheet is not None else self.grid.cursor_index
+        value_table = self.value_table
+        return (
+            value_table.element(*self.heat.element)
+            if self.mapped and value_table is not None
+            else self.grid.cursor_index
+        )
 
     # -- for subclasses ----------------------------------------------------------------------------
 
     @property
-    def sheet(self) -> Sheet | None:
-        """What the heat map draws; None when there are no elements."""
+    def value_table(self) -> ValueTable | None:
+        """The table for the heat map; None when there are no elements."""
         raise NotImplementedError
 
     def fill_grid(self) -> None:
@@ -258,14 +261,14 @@ class TableOrMap(Vertical):
 
     def switch(self) -> str:
         """Table or heat map; returns why not."""
-        sheet, index = self.sheet, self.cursor_index
+        value_table, index = self.value_table, self.cursor_index
         if self.mapped:
             self.to_table(index)
             return ""
-        if sheet is None:
+        if value_table is None:
             return "there is nothing to draw"
-        if not is_drawable(sheet.array):
-            return f"{sheet.array.dtype.name} elements are no numbers: there is no heat map of them"
+        if not is_drawable(value_table.array):
+            return f"{value_table.array.dtype.name} elements are no numbers: there is no heat map of them"
         width, height = self.grid.size
         self.add_class("-mapped")
         self.line("legend").show("")
@@ -285,16 +288,16 @@ class TableOrMap(Vertical):
                 self.grid.go_to(index)
 
     def draw(self, index: Index | None = None, extent: Size | None = None) -> None:
-        """The sheet as a heat map, when that shows.
+        """The value_table as a heat map, when that shows.
 
         Args:
             index: the element that the cursor goes to; None: it stays in its row and column.
             extent: see ``HeatMap.set_field``.
         """
-        sheet = self.sheet
-        if sheet is not None and self.mapped:
-            field = heat_table_of(sheet)
-            row, column = (sheet.spot(index) if index is not None else None) or self.heat.element
+        value_table = self.value_table
+        if value_table is not None and self.mapped:
+            field = heat_table_of(value_table)
+            row, column = (value_table.spot(index) if index is not None else None) or self.heat.element
             rows, columns = field.shape
             self.heat.set_field(field, (min(row, rows - 1), min(column, columns - 1)), extent)
 
@@ -303,9 +306,9 @@ class TableOrMap(Vertical):
         """From the cursor's cell to its element in the table."""
 
         def go(element: tuple[int, int]) -> None:
-            sheet = self.sheet
-            if sheet is not None:
-                self.to_table(sheet.element(*element))
+            value_table = self.value_table
+            if value_table is not None:
+                self.to_table(value_table.element(*element))
 
         if self.mapped:
             self.heat.shown_element(go)
@@ -316,7 +319,7 @@ class TableOrMap(Vertical):
         """Puts the cursor on an element; False when the slice does not show it."""
         if not self.mapped:
             return self.grid.go_to(index)
-        spot = self.sheet.spot(index) if self.sheet is not None else None
+        spot = self.value_table.spot(index) if self.value_table is not None else None
         if spot is not None:
             self.heat.go_to(*spot)
         return spot is not None
@@ -339,7 +342,7 @@ class TableOrMap(Vertical):
         return f"{self.grid.form.precision} digits"
 
     def line(self, name: str) -> Line:
-        """One of the lines below."""
+        """Returns one of the lines below."""
         return self.query_one(f"#{name}", Line)
 
 
@@ -347,18 +350,18 @@ class WindowView(ValuesView):
     """A view with a slice of a tensor that its keys move through; see ``keys.moves`` and what follows there."""
 
     @property
-    def plane(self) -> TableOrMap:
+    def table_or_map(self) -> TableOrMap:
         """The elements."""
         return self.query_one(TableOrMap)
 
     @property
     def bar(self) -> SliceBar:
-        """Which part of the tensor shows."""
+        """The line in which the slice is edited."""
         return self.query_one(SliceBar)
 
     @property
     def bar_shows(self) -> bool:
-        """Whether the slice is in sight."""
+        """Tells whether the slice is in sight."""
         return True
 
     # -- what is said ------------------------------------------------------------------------------
@@ -386,21 +389,21 @@ class WindowView(ValuesView):
     def action_move(self, rows: int, columns: int) -> None:
         """Arrow keys."""
         self.forget_note()
-        self.plane.front.move_by(rows, columns)
+        self.table_or_map.front.move_by(rows, columns)
 
     def action_page(self, rows: int, columns: int) -> None:
         """A page of rows or columns."""
         self.forget_note()
-        self.plane.front.page(rows, columns)
+        self.table_or_map.front.page(rows, columns)
 
     def action_to_end(self, axis: int, last: bool) -> None:
-        """To the first or last row or column."""
+        """Goes to the first or last row or column."""
         self.forget_note()
-        self.plane.front.to_end(axis, last)
+        self.table_or_map.front.to_end(axis, last)
 
     def action_finer(self, by: int) -> None:
         """More or fewer digits; in the heat map zoom."""
-        said = self.plane.finer(by)
+        said = self.table_or_map.finer(by)
         if said:
             self.say(said, note=True)
         else:
@@ -408,12 +411,12 @@ class WindowView(ValuesView):
 
     def action_scientific(self) -> None:
         """Scientific notation on and off."""
-        self.plane.grid.set_format(self.plane.grid.form.toggled())
+        self.table_or_map.grid.set_format(self.table_or_map.grid.form.toggled())
 
     def action_fine(self) -> None:
         """The smallest cells there are, or those that cost little."""
-        if self.plane.mapped:
-            self.plane.heat.toggle_fine()
+        if self.table_or_map.mapped:
+            self.table_or_map.heat.toggle_fine()
         else:
             self.say("d is for the heat map: t", note=True)
 
@@ -433,6 +436,6 @@ class WindowView(ValuesView):
 
     def action_heat(self) -> None:
         """Table or heat map; the cursor stays on its element."""
-        wrong = self.plane.switch()
+        wrong = self.table_or_map.switch()
         if wrong:
             self.say(wrong, note=True)

@@ -1,1 +1,1 @@
-"""What opens from a tensor or a hit: views that fill the screen, a file each, and what they share."""
+"""Views that open from a tensor or a hit: they that fill the screen, a file each, and what they share."""

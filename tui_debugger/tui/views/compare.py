@@ -34,9 +34,17 @@ from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.tui.values.window import TableOrMap, WindowView
-from tui_debugger.tui.views.compare_panes import TITLES, CompareTable, LargestPane, Rule, Shown, entry_cells, index_text
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.compare_panes import (
+    TITLES,
+    CellContent,
+    CompareTable,
+    ComparisonRule,
+    LargestPane,
+    entry_cells,
+    index_text,
+)
+from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -44,7 +52,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import TensorRow
-    from tui_debugger.tui.views.view import Host, View
+    from tui_debugger.tui.views.view import View, ViewHost
 
 
 GROUP = "Compare (C on a tensor)"
@@ -120,7 +128,7 @@ def sides(key: TensorKey, other: Side | None, couple: Couple | None, *, working:
 
 
 def answer(found: Differences, hint: str, width: int) -> Content:
-    """Whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
+    """Says whether they are equal, and every measure of the whole tensors in as few lines as they fit into."""
     glyph, colour = (HIT_GLYPH, ORANGE) if found.outside else (EQUAL_GLYPH, BLUE)
     tolerance = words.tolerance_text(found.tolerance, found.boundary)
     verdict = (f"{glyph} {words.verdict(found)}", f"bold {colour}")
@@ -311,7 +319,7 @@ def _row_text(row: TensorRow) -> str:
 
 
 def _usable(check: Callable[[Path], str | None]) -> Callable[[str], str | None]:
-    """What is wrong with a path that is being typed: it may be none at all, such as the home directory of nobody."""
+    """Says what is wrong with a path that is being typed; ``~nobody`` is no path at all."""
 
     def checked(text: str) -> str | None:
         if not text.strip():
@@ -337,7 +345,7 @@ def extract_of(
     one: tuple[str, str] | None,
     window: Callable[[], Array | None],
 ) -> Extract:
-    """The comparison as text, the largest differences as a table, the difference in the slice as an array.
+    """Returns the comparison as text, the largest differences as a table, the difference in the slice as an array.
 
     Args:
         stem: see ``Extract``.
@@ -411,7 +419,7 @@ class CompareView(WindowView):
     """
     hints = HINTS
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Begins with the previous step."""
         super().__init__(host, about)
         self.comparer = Comparer(host.session)
@@ -424,7 +432,7 @@ class CompareView(WindowView):
         self.heading = f"Compare {slot_text(about.key)}  {shorten(about.key.node, 60)}"
 
     def body(self) -> Iterable[Widget]:
-        """Which tensors, the answer, table and list."""
+        """Lays out both names, the result, the table and the list."""
         yield Line(id="sides")
         yield Line(id="answer")
         with Horizontal(id="main"):
@@ -465,13 +473,13 @@ class CompareView(WindowView):
         return self.query_one(LargestPane)
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor; the other one while its values are shown, when it is of this run."""
         other = self.other.key if self.other is not None and not self.other.path else None
-        if other is None or self.table.shown is not Shown.THERE:
+        if other is None or self.table.shown is not CellContent.THERE:
             return self.about
         row = self.host.session.nodes(other.rank).find(other.node, other.graph)
-        return Focus(other, row) if row >= 0 else self.about
+        return ViewTarget(other, row) if row >= 0 else self.about
 
     # -- reading and comparing ---------------------------------------------------------------------
 
@@ -501,7 +509,7 @@ class CompareView(WindowView):
         """Both are there: the table first, the numbers of the whole tensor when they are known."""
         couple, self.files = found
         self.couple, self.other = couple, couple.there.side
-        self.table.set_couple(couple, Rule(self.tolerance))
+        self.table.set_couple(couple, ComparisonRule(self.tolerance))
         self._draw_head()
         self._compare(couple)
 
@@ -520,7 +528,7 @@ class CompareView(WindowView):
         found = self.found
         if found is not None:
             self.largest.show(found)
-            self.table.set_rule(Rule(found.tolerance, found.boundary))
+            self.table.set_rule(ComparisonRule(found.tolerance, found.boundary))
         self._draw_head()
 
     def _work_of_heat(self, what: str, job: Callable[[ProgressFn], Any], done: Callable[[Any], None]) -> None:
@@ -605,8 +613,8 @@ class CompareView(WindowView):
         self._against(replace(side, key=replace(side.key, rank=rank)))
 
     def action_show(self, name: str) -> None:
-        """What the cells hold."""
-        self.table.set_shown(Shown[name])
+        """The contents of the cells."""
+        self.table.set_shown(CellContent[name])
         self.say(self.table.shown.value, note=True)
 
     def action_heat(self) -> None:
@@ -701,7 +709,7 @@ class CompareView(WindowView):
         if self.table.mapped:
             self.table.to_element()
         else:
-            self.host.open("values", replace(self.focus_here, at=self.table.cursor_index))
+            self.host.open("values", replace(self.target_here, at=self.table.cursor_index))
 
     def action_slice(self) -> None:
         """Edits the slice."""
@@ -722,5 +730,5 @@ class CompareView(WindowView):
         entries = self.largest.measure.entries(self.found) if self.found is not None else ()
         one = self.table.cell_parts(exact=True)
         head = [str(self.query_one(name, Line).content) for name in ("#sides", "#answer")]
-        stem = stem_of(self.about.key, "compare")
+        stem = file_stem(self.about.key, "compare")
         return extract_of(stem, head, self.found, entries, one=one, window=self.table.window)

@@ -23,7 +23,7 @@ from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference
 from tui_debugger.stats.slicing import Slice
 from tui_debugger.text.differences import element_text, stats_lines
 from tui_debugger.text.numbers import NONE, number
-from tui_debugger.text.values import CellKind, Index, NumberFormat, Sheet, Texts, exact_text, format_window
+from tui_debugger.text.values import CellKind, Index, NumberFormat, Texts, ValueTable, exact_text, format_window
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import DOUBT, FINDING, GREY
 from tui_debugger.tui.values.heat_map import Work
@@ -35,8 +35,8 @@ MARK = "!"
 """Stands behind a difference that is not allowed: colour is never the only sign."""
 
 
-class Shown(Enum):
-    """What the cells hold."""
+class CellContent(Enum):
+    """The contents of the cells."""
 
     ALL = "both and difference"
     DIFFERENCE = "difference"
@@ -45,15 +45,15 @@ class Shown(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """What is allowed: a tolerance with its boundary for the whole tensor."""
+class ComparisonRule:
+    """The differences that are allowed: a tolerance with its boundary for the whole tensor."""
 
     tolerance: Tolerance = EXACT
     boundary: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class DifferenceSheet(Sheet):
+class DifferenceTable(ValueTable):
     """here − there, computed for what is on the screen only.
 
     Attributes:
@@ -62,12 +62,12 @@ class DifferenceSheet(Sheet):
     """
 
     pairs: Pairs
-    rule: Rule = Rule()
+    rule: ComparisonRule = ComparisonRule()
 
     def windows(self, top: int, left: int, height: int, width: int) -> tuple[Array, Array]:
-        """The same window of both."""
+        """Returns the same window of both."""
         here, there = (
-            Sheet(array, self.view, self.fold).cells(top, left, height, width)
+            ValueTable(array, self.view, self.fold).cells(top, left, height, width)
             for array in (self.pairs.here, self.pairs.there)
         )
         return here, there
@@ -89,15 +89,15 @@ class DifferenceSheet(Sheet):
         ]
 
     def settled(self, here: Array, there: Array) -> Array:
-        """The difference of two windows, 0 where it is within the boundary."""
+        """Returns the difference of two windows, 0 where it is within the boundary."""
         found = difference(here, there)
         if self.rule.boundary:
             found[np.abs(found) <= self.rule.boundary] = 0
         return found
 
     def part(self, parts: tuple[range, ...]) -> Array:
-        """The difference at these indices of the free dimensions."""
-        here, there = (Sheet(array, self.view).part(parts) for array in (self.pairs.here, self.pairs.there))
+        """Returns the difference at these indices of the free dimensions."""
+        here, there = (ValueTable(array, self.view).part(parts) for array in (self.pairs.here, self.pairs.there))
         return self.settled(here, there)
 
 
@@ -109,7 +109,7 @@ def _cell(text: str, kind: CellKind, marked: bool) -> tuple[str, CellKind]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class TripleSheet(DifferenceSheet):
+class TripleTable(DifferenceTable):
     """Three lines a row: here, there, difference, so that digits stand below each other."""
 
     stride: ClassVar[int] = 3
@@ -120,8 +120,8 @@ class TripleSheet(DifferenceSheet):
         return self._plain.rows * self.stride
 
     @property
-    def _plain(self) -> Sheet:
-        return Sheet(self.array, self.view, self.fold)
+    def _plain(self) -> ValueTable:
+        return ValueTable(self.array, self.view, self.fold)
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
         """See ``Sheet``."""
@@ -136,7 +136,7 @@ class TripleSheet(DifferenceSheet):
         return super().index(row // self.stride, column)
 
     def place(self, index: Index) -> tuple[int, int] | None:
-        """The line of the difference."""
+        """Returns the line of the difference."""
         found = super().place(index)
         return None if found is None else (found[0] * self.stride + self.stride - 1, found[1])
 
@@ -153,13 +153,13 @@ def _padded(texts: Texts) -> Texts:
     return [[(f"{text} ", kind) for text, kind in line] for line in texts]
 
 
-def sheet_of(pairs: Pairs, view: Slice, shown: Shown, rule: Rule) -> Sheet:
-    """What is to be shown of two tensors."""
-    if shown is Shown.HERE:
-        return Sheet(pairs.here, view)
-    if shown is Shown.THERE:
-        return Sheet(pairs.there, view)
-    kind: type[DifferenceSheet] = TripleSheet if shown is Shown.ALL else DifferenceSheet
+def value_table_of(pairs: Pairs, view: Slice, shown: CellContent, rule: ComparisonRule) -> ValueTable:
+    """Returns the table of two tensors."""
+    if shown is CellContent.HERE:
+        return ValueTable(pairs.here, view)
+    if shown is CellContent.THERE:
+        return ValueTable(pairs.there, view)
+    kind: type[DifferenceTable] = TripleTable if shown is CellContent.ALL else DifferenceTable
     return kind(array=pairs.here, view=view, pairs=pairs, rule=rule)
 
 
@@ -188,12 +188,12 @@ class CompareTable(TableOrMap):
         """``work`` does long work of the heat map."""
         super().__init__(work, id="table")
         self.couple: Couple | None = None
-        self.shown = Shown.ALL
-        self.rule = Rule()
+        self.shown = CellContent.ALL
+        self.rule = ComparisonRule()
         self._going: Index | None = None
 
     def compose(self) -> Iterable[Widget]:
-        """The slice stands on top."""
+        """Puts the slice on top."""
         yield SliceBar(id="slice")
         yield from super().compose()
 
@@ -203,14 +203,14 @@ class CompareTable(TableOrMap):
         return self.query_one(SliceBar)
 
     @property
-    def sheet(self) -> Sheet | None:
-        """What the heat map draws: of both tensors their difference."""
-        sheet = self._sheet(Shown.DIFFERENCE if self.shown is Shown.ALL else self.shown)
-        return sheet if sheet is not None and not sheet.empty else None
+    def value_table(self) -> ValueTable | None:
+        """The table for the heat map: of both tensors their difference."""
+        value_table = self._value_table(CellContent.DIFFERENCE if self.shown is CellContent.ALL else self.shown)
+        return value_table if value_table is not None and not value_table.empty else None
 
     # -- what is shown -----------------------------------------------------------------------------
 
-    def set_couple(self, couple: Couple, rule: Rule) -> None:
+    def set_couple(self, couple: Couple, rule: ComparisonRule) -> None:
         """Other tensors; the slice and the cursor stay where they were if they can."""
         self.couple, self.rule = couple, rule
         old = self.slice_bar.view
@@ -219,19 +219,19 @@ class CompareTable(TableOrMap):
             self._show()
 
     def show_text(self, text: str) -> None:
-        """Text instead of numbers: why there are none."""
+        """Shows text instead of numbers: why there are none."""
         self.couple = None
         self.to_table()
         self.grid.show_text(text)
         self.line("cell").show("")
 
-    def set_rule(self, rule: Rule) -> None:
-        """What is allowed."""
+    def set_rule(self, rule: ComparisonRule) -> None:
+        """Sets the differences that are allowed."""
         self.rule = rule
         self._show()
 
-    def set_shown(self, shown: Shown) -> None:
-        """What the cells hold."""
+    def set_shown(self, shown: CellContent) -> None:
+        """Shows the contents of the cells."""
         if shown is not self.shown:
             index = self.cursor_index
             self.shown = shown
@@ -268,9 +268,11 @@ class CompareTable(TableOrMap):
         self.front.focus()
         self.post_message(self.Refused(""))
 
-    def _sheet(self, shown: Shown) -> Sheet | None:
+    def _value_table(self, shown: CellContent) -> ValueTable | None:
         view = self.slice_bar.view
-        return None if self.couple is None or view is None else sheet_of(self.couple.pairs, view, shown, self.rule)
+        return (
+            None if self.couple is None or view is None else value_table_of(self.couple.pairs, view, shown, self.rule)
+        )
 
     def _show(self) -> None:
         if self.mapped:
@@ -279,17 +281,17 @@ class CompareTable(TableOrMap):
             self.fill_grid()
 
     def fill_grid(self) -> None:
-        """What the cells hold now."""
-        sheet = self._sheet(self.shown)
-        if sheet is not None and sheet.empty:
-            self.grid.show_text(f"No elements in {sheet.view.text} of shape {sheet.array.shape}.")
-        elif sheet is not None:
-            self.grid.set_sheet(sheet)
+        """The contents of the cells now."""
+        value_table = self._value_table(self.shown)
+        if value_table is not None and value_table.empty:
+            self.grid.show_text(f"No elements in {value_table.view.text} of shape {value_table.array.shape}.")
+        elif value_table is not None:
+            self.grid.set_table(value_table)
 
     def window(self) -> Array | None:
-        """The difference in the slice that is shown, as numbers; None while there is nothing."""
-        sheet = self._sheet(Shown.DIFFERENCE)
-        return None if sheet is None else np.asarray(sheet.part(sheet.lines))
+        """Returns the difference in the slice that is shown, as numbers; None while there is nothing."""
+        value_table = self._value_table(CellContent.DIFFERENCE)
+        return None if value_table is None else np.asarray(value_table.part(value_table.lines))
 
     # -- the element under the cursor --------------------------------------------------------------
 
@@ -316,7 +318,7 @@ class CompareTable(TableOrMap):
 
 
 class Measure(Enum):
-    """What makes a difference large."""
+    """The measure by which differences are sorted."""
 
     ABS = "absolute error"
     REL = "relative error"
@@ -329,7 +331,7 @@ class Measure(Enum):
         return members[(members.index(self) + 1) % len(members)]
 
     def entries(self, found: Differences) -> tuple[Entry, ...]:
-        """The largest ones."""
+        """Returns the largest ones."""
         return {Measure.ABS: found.by_abs, Measure.REL: found.by_rel, Measure.ULP: found.by_ulp}[self]
 
 
@@ -337,7 +339,7 @@ TITLES = ("index", "here", "there", "difference", "relative", "ULP")
 
 
 def entry_cells(entry: Entry) -> tuple[str, ...]:
-    """A line of the list."""
+    """Returns a line of the list."""
     here, there = (exact_text(value) for value in (entry.here, entry.there))
     apart = NONE if entry.ulp is None else number(entry.ulp)
     return (index_text(entry.index), here, there, _short(entry.difference), number(entry.relative), apart)
@@ -353,7 +355,7 @@ def _short(value: object) -> str:
 
 
 def exact_float(value: object) -> float:
-    """A scalar of numpy as a float."""
+    """Returns a scalar of numpy as a float."""
     return float(value)  # type: ignore[arg-type]  # whatever numpy's scalar types are
 
 
@@ -365,7 +367,7 @@ class EntryRows:
 
     @property
     def row_count(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(self.entries)
 
     def cells(self, index: int) -> tuple[Cell, ...]:
@@ -376,11 +378,11 @@ class EntryRows:
         return (place, rest[0], rest[1], Text(rest[2], style if entry.relative is None else ""), *rest[3:])
 
     def key(self, index: int) -> Index:
-        """The element."""
+        """Returns the element."""
         return self.entries[index].index
 
     def find(self, key: object) -> int:
-        """Row of an element, or -1."""
+        """Returns the row of an element, or -1."""
         return next((row for row, entry in enumerate(self.entries) if entry.index == key), -1)
 
 
@@ -400,13 +402,12 @@ class LargestPane(Vertical):
     """
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="largest")
         self.measure = Measure.ABS
         self._found: Differences | None = None
 
     def compose(self) -> Iterable[Widget]:
-        """From top to bottom."""
+        """Lays out its parts from top to bottom."""
         yield Line(id="numbers")
         yield Line(id="list-title")
         yield VirtualTable(empty="no element differs", id="list")

@@ -44,9 +44,9 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import ORANGE
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import Files, Host, ValuesView, files_of
+from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.view import Files, ValuesView, ViewHost, files_of
 from tui_debugger.tui.widgets.text import fit, shorten
 
 _GAP = 2
@@ -61,7 +61,7 @@ def bar_width(bins: int, room: int) -> int:
 
 
 def bar_rows(counts: Sequence[int], height: int, cells: int, *, top: int, log: bool) -> list[str]:
-    """The bars line by line, the uppermost line first.
+    """Returns the bars line by line, the uppermost line first.
 
     Args:
         counts: elements of each bin.
@@ -80,7 +80,7 @@ def bar_rows(counts: Sequence[int], height: int, cells: int, *, top: int, log: b
 
 
 def _eighths(count: int, height: int, top: int, log: bool) -> int:
-    """Height of a bar in eighths of a line; something is never nothing."""
+    """Returns the height of a bar in eighths of a line; something is never nothing."""
     if not count or not top:
         return 0
     part = math.log1p(count) / math.log1p(top) if log else count / top
@@ -92,7 +92,10 @@ def _glyph(eighths: int) -> str:
 
 
 def height_label(line: int, height: int, top: int, *, log: bool) -> str:
-    """What the count axis says beside a line: the greatest count above, the half (or its logarithm's) in the middle."""
+    """Returns the label of the count axis beside a line: the greatest count above, half of it in the middle.
+
+    On a logarithmic axis the middle is half of the logarithm.
+    """
     if line == 0:
         return f"{top:,}" if top < 1e6 else number(float(top))
     if height > 4 and line == height // 2:
@@ -103,7 +106,7 @@ def height_label(line: int, height: int, top: int, *, log: bool) -> str:
 
 
 def axis_line(bins: int, cells: int, cursor: int, ticks: Sequence[int]) -> str:
-    """The line below the bars: a tick above each label, and the cursor."""
+    """Returns the line below the bars: a tick above each label, and the cursor."""
     line = ["─"] * (bins * cells)
     for tick in ticks:
         line[tick] = "┬"
@@ -114,7 +117,7 @@ def axis_line(bins: int, cells: int, cursor: int, ticks: Sequence[int]) -> str:
 
 
 def axis_labels(bins: Sequence[Bin], cells: int, room: int) -> tuple[str, list[int]]:
-    """The labels below the axis, and where their ticks are: lower edges, as many as fit, and 0 before all others."""
+    """Returns the labels below the axis and the places of their ticks: lower edges, as many as fit, 0 before others."""
     taken: list[tuple[int, int, str]] = []
     texts = labels([each.low for each in bins])
     for index in _by_worth(bins):
@@ -130,7 +133,7 @@ def axis_labels(bins: Sequence[Bin], cells: int, room: int) -> tuple[str, list[i
 
 
 def _by_worth(bins: Sequence[Bin]) -> Iterator[int]:
-    """Zero first, then the first bin, then all from the left: what comes later fills the gaps."""
+    """Returns the bins as labels need them: zero first, then the first bin, then all from the left to fill the gaps."""
     zero = next((i for i, each in enumerate(bins) if each.low == 0), None)
     if zero is not None:
         yield zero
@@ -158,7 +161,6 @@ class Chart(Widget, can_focus=True):
         """The cursor came to another bin, or the bins were replaced."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
-        """Empty."""
         super().__init__(id=id)
         self._layers: tuple[Layer, ...] = ()
         self._log_counts = False
@@ -201,7 +203,7 @@ class Chart(Widget, can_focus=True):
         self._draw()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the picture."""
+        """Returns one line of the picture."""
         return self._lines[y] if y < len(self._lines) else Strip.blank(self.size.width, self.rich_style)
 
     @property
@@ -285,7 +287,7 @@ _BAD = frozenset({"NaN", "-Inf", "+Inf"})
 
 
 def counts_line(spread: Spread, width: int) -> Content:
-    """Every element once; NaN and Inf stand out. The shares are left out where there is no room for them."""
+    """Returns every element once; NaN and Inf stand out. The shares are left out where there is no room for them."""
     lines = _counts(spread, width)
     if len(lines) > 1:
         lines = _counts(spread, width, shares=False)
@@ -307,7 +309,7 @@ def _counts(spread: Spread, width: int, *, shares: bool = True) -> list[str]:
 
 
 def moments_lines(spread: Spread, width: int) -> list[str]:
-    """Smallest, greatest, mean and so on of the finite elements."""
+    """Returns smallest, greatest, mean and so on of the finite elements."""
     stats = spread.stats
     if stats is None:
         return []
@@ -317,7 +319,7 @@ def moments_lines(spread: Spread, width: int) -> list[str]:
 
 
 def percentile_lines(spread: Spread, width: int) -> list[str]:
-    """The percentiles, or how to get them."""
+    """Returns the percentiles, or how to get them."""
     if spread.classes is None:
         return []
     found = spread.quantiles
@@ -330,7 +332,7 @@ def percentile_lines(spread: Spread, width: int) -> list[str]:
 
 
 def headroom_lines(spread: Spread, width: int) -> list[str]:
-    """How far the values are from the limits of their type and of others."""
+    """Returns how far the values are from the limits of their type and of others."""
     if spread.headroom is not None:
         return [line for items in headroom_items(spread.headroom, spread.dtype) for line in packed("", items, width)]
     stats = spread.stats
@@ -341,7 +343,7 @@ def headroom_lines(spread: Spread, width: int) -> list[str]:
 
 
 def all_lines(spread: Spread, width: int = UNLIMITED) -> list[str]:
-    """All numbers."""
+    """Returns all numbers."""
     return [
         *_counts(spread, width),
         *moments_lines(spread, width),
@@ -355,8 +357,8 @@ _RECORDED = "Only statistics of this tensor are known, not its values:\nno perce
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """What is shown, or asked for.
+class _Request:
+    """The histogram that is shown, or asked for.
 
     Attributes:
         about: the tensor.
@@ -366,7 +368,7 @@ class _Shown:
         previous: the previous step below.
     """
 
-    about: Focus
+    about: ViewTarget
     log: bool = False
     log_counts: bool = False
     ranges: tuple[tuple[float, float], ...] = ()
@@ -391,17 +393,16 @@ class DistributionView(ValuesView):
         *(("d", "bars"), ("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: Host, about: Focus) -> None:
-        """Nothing is read before the view shows."""
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
-        self._shown = self._wanted = _Shown(about)
+        self._shown = self._wanted = _Request(about)
         self._known: dict[TensorKey, Spread] = {}
         self._look: Look | None = None
         self._room = 0
         self.heading = "Distribution"
 
     def body(self) -> Iterable[Widget]:
-        """Facts, numbers, bars, the cursor's bin."""
+        """Lays out facts, numbers, bars, the cursor's bin."""
         yield Line(id="facts")
         for name in _NUMBERS:
             yield Line(id=name, classes="-empty")
@@ -440,15 +441,15 @@ class DistributionView(ValuesView):
         return max(self.app.size.width - 2 - GUTTER, 8)
 
     @property
-    def _now(self) -> _Shown:
-        """What the next key starts from: what is on its way, so that fast typing loses nothing, else what is there."""
+    def _now(self) -> _Request:
+        """The request that the next key starts from: the one on its way, so that no key is lost, else what is shown."""
         return self._wanted if self.working else self._shown
 
     def look_again(self) -> None:
         """Counts everything anew; zoom and cursor stay."""
         self._update(anew=True)
 
-    def _update(self, wanted: _Shown | None = None, *, anew: bool = False) -> None:
+    def _update(self, wanted: _Request | None = None, *, anew: bool = False) -> None:
         """Works out what is to be shown and shows it; what was shown stays when that is stopped."""
         wanted = self._wanted = wanted or self._now
         about, previous, session = wanted.about, wanted.previous, self.host.session
@@ -585,7 +586,7 @@ class DistributionView(ValuesView):
         self._chart.move_to(self._chart.bins if last else 0)
 
     def action_zoom_in(self) -> None:
-        """A third of the bins, around the cursor."""
+        """Zooms in to a third of the bins, around the cursor."""
         bins = self._look.bars[0].bins if self._look is not None else ()
         if not bins:
             return
@@ -597,39 +598,39 @@ class DistributionView(ValuesView):
         self._update(replace(self._now, ranges=(*self._now.ranges, (low, high))))
 
     def action_zoom_out(self) -> None:
-        """The range before."""
+        """Goes back to the range before."""
         if not self._now.ranges:
             self.say("this is the whole range", note=True)
             return
         self._update(replace(self._now, ranges=self._now.ranges[:-1]))
 
     def action_zoom_all(self) -> None:
-        """The whole range."""
+        """Shows the whole range."""
         self._update(replace(self._now, ranges=()))
 
     def action_bins(self) -> None:
-        """Equal or by magnitude."""
+        """Changes between equal bins and bins by magnitude."""
         self._update(replace(self._now, log=not self._now.log))
 
     def action_counts(self) -> None:
-        """Count or its logarithm: nothing is counted anew."""
+        """Changes between counts and their logarithm; nothing is counted anew."""
         log_counts = not self._now.log_counts
         self._wanted = replace(self._wanted, log_counts=log_counts)
         self._shown = replace(self._shown, log_counts=log_counts)
         self._show(None)
 
     def action_numbers(self) -> None:
-        """All the room for the bars, or the numbers again."""
+        """Gives all the room to the bars, or shows the numbers again."""
         for name in _NUMBERS:
             line = self._line(name)
             line.display = not line.display
 
     def action_previous(self) -> None:
-        """With the previous step or without."""
+        """Shows the previous step as well, or not."""
         self._update(replace(self._now, previous=not self._now.previous))
 
     def action_step(self, by: int) -> None:
-        """The same tensor at the dumped step beside this one."""
+        """Goes to the same tensor at the next or previous dumped step."""
         about = self._now.about
         steps = list(self.host.session.steps(about.key.rank))
         at = steps.index(about.key.step) + by if about.key.step in steps else -1
@@ -639,7 +640,7 @@ class DistributionView(ValuesView):
         self._update(replace(self._now, about=about.at_step(steps[at]), ranges=()))
 
     def action_percentiles(self) -> None:
-        """Those of a large tensor."""
+        """Works out the percentiles of a large tensor."""
         spread, session = self._spread, self.host.session
         if spread is None or spread.classes is None:
             self.say("there are no values to take percentiles of", note=True)
@@ -658,17 +659,17 @@ class DistributionView(ValuesView):
             self._show_numbers()
 
     def action_values(self) -> None:
-        """The values."""
+        """Opens the values."""
         self.host.open("values", self.about)
 
     # -- what can be handed out --------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """Numbers as text, bins as a table."""
+        """Returns numbers as text, bins as a table."""
         found, spread = self._look, self._spread
         if found is None or spread is None:
             return None
-        stem = stem_of(self.about.key, "distribution")
+        stem = file_stem(self.about.key, "distribution")
         header = ("low", "low included", "high", "high included", *(f"count {_run(each)}" for each in found.spreads))
         columns = [bars.counts for bars in found.bars]
         rows = [
@@ -685,8 +686,8 @@ class DistributionView(ValuesView):
         return Extract(stem, "\n".join(text), self._bin_text() or self.heading, header if rows else (), rows)
 
 
-def _tensors(session: Session, about: Focus, previous: bool) -> list[TensorKey]:
-    """The tensor and, where that is wanted, the one of the step before; empty when there is none."""
+def _tensors(session: Session, about: ViewTarget, previous: bool) -> list[TensorKey]:
+    """Returns the tensor and, where that is wanted, the one of the step before; empty when there is none."""
     if not previous:
         return [about.key]
     before = session.before(about.key)
@@ -694,23 +695,23 @@ def _tensors(session: Session, about: Focus, previous: bool) -> list[TensorKey]:
 
 
 def _bin_of(bars: Bars, value: float) -> int:
-    """The bin nearest to a value."""
+    """Returns the bin nearest to a value."""
     return next((i for i, each in enumerate(bars.bins) if value <= each.high), len(bars.bins) - 1)
 
 
 def _middle(found: Look | None, at: int) -> float | None:
-    """The middle of a bin."""
+    """Returns the middle of a bin."""
     bins = found.bars[0].bins if found is not None else ()
     return bins[at].low / 2 + bins[at].high / 2 if at < len(bins) else None
 
 
 def _run(spread: Spread) -> str:
-    """``step 3``, ``step 1#2``."""
+    """Returns ``step 3``, ``step 1#2``."""
     key = spread.row.key
     return f"step {run_text(key)}"
 
 
 def _amount(bars: Bars, spread: Spread) -> str:
-    """How much of the tensor the bars show, where that is not all of it."""
+    """Returns how much of the tensor the bars show, where that is not all of it."""
     shown, stats = sum(bars.counts), spread.stats
     return f": {shown:,} of {stats.count:,}" if stats is not None and shown != stats.count else ""

@@ -17,9 +17,9 @@ from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
-from tui_debugger.tui.views.export import Extract, stem_of
-from tui_debugger.tui.views.registry import VIEW_BY_ID, Focus
-from tui_debugger.tui.views.view import CHECKED, Host, SeenResults, View, ViewChanges
+from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
+from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -53,7 +53,7 @@ class ExplainView(View):
     DEFAULT_CSS = "ExplainView VirtualTable { height: 1fr; }"
     hints = (("n N", "advice"), ("Enter", "follow it"), ("o", "origin"), ("?", "keys"), ("Esc", "back"))
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Looks at the surroundings of the tensor once it shows."""
         super().__init__(host, about)
         key = about.key
@@ -68,7 +68,7 @@ class ExplainView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """The text, a row per line."""
+        """Lays out the text, a row per line."""
         yield VirtualTable((Column("", 10, elastic=1),), header=False, empty="", id="explanation")
 
     def on_mount(self) -> None:
@@ -77,7 +77,7 @@ class ExplainView(View):
         self._look(self.about.hit, self.work)
 
     def look_again(self) -> None:
-        """The same, with what the checks have found by now."""
+        """Explains again, with what the checks have found by now."""
         self._look(None, self.work_anew)
 
     def _look(self, hit: Hit | None, work: Callable[..., None]) -> None:
@@ -85,9 +85,9 @@ class ExplainView(View):
         self._results.note([(key.rank, key.step)])
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
-    def outdated_by(self, news: ViewChanges) -> str:
-        """What is upstream counts, and what checks find on the tensor."""
-        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Changes upstream count, and new results of checks on the tensor."""
+        return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _show(self, guidance: Guidance) -> None:
         self.guidance = guidance
@@ -119,7 +119,7 @@ class ExplainView(View):
 
     @staticmethod
     def _shown(line: Line) -> Line:
-        """A line with the key that does what it advises."""
+        """Returns a line with the key that does what it advises."""
         advice = line.advice
         if advice is None or not advice.view:
             return line
@@ -130,7 +130,7 @@ class ExplainView(View):
     # -- following advice --------------------------------------------------------------------------
 
     def action_advice(self, by: int) -> None:
-        """The next line of advice that can be followed, in either direction."""
+        """Goes to the next line of advice that can be followed, in either direction."""
         table = self.query_one(VirtualTable)
         starts = [row for row in self._advice if self._advice.get(row - 1) is not self._advice[row]]
         ahead = [row for row in starts if (row > table.cursor_row if by > 0 else row < table.cursor_row)]
@@ -146,11 +146,11 @@ class ExplainView(View):
         if advice is None:
             self.say("no advice from here on that opens a view", note=True)
             return
-        focus = self.about if advice.about is None else self._focus(advice.about)
-        if focus.row < 0:
+        target = self.about if advice.about is None else self._target(advice.about)
+        if target.row < 0:
             self.say("the run has no such node any more")
         else:
-            self.host.open(advice.view, focus)
+            self.host.open(advice.view, target)
 
     @on(VirtualTable.RowHighlighted)
     def _moved(self, event: VirtualTable.RowHighlighted) -> None:
@@ -158,19 +158,19 @@ class ExplainView(View):
         if not (self.working or isinstance(event, VirtualTable.RowSelected)):
             self.say("")
 
-    def _focus(self, key: TensorKey) -> Focus:
-        return Focus(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
+    def _target(self, key: TensorKey) -> ViewTarget:
+        return ViewTarget(key, self.host.session.nodes(key.rank).find(key.node, key.graph))
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor that the advice under the cursor is about, else the view's own."""
         advice = self._advice.get(self.query_one(VirtualTable).cursor_row)
-        return self.about if advice is None or advice.about is None else self._focus(advice.about)
+        return self.about if advice is None or advice.about is None else self._target(advice.about)
 
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The text; the causes as a table."""
+        """Returns the text; the causes as a table."""
         if self.guidance is None:
             return None
         key = self.about.key
@@ -181,7 +181,7 @@ class ExplainView(View):
             for cause in section.causes
         ]
         return Extract(
-            stem=stem_of(key, "explain"),
+            stem=file_stem(key, "explain"),
             text="\n".join(text),
             one=self._under_cursor(),
             header=("conditions", "cause", "standing", "evidence") if rows else (),

@@ -1,4 +1,4 @@
-"""What a view gives to the clipboard and to files, pictures of the screen among them."""
+"""The content of views for the clipboard and for files, pictures of the screen among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy.typing as npt
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tui_debugger.check.types import TensorRow
     from tui_debugger.model import TensorKey
-    from tui_debugger.tui.views.view import View
 
 
 Cells = Sequence[object]
@@ -56,15 +55,15 @@ class Extract:
     array: Callable[[], npt.NDArray[Any]] | None = None
 
 
-def stem_of(key: TensorKey, view: str = "") -> str:
-    """A file name without suffix for what a view says about a tensor; without a view: for its values."""
+def file_stem(key: TensorKey, view: str = "") -> str:
+    """Returns a file name without suffix for what a view says about a tensor; without a view: for its values."""
     node = re.sub(r"[^A-Za-z0-9._-]+", "_", key.node.rpartition("/")[2] or key.node)[:80]
     number = f".round{key.round}" if key.round else ""
     return f"{node}.{key.side.label}{key.slot}.rank{key.rank}.step{key.step}{number}" + (f".{view}" if view else "")
 
 
 def tensor_fields(row: TensorRow) -> tuple[object, ...]:
-    """Type, shape and statistics of a tensor in a table for .csv."""
+    """Returns type, shape and statistics of a tensor in a table for .csv."""
     meta, stats = row.meta, row.stats
     kind = (meta.dtype, shape_text(meta.shape)) if meta is not None else ("", "")
     return (*kind, *((stats.nan, stats.inf, stats.minimum, stats.maximum) if stats is not None else (None,) * 4))
@@ -74,7 +73,7 @@ LIMIT = 74_994
 """Bytes of UTF-8. Base64 makes 99,992 of them: terminals that keep a limit cut or drop sequences above 100,000."""
 
 
-def put(app: App[object], text: str) -> str:
+def copy_to_clipboard(app: App[object], text: str) -> str:
     """Hands text to the terminal, made safe to be pasted; returns what to say about it.
 
     No terminal answers, so that nobody can know whether the clipboard has it: what is said names the condition.
@@ -99,7 +98,7 @@ _TRIES = 100
 
 
 def svg_of(app: App[object]) -> str:
-    """What stands on the screen now. The font is the viewer's own monospaced one, not one from the network."""
+    """Returns a picture of the screen as it is now, in the viewer's own monospaced font: none from the network."""
     return _WEB_FONT.sub("", app.export_screenshot(title="tdbg"))
 
 
@@ -121,7 +120,7 @@ def save_picture(app: App[object], name: str, dump: Path) -> Path:
 
 
 def check_path(text: str) -> str | None:
-    """What is wrong with a path to write to."""
+    """Says what is wrong with a path to write to."""
     if not text.strip():
         return "a file name is needed"
     try:
@@ -136,10 +135,41 @@ def check_path(text: str) -> str | None:
 
 
 Say = Callable[[str], object]
+T = TypeVar("T")
+
+
+class Exporter(Protocol):
+    """A view, as far as its content is copied and written."""
+
+    @property
+    def app(self) -> App[object]:
+        """The app, which opens prompts."""
+
+    @property
+    def dump(self) -> Path:
+        """The directory that nothing is written into."""
+
+    @property
+    def working(self) -> bool:
+        """Tells whether something is under way that somebody asked for."""
+
+    def extract(self) -> Extract | None:
+        """Returns what can be copied and exported; None while there is nothing."""
+
+    def say(self, text: str, *, note: bool = False) -> None:
+        """Shows one line."""
+
+    def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
+        """Runs a job beside the event loop."""
+
+    def call_after_refresh(self, callback: Callable[[], None]) -> bool:
+        """Calls something once the screen is drawn."""
+
+
 _NOTHING = "there is nothing here yet"
 
 
-def copy(view: View, *, everything: bool) -> None:
+def copy(view: Exporter, *, everything: bool) -> None:
     """Copies what is under the cursor, or everything the view says, to the clipboard."""
     extract = view.extract()
     text = "" if extract is None else extract.text if everything else extract.one
@@ -147,12 +177,12 @@ def copy(view: View, *, everything: bool) -> None:
         view.say(_NOTHING if extract is None else "nothing under the cursor; U copies everything", note=True)
         return
     try:
-        view.say(put(view.app, text), note=True)
+        view.say(copy_to_clipboard(view.app, text), note=True)
     except TdbgError as error:
         view.say(f"{error.what}: e {error.hint}")
 
 
-def export(view: View) -> None:
+def export(view: Exporter) -> None:
     """Asks for a path, whose suffix decides, and writes what the view shows there."""
     extract = view.extract()
     if extract is None:
@@ -162,7 +192,7 @@ def export(view: View) -> None:
         view.say("something is still under way: wait for it, or stop it with Esc", note=True)
         return
     forms = suffixes(extract)
-    dump = Path(view.host.session.info.path)
+    dump = view.dump
 
     def given(text: str | None) -> None:
         if text is not None:
@@ -177,16 +207,18 @@ def export(view: View) -> None:
     view.app.push_screen(prompt, given)
 
 
-def screenshot(app: App[object], say: Say, failed: Say | None = None) -> None:
+def screenshot(app: App[object], name: str, dump: Path, say: Say, failed: Say | None = None) -> None:
     """Writes a picture of the screen into the working directory.
 
     Args:
         app: what is running.
+        name: what the screen shows, for the file name.
+        dump: the directory that nothing is written into.
         say: shows where it was written.
         failed: shows why it was not; None shows that as ``say`` does.
     """
     try:
-        path = save_picture(app, _name_of_screen(app), _dump_of(app))
+        path = save_picture(app, name, dump)
     except TdbgError as error:
         (failed or say)(str(error))
     else:
@@ -194,7 +226,7 @@ def screenshot(app: App[object], say: Say, failed: Say | None = None) -> None:
 
 
 def suffixes(extract: Extract) -> tuple[str, ...]:
-    """The forms of a view's content, the most telling one first."""
+    """Returns the forms of a view's content, the most telling one first."""
     has = {".csv": bool(extract.header), ".npy": extract.array is not None, ".txt": True, ".svg": True}
     return tuple(suffix for suffix, there in has.items() if there)
 
@@ -204,7 +236,7 @@ def _listed(forms: tuple[str, ...]) -> str:
 
 
 def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
-    """What is wrong with a path."""
+    """Says what is wrong with a path."""
     wrong = check_path(text)
     if wrong:
         return wrong
@@ -218,7 +250,7 @@ def _problem(forms: tuple[str, ...], dump: Path, text: str) -> str | None:
     return None
 
 
-def _write(view: View, extract: Extract, path: Path, dump: Path) -> None:
+def _write(view: Exporter, extract: Extract, path: Path, dump: Path) -> None:
     suffix = path.suffix.lower()
 
     def work(job: Callable[[ProgressFn], Path]) -> None:
@@ -244,21 +276,3 @@ def _write_picture(picture: str, path: Path, dump: Path) -> Path:
     with fresh_text(path, dump) as file:
         file.write(picture)
     return path
-
-
-def _name_of_screen(app: App[object]) -> str:
-    """``distribution`` for a view, the pane's id for the main screen."""
-    from tui_debugger.tui.main_screen import MainScreen
-
-    screen = app.screen
-    if isinstance(screen, MainScreen):
-        return screen.current_pane
-    return type(screen).__name__.removesuffix("Screen").removesuffix("View").lower()
-
-
-def _dump_of(app: App[object]) -> Path:
-    """The directory that nothing is written into: what the main screen has open, below whatever view."""
-    from tui_debugger.tui.main_screen import MainScreen
-
-    desk = next((screen for screen in app.screen_stack if isinstance(screen, MainScreen)), None)
-    return Path(desk.session.info.path) if desk is not None and desk.session is not None else Path(os.devnull)

@@ -34,8 +34,8 @@ from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.views.export import Extract
 from tui_debugger.tui.views.health_grid import GridRows, HealthGrid
-from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.views.registry import ViewTarget
+from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.open_tree import OpenTree
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
@@ -97,8 +97,8 @@ class HealthView(View):
     heading = "Health map"
     hints = HINTS
 
-    def __init__(self, host: Host, about: Focus) -> None:
-        """Which watchpoints count is decided now."""
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
+        """Takes the watchpoints as they are now."""
         super().__init__(host, about)
         self.checks = HealthChecks(host.session)
         self.map: HealthMap | None = None
@@ -114,7 +114,7 @@ class HealthView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """What is shown, the grid, the cell under the cursor, what the glyphs mean, what was covered."""
+        """Lays out heading, grid, the cell under the cursor, the meaning of the glyphs, the coverage."""
         yield Line(id="where")
         yield HealthGrid(id="grid")
         yield Line(id="cell")
@@ -154,11 +154,11 @@ class HealthView(View):
         session, checks = self.host.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
-    def follow(self, news: ViewChanges) -> None:
+    def follow(self, changes: ViewChanges) -> None:
         """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
-        for rank in {rank for rank, _ in news.pairs} | news.ranks:
-            checks.forget_from(rank, set(news.steps_of(rank)))
+        for rank in {rank for rank, _ in changes.pairs} | changes.ranks:
+            checks.forget_from(rank, set(changes.steps_of(rank)))
         self.work_quietly(lambda progress: health(session, checks, None, progress), self._show)
 
     def _show(self, found: HealthMap) -> None:
@@ -248,22 +248,22 @@ class HealthView(View):
     # -- where it leads ----------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The worst tensor of the cell; of a node without findings its first one; else what the view came from."""
         map_, cell, entry = self.map, self._cell, self.grid.entry
         if map_ is None or cell is None or cell.pair is None:
             return self.about
         if cell.hit is not None:
-            return Focus.of_hit(cell.hit)
+            return ViewTarget.of_hit(cell.hit)
         row = int(map_.tree.row[entry])
         return self._of_node(map_, row, cell.pair) if row >= 0 else self.about
 
-    def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> Focus:
+    def _of_node(self, map_: HealthMap, row: int, pair: Pair) -> ViewTarget:
         if map_.pairs.get(pair) is not None:  # it has been listed: this costs nothing
-            return Focus(*tensor_of(self.host.session, map_.nodes, row, pair))
+            return ViewTarget(*tensor_of(self.host.session, map_.nodes, row, pair))
         graph, name = map_.nodes.graph_of(row).name, map_.nodes.names[row]
         own = self.host.session.nodes(pair[0]).find(name, graph)
-        return Focus(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
+        return ViewTarget(TensorKey(pair[0], graph, name, Side.OUTPUT, 0, pair[1]), own)
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
@@ -272,9 +272,9 @@ class HealthView(View):
         if self.map is not None and not self.flat and self.map.tree.is_scope(self.grid.entry):
             self.action_open_close()
             return
-        focus = self.focus_here
-        if focus.row >= 0:
-            self.host.go_to(focus)
+        target = self.target_here
+        if target.row >= 0:
+            self.host.go_to(target)
         else:
             self.say("this node was not dumped here", note=True)
 
@@ -294,11 +294,11 @@ class HealthView(View):
             self._arrange()
 
     def action_deeper(self) -> None:
-        """One level deeper than the deepest row."""
+        """Opens one level more."""
         self._to_level(1)
 
     def action_shallower(self) -> None:
-        """One level less."""
+        """Closes the deepest level."""
         self._to_level(-1)
 
     def _to_level(self, by: int) -> None:
@@ -314,44 +314,44 @@ class HealthView(View):
         self.grid.move_to_key(at)
 
     def action_findings(self) -> None:
-        """Only rows with findings, or all."""
+        """Shows only rows with findings, or all."""
         self.findings_only = not self.findings_only
         self._arrange()
 
     def action_nodes(self) -> None:
-        """Nodes, or scopes."""
+        """Changes between nodes and scopes."""
         self.flat = not self.flat
         self._arrange()
 
     def action_fit(self) -> None:
-        """All steps on one screen, or one in each column."""
+        """Shows all steps on one screen, or one in each column."""
         self.fit_all = not self.fit_all
         self._arrange()
 
     def action_next(self) -> None:
-        """To the next finding of the row."""
+        """Goes to the next finding of the row."""
         if not self.grid.next_finding(1, WORTH_A_LOOK):
             self.say("no finding after this one in this row", note=True)
 
     def action_previous(self) -> None:
-        """To the finding before."""
+        """Goes to the finding before."""
         if not self.grid.next_finding(-1, WORTH_A_LOOK):
             self.say("no finding before this one in this row", note=True)
 
     def action_steps_back(self) -> None:
-        """A screenful of steps back."""
+        """Moves a screenful of steps back."""
         self.grid.page_columns(-1)
 
     def action_steps_on(self) -> None:
-        """A screenful of steps on."""
+        """Moves a screenful of steps on."""
         self.grid.page_columns(1)
 
     def action_rank_back(self) -> None:
-        """One rank back."""
+        """Moves one rank back."""
         self._turn(-1)
 
     def action_rank_on(self) -> None:
-        """One rank on."""
+        """Moves one rank on."""
         self._turn(1)
 
     def _turn(self, by: int) -> None:
@@ -406,7 +406,7 @@ class HealthView(View):
     # -- handing out -------------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The rows as they are shown, with every step."""
+        """Returns the rows as they are shown, with every step."""
         map_, grid = self.map, self.grid
         rows = grid.rows
         if map_ is None or not isinstance(rows, GridRows):

@@ -57,19 +57,19 @@ class GridRows:
         return len(self.entries)
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """The name alone; the grid draws the rest."""
+        """Returns the name alone; the grid draws the rest."""
         return (self.name(index),)
 
     def key(self, index: int) -> int:
-        """The tree index."""
+        """Returns the tree index."""
         return int(self.entries[index])
 
     def find(self, key: Hashable) -> int:
-        """Row of a tree index, or -1."""
+        """Returns the row of a tree index, or -1."""
         return self._row.get(key, -1) if isinstance(key, int) else -1
 
     def name(self, index: int) -> str:
-        """What stands at the beginning of a row."""
+        """Returns the beginning of a row."""
         return entry_name(self.map, self.key(index), flat=self.flat)
 
     def indent(self, index: int) -> int:
@@ -89,7 +89,6 @@ class HealthGrid(VirtualTable):
         """The cursor came to another cell, or the cell changed."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        """Empty."""
         super().__init__((Column("", _LEAST_NAME, elastic=1),), empty="nothing to show", id=id)
         self.columns_shown = Columns.laid_out((), 1, fit=False)
         self.column = 0
@@ -128,7 +127,7 @@ class HealthGrid(VirtualTable):
             self._move_column(self.columns_shown.at(step))
 
     def code_at(self, row: int, column: int) -> Health:
-        """What one cell shows."""
+        """Returns what one cell shows."""
         return Health(int(self._codes(row, column, column + 1)[0]))
 
     def _lay_out(self, step: int | None = None) -> None:
@@ -180,11 +179,11 @@ class HealthGrid(VirtualTable):
     # -- moving ----------------------------------------------------------------------------------
 
     def action_pan_left(self) -> None:
-        """One column back."""
+        """Moves one column back."""
         self._move_column(self.column - 1)
 
     def action_pan_right(self) -> None:
-        """One column on."""
+        """Moves one column on."""
         self._move_column(self.column + 1)
 
     def page_columns(self, direction: int) -> None:

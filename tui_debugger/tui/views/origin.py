@@ -39,15 +39,15 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
-from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
-from tui_debugger.tui.widgets.text import Cell, Place, shorten
+from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.session import Session
-    from tui_debugger.tui.views.view import Host
+    from tui_debugger.tui.views.view import ViewHost
 
 
 LineId = tuple[int, ...]
@@ -72,7 +72,7 @@ class PathLine:
 
     @property
     def depth(self) -> int:
-        """How far it is indented."""
+        """The indentation."""
         return len(self.place) - 1
 
     @property
@@ -92,18 +92,18 @@ class PathLine:
 
     @property
     def inner(self) -> int:
-        """How many lines can be opened below it: other inputs of a hop, one path of a branch."""
+        """The number of lines that can be opened below it: other inputs of a hop, one path of a branch."""
         return len(self.item.others) if isinstance(self.item, Hop) else 1
 
     @property
     def is_end(self) -> bool:
-        """Whether its path ends there."""
+        """Tells whether its path ends there."""
         return self.item is self.path.end
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What is shown beside the path itself.
+    """The lines that are shown beside the path itself.
 
     Attributes:
         places: hops whose other inputs are shown, branches whose path is shown.
@@ -123,7 +123,7 @@ class Opened:
 
 
 def lines_of(path: Path, opened: Opened) -> tuple[PathLine, ...]:
-    """All lines, from the tensor that was asked about upstream."""
+    """Returns all lines, from the tensor that was asked about upstream."""
     return tuple(_lines(path, opened, (), 0))
 
 
@@ -145,7 +145,7 @@ def _lines(path: Path, opened: Opened, above: LineId, first: int) -> Iterator[Pa
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What tells the tensors of a run apart.
+    """The columns that tell the tensors of a run apart.
 
     Attributes:
         many_ranks: a rank column.
@@ -159,7 +159,7 @@ class Shape:
 
 
 def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
-    """The columns of the path."""
+    """Returns the columns of the path."""
     more = shape.many_ranks + bool(shape.graphs)
     return (
         Column("", 1, frozen=True),
@@ -177,7 +177,7 @@ def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
 
 
 def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
-    """One line of the path."""
+    """Returns one line of the path."""
     row = line.tensor
     scope, _, name = row.key.node.rpartition("/")
     text = Text("  " * line.depth, no_wrap=True)
@@ -192,7 +192,7 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
         step_text(row.key.step),
         *rank,
         *graph,
-        Place(text, scope, theme.DIM, words_only=True),
+        ScopedName(text, scope, theme.DIM, words_only=True),
         Text(slot_text(row.key), theme.DIM),
         *count_cells(row.stats),
         _way(line),
@@ -237,13 +237,13 @@ NODE_COLUMNS: tuple[Column, ...] = (
 
 
 def tensors_of(hop: Hop) -> list[tuple[TensorRow, OriginInput | None]]:
-    """Inputs, what the other ranks put in, outputs; for inputs what is known about them."""
+    """Returns inputs, what the other ranks put in, outputs; for inputs what is known about them."""
     fed = [*hop.told.inputs, *hop.peers]
     return [*((each.row, each) for each in fed), *((row, None) for row in hop.told.outputs)]
 
 
 def node_cells(row: TensorRow, fed: OriginInput | None, here: int) -> Sequence[Cell]:
-    """One input or output; ``here`` is the rank of the node."""
+    """Returns one input or output; ``here`` is the rank of the node."""
     rank = f" r{row.key.rank}" if row.key.rank != here else ""
     head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG)]
     if row.index < 0:
@@ -313,8 +313,7 @@ class OriginView(View):
         *(("E", "explain"), ("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: Host, about: Focus) -> None:
-        """Nothing is looked at yet."""
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self._answer: _Answer | None = None
         self._opened = Opened()
@@ -323,7 +322,7 @@ class OriginView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """The answer, the path, the node under the cursor."""
+        """Lays out the answer, the path, the node under the cursor."""
         yield Line(id="answer")
         yield Line(id="why")
         yield VirtualTable(path_columns(), empty="", id="path")
@@ -359,16 +358,16 @@ class OriginView(View):
         self.work_anew("going upstream", partial(_find, self.host.session, self.about, number), self._found)
 
     def look_again(self) -> None:
-        """The same question; what was opened stays open as far as it is there."""
+        """Asks again; what was opened stays open as far as it is there."""
         if self._answer is None:
             self._ask(0)
             return
         job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
         self.work_anew("going upstream", job, self._found_again)
 
-    def outdated_by(self, news: ViewChanges) -> str:
-        """What is upstream counts; where nothing bad is, also where the nearest origin of the run is."""
-        return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Changes upstream count; where nothing bad is, also where the nearest origin of the run is."""
+        return super().outdated_by(changes) or (CHECKED if changes.results and self._results.newer else "")
 
     def _found(self, answer: _Answer) -> None:
         self._answer, self._opened = answer, Opened()
@@ -390,7 +389,7 @@ class OriginView(View):
         self._line("why", Content("\n".join(map(clean, self._reasons()))))
 
     def _reasons(self) -> list[str]:
-        """Why it ends there, what else is to be known."""
+        """Says why the path ends there, and what else is to be known."""
         answer = self._answer
         if answer is None:
             return []
@@ -468,7 +467,7 @@ class OriginView(View):
     # -- keys ----------------------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor under the cursor: a hop, or one of the tensors below when the focus is there."""
         line = self.line
         if line is None:
@@ -476,22 +475,22 @@ class OriginView(View):
         if self.tensors.has_focus and line.hop is not None and self.tensors.row_count:
             row, _ = tensors_of(line.hop)[self.tensors.cursor_row]
             at = self.host.session.nodes(row.key.rank).find(row.key.node, row.key.graph)
-            return Focus(row.key, at)
+            return ViewTarget(row.key, at)
         if line.tensor.key == self.about.key:
             return self.about
-        return Focus(line.tensor.key, line.row)
+        return ViewTarget(line.tensor.key, line.row)
 
     @on(VirtualTable.RowSelected)
     def _chosen(self, event: VirtualTable.RowSelected) -> None:
         event.stop()
-        self.host.go_to(self.focus_here)
+        self.host.go_to(self.target_here)
 
     def action_values(self) -> None:
-        """The values of the tensor under the cursor."""
-        self.host.open("values", self.focus_here)
+        """Opens the values of the tensor under the cursor."""
+        self.host.open("values", self.target_here)
 
     def action_question(self) -> None:
-        """The next of several findings."""
+        """Goes to the next of several findings."""
         answer = self._answer
         if answer is not None and answer.questions > 1:
             self._ask((answer.number + 1) % answer.questions)
@@ -524,12 +523,12 @@ class OriginView(View):
     # -- what it hands out ---------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The path as text and as a table."""
+        """Returns the path as text and as a table."""
         answer = self._answer
         line = self.line if answer is not None else None
         if answer is None or line is None:
             return None
-        stem = stem_of(self.about.key, "origin")
+        stem = file_stem(self.about.key, "origin")
         text = "\n".join(path_lines(answer.path))
         graph = f"{line.tensor.key.graph}/" if answer.path.graphs else ""
         one = f"{tensor_name(line.tensor)}  {graph}{line.tensor.key.node}"
@@ -539,13 +538,13 @@ class OriginView(View):
         return Extract(stem, text, one, ("graph", *_HEADER) if answer.path.graphs else _HEADER, rows)
 
 
-def _find(session: Session, about: Focus, number: int, progress: ProgressFn) -> _Answer:
+def _find(session: Session, about: ViewTarget, number: int, progress: ProgressFn) -> _Answer:
     questions = questions_about(session, about.hit)
     return _Answer(trace(session, about.key, questions[number], progress), number, len(questions))
 
 
 def _find_again(
-    session: Session, about: Focus, answer: _Answer, opened: Opened, progress: ProgressFn
+    session: Session, about: ViewTarget, answer: _Answer, opened: Opened, progress: ProgressFn
 ) -> tuple[_Answer, Opened]:
     questions = questions_about(session, about.hit)
     path = trace(session, about.key, answer.path.question, progress)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, TensorKey
-    from tui_debugger.tui.views.view import View
 
 
 class About(Enum):
-    """What must be under the cursor for a view to open."""
+    """The thing that must be under the cursor for a view to open."""
 
     RUN = "run"
     TENSOR = "tensor"
@@ -37,12 +35,6 @@ class ViewKind:
     help: str
     about: About
     place: tuple[str, str]
-
-    def load(self) -> type[View]:
-        """The screen's class."""
-        module, name = self.place
-        found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
-        return found
 
 
 _T = About.TENSOR
@@ -108,7 +100,7 @@ VIEW_BY_ID: dict[str, ViewKind] = {view.id: view for view in VIEWS}
 
 
 @dataclass(frozen=True, slots=True)
-class Focus:
+class ViewTarget:
     """The tensor under the cursor when a view was opened.
 
     Attributes:
@@ -124,10 +116,10 @@ class Focus:
     at: tuple[int, ...] | None = None
 
     @classmethod
-    def of_hit(cls, hit: Hit) -> Focus:
-        """The tensor of a hit."""
+    def of_hit(cls, hit: Hit) -> ViewTarget:
+        """Returns the tensor of a hit."""
         return cls(hit.key, hit.row, hit)
 
-    def at_step(self, step: int) -> Focus:
-        """The same tensor at another step: what was found there is another question."""
-        return self if step == self.key.step else Focus(self.key.at_step(step), self.row, at=self.at)
+    def at_step(self, step: int) -> ViewTarget:
+        """Returns the same tensor at another step, without its hit."""
+        return self if step == self.key.step else ViewTarget(self.key.at_step(step), self.row, at=self.at)

@@ -35,20 +35,20 @@ from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import count_cells
-from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
-from tui_debugger.tui.widgets.text import Cell, Place, shorten
+from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
-    from tui_debugger.tui.views.view import Host
+    from tui_debugger.tui.views.view import ViewHost
 
 
 ItemId = tuple[int, ...]
-"""Which one of the side, which one of its own, ..."""
+"""Indices: of the side, of its own inner list, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Item:
 
     @property
     def depth(self) -> int:
-        """How many hops it is beyond the first."""
+        """The number of hops beyond the first."""
         return len(self.place) - 1
 
 
@@ -104,7 +104,7 @@ class OpenedSide:
         return replace(side, opened=side.opened & self.opened)
 
     def items(self) -> tuple[Item, ...]:
-        """All lines."""
+        """Returns all lines."""
         return tuple(self._items(self.first, ()))
 
     def _items(self, related: Sequence[Related], above: ItemId) -> Iterator[Item]:
@@ -134,7 +134,7 @@ class Trail:
         return self.visited[self.at]
 
     def walked(self, key: TensorKey, row: int) -> Trail:
-        """One further; what was ahead is forgotten."""
+        """Returns the walk with one more tensor; what was ahead is forgotten."""
         if key == self.here[0]:
             return self
         return Trail((*self.visited[: self.at + 1], (key, row)), self.at + 1)
@@ -145,7 +145,7 @@ class Trail:
 
 
 def columns(title: str, *, rounds: bool = False) -> tuple[Column, ...]:
-    """The columns of one list."""
+    """Returns the columns of one list."""
     return (
         Column("", 1, frozen=True),
         Column(title, 12, elastic=5, frozen=True),
@@ -157,7 +157,7 @@ def columns(title: str, *, rounds: bool = False) -> tuple[Column, ...]:
 
 
 def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str, str]) -> Sequence[Cell]:
-    """One line.
+    """Returns one line.
 
     Args:
         item: which one.
@@ -181,7 +181,7 @@ def cells(item: Item, row: TensorRow, *, middle: TensorKey, graphs: Mapping[str,
     more = "+" if len(related.slots) > 1 else ""
     return [
         _mark(related, row),
-        Place(text, scope, theme.DIM),
+        ScopedName(text, scope, theme.DIM),
         Text(at + more, theme.DIM),
         *_counts(row),
         _watched(related),
@@ -218,7 +218,7 @@ def where_words(related: Related) -> str:
 
 
 def detail(related: Related, row: TensorRow, head: tuple[str, str], *, upstream: bool, maker: str) -> Content:
-    """Four lines about a tensor: which one, how it is tied, its values, what was found.
+    """Returns four lines about a tensor: which one, how it is tied, its values, what was found.
 
     Args:
         related: the tensor.
@@ -281,12 +281,10 @@ class RelatedList(VirtualTable):
         """
 
         def __init__(self, by: int) -> None:
-            """Which way."""
             super().__init__()
             self.by = by
 
     def __init__(self, title: str, empty: str, id: str) -> None:  # noqa: A002 - Textual's own name
-        """An empty list."""
         super().__init__(columns(title), empty=empty, id=id)
 
     def set_title(self, title: str, *, rounds: bool) -> None:
@@ -294,18 +292,18 @@ class RelatedList(VirtualTable):
         self.set_columns(columns(title, rounds=rounds))
 
     def action_pan_left(self) -> None:
-        """To the list on the left."""
+        """Goes to the list on the left."""
         self.post_message(self.Left(-1))
 
     def action_pan_right(self) -> None:
-        """To the list on the right."""
+        """Goes to the list on the right."""
         self.post_message(self.Left(1))
 
 
 def look_again(
     session: Session, key: TensorKey, sides: Mapping[str, OpenedSide], progress: ProgressFn
 ) -> tuple[Relations, Mapping[str, OpenedSide]]:
-    """What is around a tensor, and what was opened beside it."""
+    """Returns the tensors around a tensor, and those that were opened beside it."""
     found = relations(session, key, progress)
     looks = (("producers", producers, found.producers), ("consumers", consumers, found.consumers))
     anew = {name: sides[name].anew(first, partial(_keys_of, look, session, progress)) for name, look, first in looks}
@@ -327,7 +325,7 @@ def measured(session: Session, rows: Sequence[TensorRow], progress: ProgressFn) 
 
 
 def with_rows(found: Relations, row: Callable[[Related], TensorRow]) -> Relations:
-    """The same with rows that are known by now."""
+    """Returns the same with rows that are known by now."""
 
     def known(related: Sequence[Related]) -> tuple[Related, ...]:
         return tuple(replace(each, tensor=row(each)) for each in related)
@@ -397,8 +395,7 @@ class RelationsView(View):
         *(("v", "values"), ("?", "keys"), ("Esc", "back")),
     )
 
-    def __init__(self, host: Host, about: Focus) -> None:
-        """Nothing is looked at yet."""
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self._trail = Trail(((about.key, about.row),))
         self._shown: Relations | None = None
@@ -408,7 +405,7 @@ class RelationsView(View):
         self._results = SeenResults(host.session)
 
     def body(self) -> Iterable[Widget]:
-        """The lists, and what is under the cursor."""
+        """Lays out the lists, and what is under the cursor."""
         with Container(id="lists"):
             yield RelatedList("made from", "nothing makes it", id="producers")
             yield RelatedList("tensor", "", id="centre")
@@ -427,7 +424,7 @@ class RelationsView(View):
         self._describe()
 
     def table(self, name: str) -> RelatedList:
-        """One of the lists."""
+        """Returns one of the lists."""
         return self.query_one(f"#{name}", RelatedList)
 
     @property
@@ -437,7 +434,7 @@ class RelationsView(View):
 
     @property
     def item(self) -> Item | None:
-        """What is under the cursor of that list."""
+        """The item under the cursor of that list."""
         items, at = self._items[self.side], self.table(self.side).cursor_row
         return items[at] if at < len(items) else None
 
@@ -460,7 +457,7 @@ class RelationsView(View):
         self._measure()
 
     def look_again(self) -> None:
-        """The same tensor; what was opened and where the cursor is stay, as far as they are there."""
+        """Reads the same tensor again; open items and the cursor stay, as far as they are there."""
         job = partial(look_again, self.host.session, self._trail.here[0], dict(self._sides))
         self.work_anew("looking around", job, self._arrived_again)
 
@@ -473,22 +470,22 @@ class RelationsView(View):
         self._describe()
         self._measure()
 
-    def outdated_by(self, news: ViewChanges) -> str:
-        """The steps of what is shown count, the next one where that reads a parameter, and what checks found there."""
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Counts changes at the steps that are shown, the next one where a parameter is read, and new check results."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
         waits = any(item.related.ahead for item in self._items["consumers"])
-        later = waits and any(step > self._trail.here[0].step for step in news.steps_of(rank))
-        if later or rank in news.ranks or any(of == rank and step in steps for of, step in news.rewritten):
+        later = waits and any(step > self._trail.here[0].step for step in changes.steps_of(rank))
+        if later or rank in changes.ranks or any(of == rank and step in steps for of, step in changes.rewritten):
             return RUN_CHANGED
-        return CHECKED if news.results and self._results.newer else ""
+        return CHECKED if changes.results and self._results.newer else ""
 
     def _pairs(self) -> set[Pair]:
-        """(rank, step) of everything that is shown, also where nothing was dumped yet."""
+        """Returns (rank, step) of everything that is shown, also where nothing was dumped yet."""
         rank = self._trail.here[0].rank
         return {(rank, item.related.key.step) for items in self._items.values() for item in items}
 
     def _take(self, found: Relations, inner: Mapping[str, OpenedSide]) -> None:
-        """Other contents; ``inner`` is what is opened in the lists."""
+        """Shows other contents; ``inner`` is what is opened in the lists."""
         self._shown, trail = found, self._trail
         self._sides = {
             "producers": replace(inner["producers"], first=found.producers),
@@ -508,11 +505,11 @@ class RelationsView(View):
             self.table(side).set_title(title, rounds=rounds)
 
     def action_walk_back(self) -> None:
-        """The tensor that was in the middle before."""
+        """Goes back to the tensor that was in the middle before."""
         self._move(-1, "nothing was visited before")
 
     def action_walk_forward(self) -> None:
-        """Forward again."""
+        """Goes forward again."""
         self._move(1, "this is the last one visited")
 
     def _move(self, by: int, at_end: str) -> None:
@@ -529,7 +526,7 @@ class RelationsView(View):
         if item is not None and item.related.ahead:
             self.say("no later step was dumped: there is nothing to go to", note=True)
         elif item is None or item.related.key == self._trail.here[0]:
-            self.host.open("values", self.focus_here)
+            self.host.open("values", self.target_here)
         else:
             self._walk_to(self._trail.walked(item.related.key, item.related.row))
 
@@ -545,7 +542,7 @@ class RelationsView(View):
         self._describe()
 
     def action_expand(self) -> None:
-        """What lies one hop beyond the cursor."""
+        """Opens what lies one hop beyond the cursor."""
         item, name = self.item, self.side
         if item is None or name == "centre":
             self.say("one hop more: put the cursor on a producer or a consumer", note=True)
@@ -640,37 +637,37 @@ class RelationsView(View):
     # -- other keys ----------------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor under the cursor."""
         item = self.item
         if item is None:
             key, row = self._trail.here
-            return self.about if key == self.about.key else Focus(key, row)
+            return self.about if key == self.about.key else ViewTarget(key, row)
         related, key = item.related, item.related.tensor.key
         if key == self.about.key:
             return self.about
         row = related.row if key == related.key else self.host.session.nodes(key.rank).find(key.node, key.graph)
-        return Focus(key, row, related.hit)
+        return ViewTarget(key, row, related.hit)
 
     def action_values(self) -> None:
-        """The values of the tensor under the cursor."""
-        self.host.open("values", self.focus_here)
+        """Opens the values of the tensor under the cursor."""
+        self.host.open("values", self.target_here)
 
     def action_main(self) -> None:
-        """The tensor under the cursor on the main screen."""
-        self.host.go_to(self.focus_here)
+        """Shows the tensor under the cursor on the main screen."""
+        self.host.go_to(self.target_here)
 
     # -- what it hands out ---------------------------------------------------------------------------
 
     def extract(self) -> Extract | None:
-        """The three lists as text and as a table."""
+        """Returns the three lists as text and as a table."""
         found = self._shown
         if found is None:
             return None
         item = self.item
         from tui_debugger.diagnose.relations import relations_lines
 
-        stem = stem_of(found.centre.key, "relations")
+        stem = file_stem(found.centre.key, "relations")
         known = with_rows(found, self._row)
         one = item.related.key.node if item is not None else ""
         rows = [self._export(name, each) for name in _LISTS for each in self._items[name]]

@@ -47,9 +47,9 @@ from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
 from tui_debugger.tui.views.export import Extract
-from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, StepTable
-from tui_debugger.tui.views.view import Host, View
+from tui_debugger.tui.views.view import View, ViewHost
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
@@ -98,13 +98,13 @@ class Offer:
 
 
 def _short(key: TensorKey, *, with_graph: bool = False) -> str:
-    """The tensor with the end of its name first: that is what tells it from others."""
+    """Returns the tensor with the end of its name first: that is what tells it from others."""
     scope, _, leaf = place_text(key, with_graph=with_graph).rpartition("/")
     return f"{leaf}  {scope}" if scope else leaf
 
 
 def any_node(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    """The first output of every node of the rank, in execution order."""
+    """Returns the first output of every node of the rank, in execution order."""
     nodes = session.nodes(key.rank)
     rows = np.flatnonzero(nodes.watchable)
     several = len(nodes.graphs) > 1
@@ -116,7 +116,7 @@ def any_node(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
 
 
 def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
-    """Inputs, outputs and parameters of the node at a step, as they are on disk."""
+    """Returns inputs, outputs and parameters of the node at a step, as they are on disk."""
     rows = session.tensor_rows(key.rank, key.step, row)
     found: dict[TensorKey, str] = {}
     for each in rows:
@@ -127,12 +127,12 @@ def same_node(session: Session, key: TensorKey, row: int) -> Sequence[Offer]:
 
 
 def relatives_of(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    """The weight, gradient and optimizer state that belong to it."""
+    """Returns the weight, gradient and optimizer state that belong to it."""
     return [Offer(f"{word:<9} {_short(tensor)}", tensor) for word, tensor in related(session, key)]
 
 
 def other_ranks(session: Session, key: TensorKey, _row: int) -> Sequence[Offer]:
-    """The same tensor of the other ranks that have its node."""
+    """Returns the same tensor of the other ranks that have its node."""
     return [
         Offer(f"rank {rank}", dataclasses.replace(key, rank=rank))
         for rank in session.ranks()
@@ -203,7 +203,7 @@ class Overlay:
 
     @property
     def shown(self) -> list[Series]:
-        """What was read, in order."""
+        """The tensors that were read, in order."""
         return [self._series[key] for key in self.keys if key in self._series]
 
     @property
@@ -212,15 +212,15 @@ class Overlay:
         return self._series.get(self.keys[self.current]) if self.keys else None
 
     def series_of(self, key: TensorKey) -> Series | None:
-        """What was read of one tensor."""
+        """Returns the statistics that were read of one tensor."""
         return self._series.get(key)
 
     def has(self, key: TensorKey) -> bool:
-        """Whether a tensor is among them, whatever the step."""
+        """Tells whether a tensor is among them, whatever the step."""
         return self._find(key) is not None
 
     def is_complete(self, key: TensorKey) -> bool:
-        """Whether every step of a tensor was read."""
+        """Tells whether every step of a tensor was read."""
         return key not in self._todo
 
     @property
@@ -255,11 +255,11 @@ class Overlay:
         self.current = min(self.current, len(self.keys) - 1)
 
     def turn(self) -> None:
-        """The next one becomes the current one."""
+        """Makes the next tensor the current one."""
         self.current = (self.current + 1) % len(self.keys)
 
     def next_part(self) -> Part | None:
-        """What to read next; None when everything was read."""
+        """Returns the tensor to read next; None when everything was read."""
         key = self.reading
         if key is None:
             return None
@@ -289,12 +289,12 @@ class Overlay:
 
 
 def _tensor(key: TensorKey) -> tuple[object, ...]:
-    """A key without its step."""
+    """Returns a key without its step."""
     return (key.rank, key.graph, key.node, key.side, key.slot)
 
 
 def legend(overlay: Overlay, room: int, *, graphs: bool = False) -> Content:
-    """The tensors in order, ``graphs`` with the names of theirs; the one whose table is shown stands out."""
+    """Returns the tensors in order, ``graphs`` with the names of theirs; the one whose table is shown stands out."""
     ranks = [key.rank for key in overlay.keys]
     parts: list[Content | tuple[str, str] | str] = []
     for number, key in enumerate(overlay.keys):
@@ -349,8 +349,7 @@ class TrendView(View):
     heading = "Through the steps"
     hints = HINTS
 
-    def __init__(self, host: Host, about: Focus) -> None:
-        """Nothing is read yet."""
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self.overlay = Overlay(host.session.steps)
         self._several_graphs = about.key.rank >= 0 and len(host.session.nodes(about.key.rank).graphs) > 1
@@ -364,7 +363,7 @@ class TrendView(View):
     # -- contents ----------------------------------------------------------------------------------
 
     def body(self) -> Iterable[Widget]:
-        """Which tensors, plots and table, the step under the cursor, what was read and checked."""
+        """Lays out names, plots and table, the step under the cursor, what was read and checked."""
         yield Line(id="legend")
         with Container(id="both"):
             yield Plots(id="plots")
@@ -449,16 +448,16 @@ class TrendView(View):
         if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
             self._drop(key)
 
-    def follow(self, news: ViewChanges) -> None:
+    def follow(self, changes: ViewChanges) -> None:
         """Reads what is new, unless reading was stopped before; everything stays where it is."""
         ranks = {key.rank for key in self.overlay.keys}
-        if not (news.results or ranks & news.ranks or any(rank in ranks for rank, _ in news.pairs)):
+        if not (changes.results or ranks & changes.ranks or any(rank in ranks for rank, _ in changes.pairs)):
             return
         stopped = self.overlay.reading is not None and not self._catching_up
         for rank in ranks:
-            every = rank in news.ranks
-            self.overlay.renew(rank, self.host.session.steps(rank) if every else news.steps_of(rank))
-        if news.results:
+            every = rank in changes.ranks
+            self.overlay.renew(rank, self.host.session.steps(rank) if every else changes.steps_of(rank))
+        if changes.results:
             self.work_quietly(self._with_hits(), partial(self._followed, stopped=stopped))
         else:
             self._followed(stopped=stopped)
@@ -531,7 +530,7 @@ class TrendView(View):
     # -- where it leads ----------------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor whose table is shown, at the step under the cursor, with what was found there."""
         series, point = self.overlay.here, self.point
         if series is None or point is None:
@@ -539,7 +538,7 @@ class TrendView(View):
         key = series.key_at(*point)
         known = self.host.session.known([(key.rank, key.step)])
         at = known.hits.find(key) if known is not None else -1
-        return Focus.of_hit(known.hits[at]) if known is not None and at >= 0 else Focus(key, series.row)
+        return ViewTarget.of_hit(known.hits[at]) if known is not None and at >= 0 else ViewTarget(key, series.row)
 
     @on(VirtualTable.RowSelected)
     def _selected(self, event: VirtualTable.RowSelected) -> None:
@@ -552,22 +551,22 @@ class TrendView(View):
         elif series.state[index] == State.RECORDED:
             self.say("only statistics were dumped at this step: there are no values to show", note=True)
         else:
-            self.host.open("values", self.focus_here)
+            self.host.open("values", self.target_here)
 
     # -- keys --------------------------------------------------------------------------------------
 
     def action_next_plot(self) -> None:
-        """Another statistic first."""
+        """Puts another statistic first."""
         self._first_group += 1
         self._show()
 
     def action_log(self) -> None:
-        """Logarithmic axes, or linear ones."""
+        """Changes between logarithmic and linear axes."""
         self.log_axis = not self.log_axis
         self._show()
 
     def action_dots(self) -> None:
-        """Braille or blocks."""
+        """Changes between braille and blocks."""
         self.dots = BLOCKS if self.dots is BRAILLE else BRAILLE
         self._show()
 
@@ -579,12 +578,12 @@ class TrendView(View):
         self.set_class(state == "-table", "-table")
 
     def action_turn(self) -> None:
-        """The next tensor's table."""
+        """Shows the next tensor's table."""
         self.overlay.turn()
         self._show()
 
     def action_bad(self, direction: int) -> None:
-        """To the next bad step, or the one before."""
+        """Goes to the next bad step, or the one before."""
         series = self.overlay.here
         if series is None:
             return
@@ -600,8 +599,8 @@ class TrendView(View):
 
     def action_over(self, which: str) -> None:
         """Lays another tensor over these, of one of ``adding.KINDS``."""
-        kind, focus = KINDS[which], self.focus_here
-        offers = kind.offers(self.host.session, focus.key, focus.row)
+        kind, target = KINDS[which], self.target_here
+        offers = kind.offers(self.host.session, target.key, target.row)
         new = [offer for offer in offers if not self.overlay.has(offer.key)]
         if not new:
             self.say(kind.nothing if not offers else "all of these are shown already", note=True)

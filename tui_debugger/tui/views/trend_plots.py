@@ -58,7 +58,6 @@ class Plots(Widget):
             self.step = step
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own parameter name
-        """Empty."""
         super().__init__(id=id)
         self.drawings: tuple[Drawing, ...] = ()
         self._series: Sequence[Series] = ()
@@ -87,7 +86,7 @@ class Plots(Widget):
 
     @property
     def column(self) -> int | None:
-        """Where the mark stands, in cells of the widget."""
+        """The column of the mark, in cells of the widget."""
         if self._step is None or not self.drawings:
             return None
         plot = self.drawings[0].plot
@@ -153,7 +152,7 @@ class Plots(Widget):
             self._plan()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
+        """Returns one line of the screen."""
         return self._line(y)
 
     def _line(self, y: int) -> Strip:
@@ -175,7 +174,7 @@ class Plots(Widget):
         return Strip.join([strip.crop(0, column), marked, strip.crop(column + 1, width)])
 
     def _with_step(self, strip: Strip, column: int) -> Strip:
-        """The number of the step below its mark."""
+        """Returns the number of the step below its mark."""
         text = step_text(self._step) if self._step is not None else ""
         width = strip.cell_length
         start = max(min(column - len(text) // 2, width - len(text)), 0)
@@ -241,11 +240,11 @@ class SeriesRows:
         return (step, mark, *numbers, *loud, Text(hits, theme.DOUBT))
 
     def key(self, index: int) -> Point:
-        """Step and round."""
+        """Returns step and round."""
         return self.series.point(index)
 
     def find(self, key: Hashable) -> int:
-        """Row of a (step, round), or -1; of round 0 the newest one."""
+        """Returns the row of a (step, round), or -1; of round 0 the newest one."""
         return self.series.at(*key) if isinstance(key, tuple) else -1
 
 
@@ -253,9 +252,9 @@ class StepTable(VirtualTable):
     """Left and right go along the steps, as up and down do."""
 
     def action_pan_left(self) -> None:
-        """One step back."""
+        """Moves one step back."""
         self.action_cursor_up()
 
     def action_pan_right(self) -> None:
-        """One step on."""
+        """Moves one step on."""
         self.action_cursor_down()

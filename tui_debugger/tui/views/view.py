@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from textual.binding import BindingType
@@ -17,6 +18,7 @@ from tui_debugger.tui.dialogs.modal import Modal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from textual.app import App
     from textual.content import Content
 
     from tui_debugger.check.types import Pair
@@ -26,12 +28,12 @@ if TYPE_CHECKING:
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
     from tui_debugger.tui.views.export import Extract
-    from tui_debugger.tui.views.registry import Focus
+    from tui_debugger.tui.views.registry import ViewTarget
 
 
 @dataclass(frozen=True, slots=True)
 class ViewChanges:
-    """What open views have to take in. Nothing of it is read yet.
+    """Changes of the run that open views have to take in. Nothing of them is read yet.
 
     Attributes:
         pairs: (rank, step) of which there are tensors that were not there before, or others.
@@ -53,12 +55,12 @@ class ViewChanges:
 
     @classmethod
     def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> ViewChanges:
-        """A training went on: what it had at its earlier stops stays, but for the step that it is still in."""
+        """Returns the changes of a training that went on: only the step that it is still in may have other values."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     def __or__(self, other: ViewChanges) -> ViewChanges:
-        """Both together."""
+        """Joins both."""
         return ViewChanges(
             self.pairs | other.pairs,
             self.rewritten | other.rewritten,
@@ -67,33 +69,32 @@ class ViewChanges:
         )
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Tells whether there is any."""
         return bool(self.pairs or self.rewritten or self.ranks or self.results)
 
     def up_to(self, step: int) -> bool:
-        """Whether something before or at a step may be different, of whatever rank."""
+        """Tells whether something before or at a step may be different, of whatever rank."""
         return bool(self.ranks) or any(at <= step for _, at in self.rewritten)
 
     def steps_of(self, rank: int) -> list[int]:
-        """The steps of a rank, ascending."""
+        """Returns the steps of a rank, ascending."""
         return sorted(step for of, step in self.pairs if of == rank)
 
 
 class SeenResults:
-    """What checks had found when a view looked, so that it can tell when they found something else."""
+    """The results that checks had when a view looked, so that it can tell when they found something else."""
 
     def __init__(self, session: Session) -> None:
-        """Nothing was looked at."""
         self._session = session
         self._seen: dict[Pair, object] = {}
 
     def note(self, pairs: Iterable[Pair]) -> None:
-        """These are shown, with what is known of them now."""
+        """Remembers what is known now of the pairs that are shown."""
         self._seen = {pair: self._now(pair) for pair in pairs}
 
     @property
     def newer(self) -> bool:
-        """Whether there is a result now that was not there then."""
+        """Tells whether there is a result now that was not there then."""
         return any(
             now is not None and now is not seen for pair, seen in self._seen.items() for now in [self._now(pair)]
         )
@@ -107,17 +108,17 @@ RUN_CHANGED = "the run has changed"
 CHECKED = "new check results"
 
 
-class Host(Protocol):
-    """Who opens views and works for them: the main screen, or a test."""
+class ViewHost(Protocol):
+    """Opens views and works for them: ``view_opener``, or a test."""
 
     @property
     def session(self) -> Session:
         """The open session."""
 
-    def open(self, view: str, focus: Focus) -> None:
+    def open(self, view: str, target: ViewTarget) -> None:
         """Opens a view (an id of ``kinds.VIEWS``, or ``values``) above the current one."""
 
-    def go_to(self, focus: Focus) -> None:
+    def go_to(self, target: ViewTarget) -> None:
         """Closes every view and shows the tensor on the main screen: its rank, step, node and slot."""
 
     def run(
@@ -151,14 +152,14 @@ class View(Modal[None]):
     OWN_ACTIONS: ClassVar[tuple[Action, ...]] = ()
     """The keys of this view alone, for its help page; bind them with ``keys.bindings``."""
 
-    def __init__(self, host: Host, about: Focus) -> None:
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         """Nothing is read before the view shows: start with :meth:`work` in ``on_mount``."""
         super().__init__()
         self.host = host
         self.about = about
         self._job: object = None
         self._quiet = False
-        self._news = ViewChanges()
+        self._pending = ViewChanges()
         self._following = ViewChanges()
         self._edition = host.session.results_edition
         self._outdated = ""
@@ -166,7 +167,7 @@ class View(Modal[None]):
     # -- what a view may override ------------------------------------------------------------------
 
     @property
-    def focus_here(self) -> Focus:
+    def target_here(self) -> ViewTarget:
         """The tensor under the cursor, which the other views open on. By default the one it is about."""
         return self.about
 
@@ -176,24 +177,29 @@ class View(Modal[None]):
         several = key.rank in session.ranks() and len(session.nodes(key.rank).graphs) > 1
         return f"  {clean(key.graph)}" if several else ""
 
+    @property
+    def dump(self) -> Path:
+        """The directory that nothing is written into."""
+        return Path(self.host.session.info.path)
+
     def extract(self) -> Extract | None:
-        """What can be copied and exported; None while there is nothing."""
+        """Returns what can be copied and exported; None while there is nothing."""
         return None
 
-    def follow(self, news: ViewChanges) -> None:
-        """Takes news in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
+    def follow(self, changes: ViewChanges) -> None:
+        """Takes changes in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
         if not self._outdated:
-            self.mark_outdated(self.outdated_by(news))
+            self.mark_outdated(self.outdated_by(changes))
 
-    def outdated_by(self, news: ViewChanges) -> str:
-        """Why what is shown may be different now, or nothing. By default what is at a later step changes nothing."""
-        return RUN_CHANGED if news.up_to(self.about.key.step) else ""
+    def outdated_by(self, changes: ViewChanges) -> str:
+        """Says why the view may be outdated, or nothing. By default changes at later steps do not count."""
+        return RUN_CHANGED if changes.up_to(self.about.key.step) else ""
 
     # -- work beside the event loop ----------------------------------------------------------------
 
     @property
     def working(self) -> bool:
-        """Whether something is under way that somebody asked for."""
+        """Tells whether something is under way that somebody asked for."""
         return self._job is not None and not self._quiet
 
     def work(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
@@ -225,7 +231,7 @@ class View(Modal[None]):
         self.work(what, job, finished)
 
     def work_quietly(self, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
-        """Like ``work``, for news: nothing is said, Esc leaves the view, and whatever else is asked for comes first."""
+        """Like ``work``, for changes of the run: nothing is said, Esc leaves the view, and other work comes first."""
         self._start(job, done, lambda _: None, quiet=True)
 
     def _start(
@@ -237,7 +243,7 @@ class View(Modal[None]):
         quiet: bool = False,
     ) -> None:
         if self._quiet and not quiet:
-            self._news |= self._following  # it is taken in later
+            self._pending |= self._following  # it is taken in later
         mine = self._job = object()
         self._quiet = quiet
 
@@ -287,27 +293,27 @@ class View(Modal[None]):
 
     @property
     def outdated(self) -> bool:
-        """Whether it says that what is shown is not what the run is now."""
+        """Tells whether it says that what is shown is not what the run is now."""
         return bool(self._outdated)
 
-    def tell(self, news: ViewChanges) -> None:
+    def tell(self, changes: ViewChanges) -> None:
         """The run changed: the view takes that in as soon as it is in front and nothing is under way."""
-        self._news |= news
+        self._pending |= changes
         self._catch_up()
 
     def on_screen_resume(self) -> None:
-        """In front again."""
+        """Takes in changes once the view is in front again."""
         self._catch_up()
 
     def _catch_up(self) -> None:
         if self._job is not None or not self.is_attached or self.app.screen is not self:
             return  # ``is_current`` would be true below a dialog as well
         edition = self.host.session.results_edition
-        news, self._news = self._news | ViewChanges(results=edition != self._edition), ViewChanges()
+        changes, self._pending = self._pending | ViewChanges(results=edition != self._edition), ViewChanges()
         self._edition = edition
-        if news:
-            self._following = news
-            self.follow(news)
+        if changes:
+            self._following = changes
+            self.follow(changes)
 
     def mark_outdated(self, why: str) -> None:
         """Says among the key hints that what is shown is not what the run is now; an empty text takes that back."""
@@ -330,11 +336,11 @@ class View(Modal[None]):
     # -- keys of every view ------------------------------------------------------------------------
 
     def action_open(self, view: str) -> None:
-        """Another view of the tensor under the cursor."""
-        self.host.open(view, self.focus_here)
+        """Opens another view of the tensor under the cursor."""
+        self.host.open(view, self.target_here)
 
     def action_keys(self) -> None:
-        """All keys of this view."""
+        """Lists all keys of this view."""
         from tui_debugger.tui.actions import opening_actions
         from tui_debugger.tui.dialogs.help import HelpScreen
 
@@ -343,30 +349,38 @@ class View(Modal[None]):
         self.app.push_screen(HelpScreen(shown, conditions=False, heading=f"Keys: {self.heading}"))
 
     def action_copy(self) -> None:
-        """What is under the cursor, to the clipboard."""
+        """Copies what is under the cursor."""
         from tui_debugger.tui.views.export import copy
 
         copy(self, everything=False)
 
     def action_copy_all(self) -> None:
-        """Everything, to the clipboard."""
+        """Copies everything."""
         from tui_debugger.tui.views.export import copy
 
         copy(self, everything=True)
 
     def action_export(self) -> None:
-        """To a file."""
+        """Writes the view to a file."""
         from tui_debugger.tui.views.export import export
 
         export(self)
 
     def action_screenshot(self) -> None:
-        """A picture of the screen."""
+        """Writes a picture of the screen."""
         from tui_debugger.tui.views.export import screenshot
 
         if not self.working:
             self.say("")  # what was said before is no part of the picture
-        self.call_after_refresh(screenshot, self.app, lambda text: self.say(text, note=True), self.say)
+        name = type(self).__name__.removesuffix("Screen").removesuffix("View").lower()
+        self.call_after_refresh(screenshot, self.app, name, self.dump, lambda text: self.say(text, note=True), self.say)
+
+
+def tell_views(app: App[Any], changes: ViewChanges) -> None:
+    """The run changed, or more of it was checked: every open view takes in what concerns it."""
+    for screen in app.screen_stack:
+        if isinstance(screen, View):
+            screen.tell(changes)
 
 
 def _how_far(progress: Progress) -> str:
@@ -381,14 +395,13 @@ Files = Mapping["TensorKey", "FileState | None"]
 class ValuesView(View):
     """Asks for the files of its tensors, and for no others, when their step changed."""
 
-    def __init__(self, host: Host, about: Focus) -> None:
-        """No values are shown yet."""
+    def __init__(self, host: ViewHost, about: ViewTarget) -> None:
         super().__init__(host, about)
         self.files: Files = {}
 
-    def follow(self, news: ViewChanges) -> None:
-        """Files whether it is about these tensors that there is news: a step that grows leaves most as they are."""
-        files = {key: file for key, file in self.files.items() if _may_concern(news, key)}
+    def follow(self, changes: ViewChanges) -> None:
+        """Asks whether the changes concern these tensors: a step that grows leaves most as they are."""
+        files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
             session = self.host.session
             self.work_quietly(lambda _: rewritten(session, files), self._answered)
@@ -404,11 +417,11 @@ class ValuesView(View):
         return self.files.keys()
 
     def forget_tensors(self, keys: Collection[TensorKey]) -> None:
-        """What is kept of these tensors is not what they are now."""
+        """Forgets what is kept of these tensors: their values are different now."""
 
 
 def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None = None, *, anew: bool = False) -> Files:
-    """How the files of tensors look, in a worker: before they are read, and after for those that had to be fetched.
+    """Returns the state of the files of tensors: before they are read, and after for those that had to be fetched.
 
     Args:
         session: the run.
@@ -423,7 +436,7 @@ def files_of(session: Session, keys: Sequence[TensorKey], before: Files | None =
 
 
 def rewritten(session: Session, files: Files) -> frozenset[TensorKey]:
-    """Those of some tensors that have other values now, in a worker."""
+    """Returns the tensors that have other values now. For workers."""
     return frozenset(key for key, file in files.items() if _is_other(session, key, file))
 
 
@@ -437,5 +450,5 @@ def _is_other(session: Session, key: TensorKey, file: FileState | None) -> bool:
         return False
 
 
-def _may_concern(news: ViewChanges, key: TensorKey) -> bool:
-    return (key.rank, key.step) in news.pairs or key.rank in news.ranks
+def _may_concern(changes: ViewChanges, key: TensorKey) -> bool:
+    return (key.rank, key.step) in changes.pairs or key.rank in changes.ranks

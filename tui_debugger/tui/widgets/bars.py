@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from tui_debugger.text.clean import clean
 from tui_debugger.tui import theme
-from tui_debugger.tui.widgets.line_window import Kept
+from tui_debugger.tui.widgets.line_window import CachedLines
 from tui_debugger.tui.widgets.text import changed_until, fit, segments_of, shorten, width_of
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ HeaderLines = tuple[tuple[Text, Text], ...]
 
 
 def opening_lines(title: str, progress: Mapping[str, Progress]) -> HeaderLines:
-    """What is being opened, and how far that is."""
+    """Returns what is being opened, and how far that is."""
     run = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title), theme.NORMAL)
     state = progress_line(progress) if progress else Text("▶ opening", theme.GOOD, no_wrap=True)
     return (run, Text(no_wrap=True)), (state, Text(no_wrap=True))
 
 
 def progress_line(progress: Mapping[str, Progress]) -> Text:
-    """The first work that tells how far it is."""
+    """Returns the first work that tells how far it is."""
     lane, snapshot = next(iter(progress.items()))
     text = Text(no_wrap=True).append("▶ ", theme.GOOD)
     text.append(_WORDS.get(lane, lane) + " ", theme.GOOD)
@@ -61,13 +61,12 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 _GAP = 2
 
 
-class HeaderBar(Kept, Widget):
+class HeaderBar(CachedLines, Widget):
     """Two lines, each with a left and a right part; the right part is kept when there is little room."""
 
     DEFAULT_CSS = "HeaderBar { height: 2; background: $panel; }"
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="header")
         self._lines: tuple[tuple[Text, Text], ...] = ((Text(), Text()), (Text(), Text()))
 
@@ -80,7 +79,7 @@ class HeaderBar(Kept, Widget):
 
     @property
     def plain(self) -> str:
-        """What it says, for tests."""
+        """The text of both lines, for tests."""
         return "\n".join(f"{left.plain}  {right.plain}" for left, right in self._lines)
 
     def render_line(self, y: int) -> Strip:
@@ -100,7 +99,7 @@ class HeaderBar(Kept, Widget):
         return Strip([edge, *left, gap, *right, edge]).adjust_cell_length(width, base)
 
 
-class FrameLine(Kept, Widget):
+class FrameLine(CachedLines, Widget):
     """The upper or lower edge of a pane with text in it.
 
     Textual's own border titles repaint the whole pane when they change; this is one line.
@@ -109,7 +108,6 @@ class FrameLine(Kept, Widget):
     DEFAULT_CSS = "FrameLine { height: 1; color: $border; background: $background; }"
 
     def __init__(self, *, upper: bool) -> None:
-        """Empty and inactive."""
         super().__init__()
         self._upper = upper
         self._title = ""
@@ -118,7 +116,7 @@ class FrameLine(Kept, Widget):
         self._corners = True
 
     def show(self, title: str, text: str) -> None:
-        """Bold title and plain text; cut in the middle when there is little room."""
+        """Shows bold title and plain text; cut in the middle when there is little room."""
         if (title, text) != (self._title, self._text):
             before = self._draw()
             self._title, self._text = title, text
@@ -161,7 +159,7 @@ class FrameLine(Kept, Widget):
         return ("┕", dash, "┙") if self._active else ("╰", dash, "╯")
 
 
-class TabStrip(Kept, Widget):
+class TabStrip(CachedLines, Widget):
     """The panes by number, when only one of them is shown."""
 
     DEFAULT_CSS = "TabStrip { height: 1; background: $panel; }"
@@ -170,12 +168,10 @@ class TabStrip(Kept, Widget):
         """A tab was clicked."""
 
         def __init__(self, pane: str) -> None:
-            """Pane id."""
             super().__init__()
             self.pane = pane
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="tabs")
         self._tabs: tuple[tuple[str, str], ...] = ()
         self._current = ""
@@ -205,13 +201,12 @@ class TabStrip(Kept, Widget):
             x += size + 1
 
 
-class FooterBar(Kept, Widget):
+class FooterBar(CachedLines, Widget):
     """Keys of the focused pane, or a message for a while."""
 
     DEFAULT_CSS = "FooterBar { height: 1; background: $panel; }"
 
     def __init__(self) -> None:
-        """Empty."""
         super().__init__(id="footer")
         self._keys: tuple[tuple[str, str], ...] = ()
         self._notice: Text | None = None
@@ -228,7 +223,7 @@ class FooterBar(Kept, Widget):
         self._notice = Text(("✗ " if bad else "") + clean(text), style, no_wrap=True)
         self.refresh()
 
-    def hush(self) -> None:
+    def clear_notice(self) -> None:
         """Takes the message away."""
         if self._notice is not None:
             self._notice = None

@@ -4,8 +4,8 @@ Textual's own scroll view lays the whole screen out anew when the number of line
 again when it scrolls, gets the focus or loses it. Over a slow line every line counts.
 
 Whenever a cell changes, Textual asks every widget below and beside it for all of its lines, and works out colours,
-sizes and filters of each anew: on a screen of five panes most of the time of a key. ``Kept`` is asked the same, and
-hands out the lines it drew last, until something about it changes.
+sizes and filters of each anew: on a screen of five panes most of the time of a key. ``CachedLines`` is asked the same,
+and hands out the lines it drew last, until something about it changes.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ else:
     _Base = object
 
 
-class Kept(_Base):
+class CachedLines(_Base):
     """To be put before the class of a widget that is drawn by its ``render_line``, or of a container."""
 
-    _kept_lines: tuple[Region, list[Strip]] | None = None
+    _cached_lines: tuple[Region, list[Strip]] | None = None
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Where Textual's own lines become invalid, so do these: contents, styles and sizes all come through here."""
-        self._kept_lines = None
+        """Forgets these lines whenever Textual forgets its own: contents, styles and sizes all come through here."""
+        self._cached_lines = None
         super()._set_dirty(*regions)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What was drawn, or what is drawn now."""
-        if self._kept_lines is None or self._kept_lines[0] != crop:
-            self._kept_lines = crop, self.drawn_lines(crop)
-        return self._kept_lines[1]
+        """Returns the lines that were drawn last, or draws them."""
+        if self._cached_lines is None or self._cached_lines[0] != crop:
+            self._cached_lines = crop, self.drawn_lines(crop)
+        return self._cached_lines[1]
 
     def drawn_lines(self, crop: Region) -> list[Strip]:
         """Draws what is in sight; Textual draws again what is dirty."""
         return super().render_lines(crop)
 
 
-class KeptRow(Kept, Horizontal):
+class CachedRow(CachedLines, Horizontal):
     """A container from left to right."""
 
 
-class KeptColumn(Kept, Vertical):
+class CachedColumn(CachedLines, Vertical):
     """A container from top to bottom."""
 
 
@@ -77,7 +77,7 @@ def thumb(rows: int, page: int, top: int) -> range:
 
 
 def row_at(line: int, rows: int, page: int) -> int:
-    """The first row on the screen when the thumb is brought to a line of the bar."""
+    """Returns the first row on the screen when the thumb is brought to a line of the bar."""
     size = max(page * page // rows, 1) if rows else 1
     room, last = max(page - size, 1), max(rows - page, 0)
     return min(max(round((line - size // 2) * last / room), 0), last)
@@ -88,7 +88,7 @@ HEADER, EMPTY, BLANK = -1, -2, -3
 _CACHE_LIMIT = 2048
 
 
-class LineWindow(Kept, Widget):
+class LineWindow(CachedLines, Widget):
     """Rows below an optional header line, with a scroll bar in the last column. Subclasses draw."""
 
     DEFAULT_CSS = "LineWindow { width: 1fr; height: 1fr; }"
@@ -124,7 +124,7 @@ class LineWindow(Kept, Widget):
         return 0
 
     def line_key(self, row: int) -> int:
-        """What a drawn row is kept under, not below 0."""
+        """Returns the key of a drawn row, not below 0."""
         return row
 
     def fit_to(self, width: int) -> None:
@@ -157,7 +157,7 @@ class LineWindow(Kept, Widget):
             self.refresh_changed()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's own names
-        """All lines, where the height is left to them."""
+        """Returns all lines, where the height is left to them."""
         return self.row_count + self._header
 
     # -- what is drawn again ---------------------------------------------------------------------
@@ -266,7 +266,7 @@ class LineWindow(Kept, Widget):
         self.release_mouse()
 
     def on_bar(self, at: Offset) -> bool:
-        """Whether a place in the window belongs to its scroll bar."""
+        """Tells whether a place in the window belongs to its scroll bar."""
         return at.x >= self.line_width and self.row_count > self.page
 
     def _pull(self, at: Offset) -> None:
@@ -282,7 +282,7 @@ class LineWindow(Kept, Widget):
         return self._base
 
     def _set_dirty(self, *regions: Region) -> None:
-        """Which lines are no longer as they were painted."""
+        """Returns the lines that are no longer as they were painted."""
         if not regions:
             self._painted.clear()
         for region in regions:
@@ -321,7 +321,7 @@ class LineWindow(Kept, Widget):
         return strip
 
     def _look(self) -> None:
-        """How large the window is now; Textual looks through the whole screen to answer that."""
+        """Returns the size of the window now; Textual looks through the whole screen to answer that."""
         width, self._height = self.size
         if self._width != width:
             self._width = width

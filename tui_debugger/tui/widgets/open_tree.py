@@ -1,4 +1,4 @@
-"""Which entries of a tree are on the screen: what is open, what a filter keeps. Masks over preorder arrays."""
+"""The entries of a tree that are on the screen: what is open, what a filter keeps. Masks over preorder arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPEN_LIMIT = 60
 
 
 class TreeLike(Protocol):
-    """What is needed of ``graph.tree.Tree``; all arrays are in preorder."""
+    """The part of ``graph.tree.Tree`` that is needed; all arrays are in preorder."""
 
     @property
     def label(self) -> Sequence[str]:
@@ -38,13 +38,13 @@ class TreeLike(Protocol):
         """Node row, -1 for a scope."""
 
     def path(self, i: int) -> str:
-        """Display path."""
+        """Returns the display path."""
 
     def index_of_row(self, row: int) -> int:
-        """Tree index of a node row."""
+        """Returns the tree index of a node row."""
 
     def visible(self, open: Mask, keep: Mask | None = None) -> npt.NDArray[np.int32]:  # noqa: A002
-        """Tree indices on screen."""
+        """Returns the tree indices on screen."""
 
 
 class Visible:
@@ -60,11 +60,11 @@ class Visible:
         return len(self.indices)
 
     def key(self, row: int) -> int:
-        """Tree index of a line."""
+        """Returns the tree index of a line."""
         return int(self.indices[row])
 
     def find(self, key: Hashable) -> int:
-        """Line of a tree index, -1 when it is not on the screen."""
+        """Returns the line of a tree index, -1 when it is not on the screen."""
         if not isinstance(key, int):
             return -1
         row = int(np.searchsorted(self.indices, key))
@@ -82,14 +82,14 @@ class OpenTree:
         self._keep: Mask | None = None
 
     @classmethod
-    def fresh(cls, tree: TreeLike, dull: Mask | None = None) -> OpenTree:
+    def fresh(cls, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
         """Opens scopes from the top, in execution order, as long as the lines fit on a screen or so.
 
         A scope with too many entries of its own stays closed, and does not keep the ones beside it closed.
 
         Args:
             tree: the tree.
-            dull: entries where nobody looks first, for example constants; they stay closed.
+            closed: entries where nobody looks first, for example constants; they stay closed.
         """
         size = len(tree.row)
         opened = np.zeros(size, np.bool_)
@@ -97,7 +97,7 @@ class OpenTree:
             return cls(tree, opened)
         depth, parent = np.asarray(tree.depth), np.asarray(tree.parent)
         scopes = np.asarray(tree.size) > 1
-        interesting = scopes if dull is None else scopes & ~dull
+        interesting = scopes if closed is None else scopes & ~closed
         children = np.bincount(parent[parent >= 0], minlength=size)
         shown = int(np.count_nonzero(depth == 0))
         for at in range(int(depth.max()) + 1):
@@ -108,10 +108,10 @@ class OpenTree:
                 shown += int(children[index]) if fits else 0
         return cls(tree, opened)
 
-    def carried_to(self, tree: TreeLike, dull: Mask | None = None) -> OpenTree:
-        """The same scopes open in a tree that has grown, by path."""
+    def carried_to(self, tree: TreeLike, closed: Mask | None = None) -> OpenTree:
+        """Returns the same scopes open in a tree that has grown, by path."""
         if not self._open.any():
-            return self.fresh(tree, dull)
+            return self.fresh(tree, closed)
         paths = {self.tree.path(int(i)) for i in np.flatnonzero(self._open)}
         opened = np.zeros(len(tree.row), np.bool_)
         opened[[int(i) for i in np.flatnonzero(np.asarray(tree.row) < 0) if tree.path(int(i)) in paths]] = True
@@ -124,19 +124,19 @@ class OpenTree:
 
     @property
     def opened(self) -> Mask:
-        """Which scopes are open now."""
+        """The scopes that are open now."""
         return self._open if self._open_kept is None else self._open_kept
 
     def visible(self) -> Visible:
-        """What is on the screen."""
+        """Returns the entries on the screen."""
         return Visible(self.tree.visible(self.opened, self._keep))
 
     def is_scope(self, index: int) -> bool:
-        """Whether an entry has others below it."""
+        """Tells whether an entry has others below it."""
         return index >= 0 and int(self.tree.size[index]) > 1
 
     def hides(self, index: int) -> bool:
-        """Whether there is no such entry, or the filter leaves it out."""
+        """Tells whether there is no such entry, or the filter leaves it out."""
         return not 0 <= index < len(self.tree.row) or (self._keep is not None and not self._keep[index])
 
     def open_around(self, index: int) -> bool:
@@ -156,7 +156,7 @@ class OpenTree:
 
 
 def same_entry(old: TreeLike, index: int, new: TreeLike) -> int:
-    """Where an entry of the old tree is in the new one, or -1. Node rows stay valid when a run grows."""
+    """Returns the index in the new tree of an entry of the old one, or -1. Node rows stay valid when a run grows."""
     row, path = int(old.row[index]), old.path(index)
     if row >= 0:
         found = new.index_of_row(row)

@@ -35,7 +35,6 @@ class SearchBar(Input):
         """The text changed."""
 
         def __init__(self, bar: SearchBar, text: str) -> None:
-            """The text as it is now."""
             super().__init__()
             self.bar = bar
             self.text = text
@@ -44,7 +43,6 @@ class SearchBar(Input):
         """The focus should go back to the list."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  (Textual's own name)
-        """Empty."""
         super().__init__(
             placeholder="search (~ for a regular expression)",
             id=id,

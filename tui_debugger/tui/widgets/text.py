@@ -22,7 +22,7 @@ _LEAST = 5
 
 
 @dataclass(frozen=True)
-class Place:
+class ScopedName:
     """A name and the scope it stands in, for a cell: the name first, because it tells rows apart.
 
     Where there is little room the scope loses its outer parts: the inner ones say more.
@@ -34,7 +34,7 @@ class Place:
     words_only: bool = False
 
     def __str__(self) -> str:
-        """Everything."""
+        """Returns everything."""
         return self.full.plain
 
     @property
@@ -43,7 +43,7 @@ class Place:
         return self._with(clean(self.scope))
 
     def within(self, width: int) -> Text:
-        """What fits into so many cells."""
+        """Returns the part that fits into so many cells."""
         if self.name.cell_len > width:
             return _ends(self.name, width)
         room = width - self.name.cell_len - 2
@@ -53,21 +53,21 @@ class Place:
         return Text.assemble(self.name, ("  " + scope, self.scope_style), no_wrap=True) if scope else self.name
 
 
-Cell = Text | str | Place
-"""What a table cell holds. A string is plain text, never markup."""
+Cell = Text | str | ScopedName
+"""The content of a table cell. A string is plain text, never markup."""
 
 
 @cache
 def _console() -> Console:
-    """What Rich renders text with; the width does not matter, because nothing is wrapped."""
+    """Returns the console that Rich renders text with; the width does not matter, because nothing is wrapped."""
     return Console(width=10_000, force_terminal=False, legacy_windows=False, _environ={})
 
 
 def segments_of(cell: Cell, base: Style) -> list[Segment]:
-    """A cell as segments; control characters in it are made visible."""
+    """Returns a cell as segments; control characters in it are made visible."""
     if isinstance(cell, str):
         return [Segment(clean(cell), base)]
-    if isinstance(cell, Place):
+    if isinstance(cell, ScopedName):
         cell = cell.full
     own = base + (Style.parse(cell.style) if isinstance(cell.style, str) else cell.style)
     if not cell.spans:
@@ -78,7 +78,7 @@ def segments_of(cell: Cell, base: Style) -> list[Segment]:
 
 
 def _side_by_side(cell: Text, own: Style) -> list[Segment]:
-    """The pieces of a text that was put together piece by piece; empty when its styles overlap.
+    """Returns the pieces of a text that was put together piece by piece; empty when its styles overlap.
 
     Rich sorts and stacks styles, which takes most of the time of drawing a table.
     """
@@ -123,7 +123,7 @@ def joined(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def changed_until(old: Strip | None, new: Strip) -> int:
-    """How many cells of a line have to be drawn again, from the left; 0 when it is as it was.
+    """Returns how many cells of a line have to be drawn again, from the left; 0 when it is as it was.
 
     From the left, because Textual draws a part of a widget's line from its first cell on.
     """
@@ -142,7 +142,7 @@ def changed_until(old: Strip | None, new: Strip) -> int:
 
 @lru_cache(maxsize=256)
 def _same_blank(one: Style, other: Style) -> bool:
-    """Whether a blank looks the same in two styles."""
+    """Tells whether a blank looks the same in two styles."""
     seen = [style.reverse or style.underline or style.strike or style.overline or style.link for style in (one, other)]
     return one.bgcolor == other.bgcolor and not any(seen)
 
@@ -163,7 +163,7 @@ def shift(segments: list[Segment], cells: int) -> list[Segment]:
 
 
 def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False) -> list[Segment]:
-    """Exactly ``width`` cells: padded, or cut with ``…``."""
+    """Returns exactly ``width`` cells: padded, or cut with ``…``."""
     used = width_of(segments)
     if used == width:
         return segments
@@ -185,7 +185,7 @@ def fit(segments: list[Segment], width: int, base: Style, *, right: bool = False
 
 
 def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
-    """The innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the last words of the last part.
+    """Returns the innermost parts of a scope that fit: ``…/_backbone-Net/norm-RowNorm``, or the last words of the last.
 
     Where not even the last word fits its end stands for it, unless only whole words are wanted.
     """
@@ -206,7 +206,7 @@ def inner_part(scope: str, width: int, *, words_only: bool = False) -> str:
 
 
 def _ends(text: Text, width: int) -> Text:
-    """A name without its middle: its end, where the number is, tells it from others."""
+    """Returns a name without its middle: its end, where the number is, tells it from others."""
     tail = (width - 1) * 2 // 3
     if text.cell_len != len(text) or tail < _LEAST:
         return text

@@ -24,7 +24,7 @@ from textual.strip import Strip
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import bindings_for
 from tui_debugger.tui.widgets.line_window import BLANK, EMPTY, HEADER, LineWindow
-from tui_debugger.tui.widgets.text import Cell, Place, fit, joined, segments_of, shift, width_of
+from tui_debugger.tui.widgets.text import Cell, ScopedName, fit, joined, segments_of, shift, width_of
 
 __all__ = ["Column", "ListRows", "Rows", "VirtualTable"]
 
@@ -49,20 +49,20 @@ class Column:
 
 
 class Rows(Protocol):
-    """What a table shows. ``cells`` is called for visible lines only."""
+    """The rows of a table. ``cells`` is called for visible lines only."""
 
     @property
     def row_count(self) -> int:
         """Number of rows."""
 
     def cells(self, index: int) -> Sequence[Cell]:
-        """One cell per column; when there are fewer, the last one takes the rest of the line."""
+        """Returns one cell per column; when there are fewer, the last one takes the rest of the line."""
 
     def key(self, index: int) -> Hashable:
-        """What identifies a row when rows are inserted or filtered."""
+        """Returns what identifies a row when rows are inserted or filtered."""
 
     def find(self, key: Hashable) -> int:
-        """Row of a key, or -1 when it is gone."""
+        """Returns the row of a key, or -1 when it is gone."""
 
 
 class ListRows:
@@ -84,11 +84,11 @@ class ListRows:
         return self._rows[index]
 
     def key(self, index: int) -> Hashable:
-        """Key of a row."""
+        """Returns the key of a row."""
         return self._keys[index]
 
     def find(self, key: Hashable) -> int:
-        """Row of a key, or -1."""
+        """Returns the row of a key, or -1."""
         return self._index.get(key, -1)
 
 
@@ -114,11 +114,11 @@ class LazyRows(Generic[T]):
         return self._cells(self._items[index])
 
     def key(self, index: int) -> Hashable:
-        """Key of a row."""
+        """Returns the key of a row."""
         return self._key(self._items[index])
 
     def find(self, key: Hashable) -> int:
-        """Row of a key, or -1."""
+        """Returns the row of a key, or -1."""
         return self._places.get(key, -1)
 
     @cached_property
@@ -276,27 +276,27 @@ class VirtualTable(LineWindow, can_focus=True):
         self.show_from(max(min(self._top, self.cursor_row), self.cursor_row - self.page + 1))
 
     def action_cursor_up(self) -> None:
-        """One row up."""
+        """Moves one row up."""
         self.move_to(self.cursor_row - 1)
 
     def action_cursor_down(self) -> None:
-        """One row down."""
+        """Moves one row down."""
         self.move_to(self.cursor_row + 1)
 
     def action_page_up(self) -> None:
-        """One page up."""
+        """Moves one page up."""
         self.move_to(self.cursor_row - self.page)
 
     def action_page_down(self) -> None:
-        """One page down."""
+        """Moves one page down."""
         self.move_to(self.cursor_row + self.page)
 
     def action_first(self) -> None:
-        """To the first row."""
+        """Goes to the first row."""
         self.move_to(0)
 
     def action_last(self) -> None:
-        """To the last row."""
+        """Goes to the last row."""
         self.move_to(self.row_count - 1)
 
     def action_pan_left(self) -> None:
@@ -392,14 +392,14 @@ class VirtualTable(LineWindow, can_focus=True):
         return self._strip(self._rows.cells(row), style, bar, style + theme.WATCHED if state else style, width)
 
     def _strip(self, cells: Sequence[Cell], base: Style, bar: str, bar_style: Style, width: int) -> Strip:
-        """One line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
+        """Returns one line: the cursor bar, the frozen columns, and the rest moved sideways by the pan."""
         line_shift = min(self._pan, self._overflow)
         text_shift = self._pan - line_shift
         frozen: list[Segment] = [Segment(bar, bar_style)]
         moving: list[Segment] = []
         gap = Segment(" ", base)
         for column, size, cell in self._laid_out(cells):
-            if isinstance(cell, Place) and not text_shift:
+            if isinstance(cell, ScopedName) and not text_shift:
                 cell = cell.within(size)  # noqa: PLW2901 - the cell as it is drawn
             segments = segments_of(cell, base)
             if text_shift and column.elastic:

@@ -1,0 +1,175 @@
+"""The main screen's part of the views: opens them for what is under the cursor, and works for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, ViewKind, ViewTarget
+from tui_debugger.tui.views.view import View
+
+if TYPE_CHECKING:
+    from tui_debugger.model import Hit, Progress, ProgressFn
+    from tui_debugger.session import Session, TensorRow
+    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.inspector import Inspector
+    from tui_debugger.tui.navigator import Navigator
+
+NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
+"""The tensor of a view that is about the run, when nothing is selected."""
+
+
+class ViewOpener:
+    """Opens views above the main screen. See ``view.Host``."""
+
+    def __init__(self, context: Context, inspector: Inspector, navigator: Navigator) -> None:
+        self._context = context
+        self._inspector = inspector
+        self._navigator = navigator
+
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Returns actions by id."""
+        return {view.id: partial(self.open_here, view.id) for view in VIEWS}
+
+    @property
+    def session(self) -> Session:
+        """The open session."""
+        return self._context.session
+
+    # -- what is under the cursor --------------------------------------------------------------------
+
+    def here(self) -> ViewTarget | None:
+        """Returns the tensor under the cursor: of the hit, of the tensor table, else the first of the selected node."""
+        context = self._context
+        if context.current_pane() == "hits":
+            hit = context.hits_pane.current
+            return ViewTarget.of_hit(hit) if hit is not None else None
+        if context.current_pane() == "nodes" and context.nodes_pane.current_row < 0:
+            return None  # a scope: what the tensor table still shows is another node's
+        if not self._inspector.up_to_date:
+            return self._selected()
+        row = context.tensors_pane.current
+        if context.current_pane() == "nodes" and (row is None or row.role != Side.OUTPUT.label):
+            row = next((each for each in context.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
+        return self.of_row(row) if row is not None else None
+
+    def of_row(self, row: TensorRow) -> ViewTarget | None:
+        """Returns the tensor of a row of the tensor table."""
+        nodes = self._context.nodes_pane.nodes
+        at = nodes.find(row.key.node, row.key.graph) if nodes is not None else -1
+        if at < 0:
+            return None
+        return ViewTarget(row.key, at, self._hit(row.key, at) if row.hit else None)
+
+    def _selected(self) -> ViewTarget | None:
+        """Returns the tensor that the tensor table is about to show: a fast typist is ahead of it."""
+        state, nodes = self._context.state, self._context.nodes_pane.nodes
+        if nodes is None or state.step is None or not 0 <= state.row < len(nodes):
+            return None
+        label, slot, number = self._inspector.wanted_slot or (Side.OUTPUT.label, 0, 0)
+        side = Side.OUTPUT if label == Side.OUTPUT.label else Side.INPUT
+        key = TensorKey(
+            state.rank, nodes.graph_of(state.row).name, nodes.names[state.row], side, slot, state.step, number
+        )
+        return ViewTarget(key, state.row, self._hit(key, state.row))
+
+    def _hit(self, key: TensorKey, row: int) -> Hit | None:
+        """Returns the hit of a tensor, if the hit list has one."""
+        result = self._context.state.result
+        found = result.hits.of_nodes([row]) if result is not None else ()
+        return next((hit for hit in found if hit.key == key), None)
+
+    def open_here(self, view: str) -> None:
+        """Opens a view of what is under the cursor."""
+        target = self.here()
+        if target is None and VIEW_BY_ID[view].about is About.TENSOR:
+            self._context.say("no tensor under the cursor: choose a node, a hit or a tensor", bad=True)
+            return
+        self.open(view, target or ViewTarget(NOWHERE, -1))
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def show_values(self, row: TensorRow, target: ViewTarget | None = None) -> None:
+        """Opens the values of a tensor; ``target`` says where to look, for one that is not in the tensor table."""
+        if not row.has_value:
+            why = "only its statistics were recorded" if row.recorded else "it was not dumped at this step"
+            self._context.say(f"no values to show: {row.error or why}", bad=True)
+            return
+        from tui_debugger.tui.values.screen import ValuesScreen
+
+        target = target or self.of_row(row) or ViewTarget(row.key, -1)
+        previous = self.session.before(row.key) if row.has_previous and target.row >= 0 else None
+        self._context.app.push_screen(ValuesScreen(self, target, row, previous))
+
+    def open_values(self, target: ViewTarget) -> None:
+        """Opens the values of a tensor that is not in the tensor table."""
+        session = self.session
+        self._context.work.run(
+            "values",
+            lambda progress: session.measure((session.row_of(target.key),), progress)[0],
+            lambda row: self.show_values(row, target),
+            self._context.show_error,
+            lambda _: None,
+        )
+
+    # -- for the views -------------------------------------------------------------------------------
+
+    def open(self, view: str, target: ViewTarget) -> None:
+        """See ``view.Host``."""
+        target = self._with_current_row(target)
+        if view == "values":
+            self.open_values(target)
+        elif target.row < 0 and VIEW_BY_ID[view].about is About.TENSOR:
+            self._context.say("no tensor under the cursor", bad=True)
+        else:
+            self._context.app.push_screen(load_view(VIEW_BY_ID[view])(self, target))
+
+    def _with_current_row(self, target: ViewTarget) -> ViewTarget:
+        """Returns the same with the row that its node has now: a graph that came late numbers the nodes anew."""
+        key, row = target.key, target.row
+        if row < 0:
+            return target
+        nodes = self.session.nodes(key.rank)
+        there = row < len(nodes) and nodes.names[row] == key.node and nodes.graph_of(row).name == key.graph
+        return target if there else replace(target, row=nodes.find(key.node, key.graph))
+
+    def go_to(self, target: ViewTarget) -> None:
+        """See ``view.Host``."""
+        context = self._context
+        while len(context.app.screen_stack) > 1:
+            context.app.pop_screen()
+        target = self._with_current_row(target)
+        if target.row >= 0:
+            self._navigator.go_to_tensor(target.key, target.row)
+            context.focus_pane("tensors")
+
+    def run(
+        self,
+        view: View,
+        work: Callable[[ProgressFn], Any],
+        done: Callable[[Any], None],
+        failed: Callable[[Exception], None],
+        told: Callable[[Progress], None],
+    ) -> None:
+        """See ``view.Host``."""
+        self._context.work.run(self._lane(view), work, done, failed, told)
+
+    def stop(self, view: View) -> bool:
+        """See ``view.Host``."""
+        return self._context.work.cancel(self._lane(view))
+
+    def _lane(self, view: View) -> str:
+        """Returns a lane for every place in the stack of screens: what a view below works on goes on."""
+        screens = self._context.app.screen_stack
+        return f"view {screens.index(view) if view in screens else len(screens)}"
+
+
+def load_view(kind: ViewKind) -> type[View]:
+    """Returns the screen of a kind of view."""
+    module, name = kind.place
+    found: type[View] = getattr(import_module(f"tui_debugger.tui.views.{module}"), name)
+    return found
