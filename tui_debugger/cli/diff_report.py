@@ -15,13 +15,14 @@ from tui_debugger.session.diagnosis.comparing import Couple, Opened
 from tui_debugger.session.tables import key_row, meta_row, plain, stats_row
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import Fit
+from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, number
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.text.values import exact_text
 
-_TITLES = ("count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos", "min", "max", "mean", "mean |x|", "std", "norm")
+_TITLES = tuple(field.title for field in COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tui_debugger.session.naming import Found, no_such_tensor
 from tui_debugger.session.tables import STATS_COLUMNS, key_row, meta_row, plain, stats_row
 from tui_debugger.session.types import Pair, TensorRow
 from tui_debugger.stats.distribution import Histogram, histogram
+from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.stats.quantiles import PERCENTS, Fate, Headroom
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
@@ -186,11 +187,7 @@ def _with_values(shown: Shown, array: npt.NDArray[Any], wish: Wish) -> Shown:
     return replace(shown, text=excerpt_text(array, wish.precision))
 
 
-_STATS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive", *STATS_COLUMNS[7:])
-_STAT_TITLES = (
-    *("dtype", "shape", "count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos"),
-    *("min", "max", "mean", "mean |x|", "std", "norm"),
-)
+_STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
@@ -255,7 +252,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
         stats = stats_row(row.stats)
-        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in _STATS]
+        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in STATS_COLUMNS]
         table.append([_slot(row), *_where(each, several), *about, *cells])
     titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
     if table:

@@ -30,6 +30,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import Unseen, documented, failure, interruptible, note, print_table, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.stats import fields
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -39,20 +40,14 @@ if TYPE_CHECKING:
     from tui_debugger.session.sweep import SweptTensor
     from tui_debugger.session.types import Pair
 
-SORTABLE = (
-    *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
-    *("min", "max", "mean", "abs_mean", "std", "norm"),
-)
+SORTABLE = tuple(field.column for field in fields.COLUMNS)
 COLUMNS = (
     *("rank", "step", "graph", "node", "side", "slot", "round", "dtype", "shape", "nbytes"),
     *SORTABLE,
     *("recorded", "error"),
 )
 """Columns of a row, in JSON and CSV alike."""
-_TITLES = (
-    *("step", "rank", "dtype", "shape", "count", "NaN", "+Inf", "-Inf", "zero"),
-    *("min", "max", "mean", "mean |x|", "std", "norm", "tensor"),
-)
+_TITLES = ("step", "rank", "dtype", "shape", *(field.title for field in fields.STAT_TABLE), "tensor")
 _LEFT = ("dtype", "shape", "tensor")
 EPILOG = """\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
@@ -285,11 +280,10 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.text.numbers import NONE, number
     from tui_debugger.text.tensors import shape_text
 
-    def real(value: float | str | None) -> str:
-        return number(None if value is None else float(value))
-
-    def count(value: int | None) -> str:
-        return NONE if value is None else str(value)
+    def cell(field: fields.Field, value: float | str | None) -> str:
+        if value is None:
+            return NONE
+        return str(value) if field.form is fields.Form.COUNT else number(float(value))
 
     def place(row: dict[str, Any]) -> str:
         side = Side[row["side"].upper()]
@@ -304,8 +298,7 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(count(row[name]) for name in ("count", "nan", "pos_inf", "neg_inf", "zero")),
-            *(real(row[name]) for name in ("min", "max", "mean", "abs_mean", "std", "norm")),
+            *(cell(field, row[field.column]) for field in fields.STAT_TABLE),
             place(row) + mark,
         ]
 

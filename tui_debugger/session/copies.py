@@ -16,11 +16,12 @@ from tui_debugger.arrays import Int16, Int64, Mask
 from tui_debugger.model import NodeKind, Watchpoint
 from tui_debugger.session.measuring import Measurements
 from tui_debugger.session.plan import Plan
-from tui_debugger.stats.records import COUNTS, REALS, ROW, Records, State
+from tui_debugger.stats.fields import STORED
+from tui_debugger.stats.records import ROW, Records, State
 from tui_debugger.watch.conditions import needs
 from tui_debugger.watch.evaluate import ColumnEvaluator, Evaluated
 
-_WORDS: Final = len(COUNTS) + len(REALS)
+_WORDS: Final = len(STORED)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""
 _CODES: Final = 1 << 10
 """More than there are values of ``Sifted.finding``."""

@@ -23,13 +23,14 @@ import math
 import threading
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.dtypes import DType, is_numeric
+from tui_debugger.stats.fields import OTHERS, Made, Sums, sums_of
 from tui_debugger.stats.records import Bounds
 
 DOT: Final = 1 << 13
@@ -178,7 +179,8 @@ def _unsigned(dtype: DType) -> DType:
     return np.dtype(np.uint8 if dtype.itemsize == 1 else np.uint16)
 
 
-Values = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float]
+_OF_ALL: Final = tuple((name, made) for name, made in OTHERS if made.every)
+_OF_FINITE: Final = tuple((name, made) for name, made in OTHERS if not made.every)
 _ZERO: Final = {dtype: np.zeros((), dtype) for dtype in (SINGLE, DOUBLE)}
 """Comparing with an array costs half of what comparing with a Python number does."""
 
@@ -191,6 +193,7 @@ class Accumulator:
         "_maximum",
         "_mean",
         "_minimum",
+        "_others",
         "_spread",
         "_squares",
         "count",
@@ -210,6 +213,7 @@ class Accumulator:
         self._maximum = -math.inf
         self._mean = self._abs_mean = self._squares = self._spread = 0.0
         self.ranges: dict[Bounds, int] = dict.fromkeys(ranges, 0)
+        self._others: dict[str, Sums] = {name: made.identity for name, made in OTHERS}
 
     def add(self, elements: Array) -> None:
         """Adds a 1-D array of a numeric type, of any length."""
@@ -246,6 +250,8 @@ class Accumulator:
         if other.finite:
             self._extend(other._minimum, other._maximum)
             self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._spread)
+        for name, made in OTHERS:
+            self._others[name] = made.merge(self._others[name], other._others[name])
 
     @property
     def zero(self) -> int:
@@ -272,8 +278,21 @@ class Accumulator:
         """Sum of the squares of the finite elements."""
         return self._squares
 
-    def values(self) -> Values:
-        """The result so far in the order of ``records.COUNTS`` and ``records.REALS``; NaN stands for None."""
+    def values(self) -> tuple[float, ...]:
+        """Returns the result so far in the order of ``fields.STORED``; NaN stands for None."""
+        others = [_real(made.result(self._others[name])) for name, made in OTHERS]
+        return (*self._fast(), *others)
+
+    def stats(self) -> TensorStats:
+        """Returns the result so far."""
+        others: dict[str, Any] = {name: made.result(self._others[name]) for name, made in OTHERS}
+        values: tuple[Any, ...] = self._fast()
+        if not self.finite:
+            values = (*values[:7], None, None, None, None, None, 0.0)
+        return TensorStats(*values, **others)
+
+    def _fast(self) -> tuple[float, ...]:
+        """Returns the statistics of ``fields.FAST``."""
         finite = self.finite
         counts = (self.count, self.nan, self.pos_inf, self.neg_inf)
         signs = (finite - self.negative - self.positive, self.negative, self.positive)
@@ -282,16 +301,13 @@ class Accumulator:
         reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._spread / finite, self._squares)
         return (*counts, *signs, *reals)
 
-    def stats(self) -> TensorStats:
-        """The result so far."""
-        values = self.values()
-        return TensorStats(*values) if self.finite else TensorStats(*values[:7], None, None, None, None, None, 0.0)
-
     def _add_block(self, x: Float32 | Float64, wide: Float64 | None = None, room: Float64 | None = None) -> None:
         self.count += len(x)
         low, high = _extremes(x)
         if self.ranges:
             self._count_inside(x, low, high)
+        if _OF_ALL:
+            self._add_others(_OF_ALL, doubles(x) if wide is None else wide)
         if not (math.isfinite(low) and math.isfinite(high)):
             x, wide = self._count_not_finite(x), None
             if not len(x):
@@ -299,6 +315,8 @@ class Accumulator:
             low, high = _extremes(x)
         self._count_signs(x, low, high)
         self._extend(low, high)
+        if _OF_FINITE:
+            self._add_others(_OF_FINITE, doubles(x) if wide is None else wide)
         if low == high:
             self._merge(len(x), low, abs(low), len(x) * low * low, 0.0)
             return
@@ -311,6 +329,12 @@ class Accumulator:
             magnitudes = np.abs(wide, out=room[: len(x)])
             abs_mean = mean_of(magnitudes, total(magnitudes))
         self._merge(len(x), mean, abs_mean, squares, spread)
+
+    def _add_others(self, others: tuple[tuple[str, Made], ...], x: Float64) -> None:
+        """Adds a block to the statistics that this class has no code of its own for."""
+        with np.errstate(all="ignore"):
+            for name, made in others:
+                self._others[name] = made.merge(self._others[name], sums_of(made, x))
 
     def _count_signs(self, x: Float32 | Float64, low: float, high: float) -> None:
         """Counts the elements on either side of zero; where all are on one side, no element is looked at."""
@@ -394,6 +418,10 @@ def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorSt
     for (piece,) in pieces(array):
         accumulator.add(piece)
     return accumulator.stats(), accumulator.ranges
+
+
+def _real(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def peak(stats: TensorStats | None) -> float | None:

@@ -29,6 +29,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.dtypes import DType, is_numeric
+from tui_debugger.stats.fields import OTHERS, STORED, Made, sums_of
 from tui_debugger.stats.npy import FIRST_READ, Layout, TensorFile, header_layout, raw_layout
 from tui_debugger.stats.records import (
     CHANGE_KNOWN,
@@ -89,7 +90,7 @@ class SmallTensors:
         return cls(values.astype(np.float64), counts, np.cumsum(counts) - counts)
 
     def columns(self) -> dict[str, Array]:
-        """The fields of ``TensorStats``, one column each; NaN stands for None."""
+        """Returns the statistics of ``fields.STORED``, one column each; NaN stands for None."""
         x, starts, amount = self.values, self.starts, self.counts
         columns: dict[str, Array] = {"count": amount} | dict.fromkeys(("nan", "pos_inf", "neg_inf"), 0 * amount)
         lowest, highest = np.minimum.reduceat(x, starts), np.maximum.reduceat(x, starts)
@@ -108,7 +109,17 @@ class SmallTensors:
         columns["mean"], columns["abs_mean"] = self._mean(x, amount), self._mean(np.abs(x), amount)
         columns["sum_squares"] = np.add.reduceat(x * x, starts)
         columns["variance"] = self._variance(columns, amount)
+        for name, made in OTHERS:
+            columns[name] = self._one_by_one(made)
         return columns
+
+    def _one_by_one(self, made: Made) -> Float64:
+        """Returns a statistic of each tensor that there is no faster way to make."""
+        results = []
+        for x in np.split(self.values, self.starts[1:]):
+            sums = sums_of(made, x if made.every else x[np.isfinite(x)])
+            results.append(made.result(sums))
+        return np.array(results, np.float64)
 
     def _mean(self, x: Float64, amount: Int64) -> Float64:
         """Means, 0 / 0 = NaN where nothing is finite."""
@@ -267,7 +278,7 @@ class Window:
                 counted[rows[asked]] = small.inside(bounds, columns)[asked]
 
     def _put_empty(self, rows: Int64) -> None:
-        for name in ("minimum", "maximum", "mean", "abs_mean", "variance"):
+        for name in _NAN_WHEN_EMPTY:
             self._records.rows[name][rows] = np.nan
         for bounds, counted in self._records.ranges.items():
             counted[rows[self._asking[bounds][self._need[rows]]]] = 0
@@ -291,6 +302,9 @@ class Window:
             column = self._records.close[closeness]
             asked = column[rows] == NOT_KNOWN
             column[rows[asked]] = answer[asked]
+
+
+_NAN_WHEN_EMPTY: Final = tuple(each.name for each in STORED if each.unknown is None)
 
 
 def _joined(values: tuple[Any, ...], dtype: DType) -> npt.NDArray[Any]:

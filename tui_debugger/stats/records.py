@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int32, Int64, Integers, Mask
 from tui_debugger.model import ReadSpec, TensorMeta, TensorStats
+from tui_debugger.stats.fields import STORED, STORED_NAMES
 
 Bounds = tuple[float, float]
 """Inclusive (start, end) of a range; ±inf when a bound is not set."""
@@ -173,11 +174,8 @@ class Before(IntEnum):
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
 
-COUNTS: Final = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive")
-REALS: Final = ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares")
 ROW: Final = np.dtype(
-    [(name, "<i8") for name in COUNTS]
-    + [(name, "<f8") for name in REALS]
+    [(each.name, f"<{each.form.value}") for each in STORED]
     + [
         ("difference", "<f8"),
         ("reference", "<f8"),
@@ -192,10 +190,13 @@ ROW: Final = np.dtype(
         ("spare", "u1"),
     ]
 )
-"""One tensor: the fields of ``TensorStats`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the file and
-that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be relied
-on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED``/``CHANGE_KNOWN`` bits."""
+"""One tensor: the statistics of ``fields.STORED`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the
+file and that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be
+relied on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED`` and ``CHANGE_KNOWN``
+bits."""
 _NAMES: Final = ROW.names or ()
+_OPTIONAL: Final = tuple((each.name, each.unknown is None) for each in STORED)
+"""The statistics, and whether NaN stands for None."""
 _WHOLE: Final = np.dtype((np.void, ROW.itemsize))
 """A row as bytes. numpy copies chosen rows field by field, fifteen times as slowly, unless they are seen like this, or
 with ``np.take``."""
@@ -293,7 +294,7 @@ class Records:
             row["state"] = State.NO_NUMBERS
         else:
             row["state"] = State.MEASURED
-            for name in (*COUNTS, *REALS):
+            for name in STORED_NAMES:
                 value = getattr(record.stats, name)
                 row[name] = math.nan if value is None else value
         if record.need.change:
@@ -374,6 +375,7 @@ class Records:
 
 
 def _stats(row: Mapping[str, Any]) -> TensorStats:
-    fields = {name: row[name] for name in COUNTS}
-    fields |= {name: None if math.isnan(row[name]) else row[name] for name in REALS[:-1]}
-    return TensorStats(**fields, sum_squares=row["sum_squares"])
+    values: dict[str, Any] = {
+        name: None if optional and math.isnan(row[name]) else row[name] for name, optional in _OPTIONAL
+    }
+    return TensorStats(**values)

@@ -26,13 +26,12 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.blocks import BLOCK, Accumulator, doubles, pieces, scratch, total
 from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.fields import STORED_NAMES
 from tui_debugger.stats.npy import Layout, TensorFile, open_array
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     CHANGE_KNOWN,
-    COUNTS,
     NOT_KNOWN,
-    REALS,
     Before,
     Change,
     Closeness,
@@ -419,7 +418,7 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
 def put_stats(records: Records, row: int, sums: Sums) -> None:
     """What its elements add up to."""
     at = records.rows[row]
-    for name, value in zip((*COUNTS, *REALS), sums.stats.values(), strict=True):
+    for name, value in zip(STORED_NAMES, sums.stats.values(), strict=True):
         at[name] = value
     for bounds, inside in sums.stats.ranges.items():
         records.ranges[bounds][row] = inside

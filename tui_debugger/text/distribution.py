@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
+from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS
 from tui_debugger.stats.quantiles import Fate, Headroom, Quantiles, capacity
 from tui_debugger.text.numbers import number, percent, plural
 from tui_debugger.text.tensors import short
@@ -14,14 +15,7 @@ from tui_debugger.text.tensors import short
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
     """Every element is in exactly one of these, from the least to the greatest."""
-    return (
-        ("NaN", stats.nan),
-        ("-Inf", stats.neg_inf),
-        ("negative", stats.negative),
-        ("zero", stats.zero),
-        ("positive", stats.positive),
-        ("+Inf", stats.pos_inf),
-    )
+    return tuple((field.on_screen, int(field.value(stats) or 0)) for field in DISTRIBUTION_COUNTS)
 
 
 def share(part: int, whole: int) -> str:
@@ -31,15 +25,7 @@ def share(part: int, whole: int) -> str:
 
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
     """Of the finite elements."""
-    deviation = None if stats.variance is None else math.sqrt(stats.variance)
-    return (
-        ("min", stats.minimum),
-        ("max", stats.maximum),
-        ("mean", stats.mean),
-        ("σ", deviation),
-        ("mean |x|", stats.abs_mean),
-        ("norm", stats.norm),
-    )
+    return tuple((field.on_screen, field.value(stats)) for field in DISTRIBUTION_MOMENTS)
 
 
 def bin_text(each: Bin) -> str:

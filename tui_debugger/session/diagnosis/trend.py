@@ -21,6 +21,7 @@ from tui_debugger.session.session import Session
 from tui_debugger.session.types import TensorRow
 from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.fields import METRICS, Form
 from tui_debugger.stats.health import Health
 from tui_debugger.text.hits import said_words
 
@@ -28,34 +29,7 @@ TOGETHER: Final = 256
 """Steps that are listed and measured together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """What can be drawn over the steps.
-
-    Attributes:
-        id: as ``--metric`` takes it.
-        title: as tables print it.
-        help: in a few words.
-    """
-
-    id: str
-    title: str
-    help: str
-
-
-METRICS: Final = (
-    Metric("min", "min", "smallest finite value"),
-    Metric("mean", "mean", "mean of the finite values"),
-    Metric("max", "max", "greatest finite value"),
-    Metric("norm", "norm", "root of the sum of squares of the finite values"),
-    Metric("abs_mean", "mean |x|", "mean of the finite magnitudes"),
-    Metric("std", "σ", "deviation of the finite values, divisor n"),
-    Metric("nan", "NaN", "number of NaN"),
-    Metric("inf", "Inf", "number of +Inf and -Inf"),
-    Metric("zero", "zero %", "percentage of zeros"),
-)
-METRIC_BY_ID: Final[Mapping[str, Metric]] = {metric.id: metric for metric in METRICS}
-_COLUMN: Final = {metric.id: number for number, metric in enumerate(METRICS)}
+_COLUMN: Final = {metric: number for number, metric in enumerate(METRICS)}
 
 
 class State(IntEnum):
@@ -287,22 +261,12 @@ def _values(stats: TensorStats, *, whole: bool) -> list[float]:
         whole: they were taken from all values; else what reads 0 may just not have been recorded.
     """
     counted = whole or stats.finite == stats.negative + stats.positive + stats.zero
-    zero = stats.zero_percentage if counted or stats.zero else math.nan
-    return [
-        _real(stats.minimum),
-        _real(stats.mean),
-        _real(stats.maximum),
-        _real(stats.norm),
-        _real(stats.abs_mean),
-        math.nan if stats.variance is None else math.sqrt(stats.variance),
-        float(stats.nan) if counted or stats.nan else math.nan,
-        float(stats.inf) if counted or stats.inf else math.nan,
-        zero,
-    ]
-
-
-def _real(value: float | None) -> float:
-    return math.nan if value is None else value
+    found = []
+    for field in METRICS.values():
+        value = field.value(stats)
+        missing = value is None or not (value or counted or field.form is Form.REAL)
+        found.append(math.nan if value is None or missing else float(value))
+    return found
 
 
 def _health(

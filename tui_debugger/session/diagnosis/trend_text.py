@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Float64, UInt8
-from tui_debugger.session.diagnosis.trend import METRIC_BY_ID, METRICS, Point, Series, State
+from tui_debugger.session.diagnosis.trend import Point, Series, State
 from tui_debugger.session.naming import place_text
+from tui_debugger.stats.fields import METRICS, Form
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS
@@ -40,9 +41,11 @@ class Group:
     @property
     def title(self) -> str:
         """``max, mean, min``."""
-        return ", ".join(METRIC_BY_ID[metric].title for metric in self.metrics)
+        return ", ".join(METRICS[metric].on_screen for metric in self.metrics)
 
 
+_ORDER: Final = ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
+_LATER: Final = tuple(metric for metric in METRICS if metric not in _ORDER)
 ONE: Final = (
     Group(("max", "mean", "min"), "▽○△"),
     Group(("norm",), "○"),
@@ -50,11 +53,10 @@ ONE: Final = (
     Group(("abs_mean",), "○"),
     Group(("std",), "○"),
     Group(("zero",), "○"),
+    *(Group((metric,), "○") for metric in _LATER),
 )
 """The plots of one tensor."""
-SEVERAL: Final = tuple(
-    Group((metric,), "") for metric in ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
-)
+SEVERAL: Final = tuple(Group((metric,), "") for metric in (*_ORDER, *_LATER))
 """The plots of several tensors on top of each other."""
 
 
@@ -143,7 +145,7 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
             by_number = np.argsort(each.steps, kind="stable")  # the axis is that of step numbers
             curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark))
             legend.append(
-                Legend(mark, METRIC_BY_ID[metric].title if len(series) == 1 else name(each, ranks, with_graph=graphs))
+                Legend(mark, METRICS[metric].on_screen if len(series) == 1 else name(each, ranks, with_graph=graphs))
             )
     steps = np.concatenate([each.steps for each in series]).astype(np.float64)
     values = np.concatenate([curve.y for curve in curves])
@@ -214,8 +216,8 @@ def step_words(series: Series, index: int) -> str:
     point = series.point(index)
     words = [f"step {_place(point)}"]
     if int(series.state[index]) in (State.MEASURED, State.RECORDED):
-        more = ("abs_mean", "std", "zero")
-        words += [f"{METRIC_BY_ID[each].title} {shown(each, float(series.of(each)[index]))}" for each in more]
+        more = ("abs_mean", "std", "zero", *_LATER)
+        words += [f"{METRICS[each].on_screen} {shown(each, float(series.of(each)[index]))}" for each in more]
     else:
         words.append(cells(series, index)[-1])
     words += [series.said[point]] if point in series.said else []
@@ -236,9 +238,10 @@ def shown(metric: str, value: float) -> str:
     """A value of a metric as tables print it."""
     if np.isnan(value):
         return NONE
-    if metric in ("nan", "inf"):
+    form = METRICS[metric].form
+    if form is Form.COUNT:
         return f"{int(value):,}"
-    return percent(value) if metric == "zero" else number(value)
+    return percent(value) if form is Form.PERCENT else number(value)
 
 
 def rows(series: Series) -> list[dict[str, object]]:
@@ -247,8 +250,8 @@ def rows(series: Series) -> list[dict[str, object]]:
     for index, step in enumerate(series.steps.tolist()):
         values: Float64 = series.values[:, index]
         metrics = {
-            metric.id: None if np.isnan(value) else int(value) if metric.id in ("nan", "inf") else float(value)
-            for metric, value in zip(METRICS, values.tolist(), strict=True)
+            metric: None if np.isnan(value) else int(value) if field.form is Form.COUNT else float(value)
+            for (metric, field), value in zip(METRICS.items(), values.tolist(), strict=True)
         }
         found.append(
             {
