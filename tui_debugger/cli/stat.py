@@ -49,10 +49,14 @@ COLUMNS = (
 """Columns of a row, in JSON and CSV alike."""
 _TITLES = ("step", "rank", "dtype", "shape", *(field.title for field in fields.STAT_TABLE), "tensor")
 _LEFT = ("dtype", "shape", "tensor")
-EPILOG = """\
+_MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
+EPILOG = f"""\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
 and norm are over finite elements. "recorded": the dump holds only statistics of
 this tensor (statistic.csv), and counts that it does not record read 0.
+
+statistics in JSON and CSV:
+{_MEANINGS}
 
 exit codes:
   0    done
