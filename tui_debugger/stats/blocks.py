@@ -180,6 +180,7 @@ def _unsigned(dtype: DType) -> DType:
 
 
 _OF_ALL: Final = tuple((name, made) for name, made in OTHERS if made.every)
+_IDENTITIES: Final = {name: made.identity for name, made in OTHERS}
 _OF_FINITE: Final = tuple((name, made) for name, made in OTHERS if not made.every)
 _ZERO: Final = {dtype: np.zeros((), dtype) for dtype in (SINGLE, DOUBLE)}
 """Comparing with an array costs half of what comparing with a Python number does."""
@@ -213,7 +214,7 @@ class Accumulator:
         self._maximum = -math.inf
         self._mean = self._abs_mean = self._squares = self._spread = 0.0
         self.ranges: dict[Bounds, int] = dict.fromkeys(ranges, 0)
-        self._others: dict[str, Sums] = {name: made.identity for name, made in OTHERS}
+        self._others: dict[str, Sums] = _IDENTITIES.copy()
 
     def add(self, elements: Array) -> None:
         """Adds a 1-D array of a numeric type, of any length."""
@@ -280,15 +281,16 @@ class Accumulator:
 
     def values(self) -> tuple[float, ...]:
         """Returns the result so far in the order of ``fields.STORED``; NaN stands for None."""
-        others = [_real(made.result(self._others[name])) for name, made in OTHERS]
-        return (*self._fast(), *others)
+        return (*self._fast(), *(_real(made.result(self._others[name])) for name, made in OTHERS))
 
     def stats(self) -> TensorStats:
         """Returns the result so far."""
-        others: dict[str, Any] = {name: made.result(self._others[name]) for name, made in OTHERS}
         values: tuple[Any, ...] = self._fast()
         if not self.finite:
             values = (*values[:7], None, None, None, None, None, 0.0)
+        if not OTHERS:
+            return TensorStats(*values)
+        others: dict[str, Any] = {name: made.result(self._others[name]) for name, made in OTHERS}
         return TensorStats(*values, **others)
 
     def _fast(self) -> tuple[float, ...]:
