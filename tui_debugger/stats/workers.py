@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -35,19 +34,19 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import IO, Any, Final, NoReturn, TypeVar, cast
-
-from tui_debugger.errors import TdbgError
 
 START: Final = """\
 import sys
 size = int.from_bytes(sys.stdin.buffer.read(8), "little")
 sys.path[:] = __import__("pickle").loads(sys.stdin.buffer.read(size))
 from tui_debugger.stats.workers import serve
-serve()
+serve("tui_debugger.stats.scan")
 """
-"""The program of a worker: it first gets the places where its modules are."""
+"""The program of a worker: it first gets the places where its modules are. What it is going to need is loaded before
+anybody waits for it; its name stands here because that module imports this one."""
 _ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Every core has a worker already: more threads would take memory and time from each other."""
 _KEEP_FREED: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 22), "MALLOC_TRIM_THRESHOLD_": str(1 << 24)}
@@ -77,16 +76,18 @@ def receive(pipe: IO[bytes]) -> bytes:
     return message
 
 
-def serve() -> NoReturn:
+def serve(module: str) -> NoReturn:
     """Answers calls until nobody is left to make any.
 
     The first message just says that the worker is there; an answer is (True, result) or (False, exception), pickled.
+
+    Args:
+        module: is imported first.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses Ctrl-C means the parent, and that decides
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
-    from tui_debugger.stats import measure, scan  # noqa: F401 - before anybody waits for them
-
+    import_module(module)
     try:
         send(answers, b"here")
         while True:
@@ -398,7 +399,7 @@ class Workers:
         Args:
             jobs: local processes; 1 works right here, None takes the cores of this process, at most ``MOST_JOBS``.
             executor: works instead of local processes, whatever ``jobs`` says. ``close`` shuts it down when it came
-                from ``executor_of``; any other is the caller's.
+                from ``cluster.executor_of``; any other is the caller's.
         """
         self.parallel = jobs if jobs is not None else min(cores(), MOST_JOBS)
         self.closed = False
@@ -466,24 +467,6 @@ class Workers:
             pool.start()
             self._executor, self._working = pool, True
         return self._executor
-
-
-def executor_of(text: str) -> Executor:
-    """The executor that a text names: ``dask:tcp://HOST:PORT`` is an existing dask.distributed cluster.
-
-    Raises:
-        TdbgError: the text names none, the package for it is missing, or nobody answers there.
-    """
-    match = re.fullmatch(r"dask:((?:tcp|tls|ucx)://\S+:\d{1,5})", text)
-    if match is None:
-        raise TdbgError(
-            f"{text!r} is no executor",
-            where="--executor",
-            hint="give the scheduler of a dask cluster, as in --executor dask:tcp://10.0.0.1:8786",
-        )
-    from tui_debugger.stats.cluster import Cluster
-
-    return Cluster(match[1])
 
 
 def _end(executor: Executor) -> None:
