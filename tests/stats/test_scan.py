@@ -162,7 +162,7 @@ def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
 
     with Noting(2) as threads:
         found = taken(looks, Workers(executor=threads))
-    assert given_away.count(huge.look_span) >= 20
+    assert given_away.count(huge.measure_file_span) >= 20
     assert_equal_bits(found, read_all(looks), every(looks))
     assert found.rows["before"].tolist() == [0, 1, 2, 2]
 
@@ -172,14 +172,14 @@ def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: 
     path = tmp_path / "x.npy"
     np.save(path, np.ones(95_000))
     looks = looks_of([path], [-1], RequiredStats())
-    real = huge.look_span
+    real = huge.measure_file_span
 
     def late(*arguments: Any) -> Any:
         if arguments[3][0] == 50_000:
             os.truncate(path, 300_000)
         return real(*arguments)
 
-    monkeypatch.setattr(module, "look_span", late)
+    monkeypatch.setattr(module, "measure_file_span", late)
     with ThreadPoolExecutor(2) as threads:
         found = taken(looks, Workers(executor=threads))
     assert "is truncated" in found.errors[0]

@@ -20,7 +20,7 @@ from tui_debugger.session.tables import STATS_COLUMNS, key_row, meta_row, plain,
 from tui_debugger.session.types import Pair, TensorRow
 from tui_debugger.stats.distribution import Histogram, histogram
 from tui_debugger.stats.fields import COLUMNS
-from tui_debugger.stats.quantiles import PERCENTS, Fate, Headroom
+from tui_debugger.stats.quantiles import PERCENTS, Conversion, Headroom
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
     bin_text,
@@ -482,7 +482,7 @@ def _headroom(room: Headroom) -> dict[str, Any]:
     }
 
 
-def _fate(fate: Fate) -> dict[str, Any]:
+def _fate(fate: Conversion) -> dict[str, Any]:
     limits = fate.limits
     return {
         "dtype": limits.name,

@@ -16,9 +16,8 @@ from tui_debugger.session.records import KeptStep, Shelf
 from tui_debugger.session.remembering import Memory
 from tui_debugger.session.wants import Wants
 from tui_debugger.sources.base import TensorFlag, TensorTable
-from tui_debugger.stats.derive import derive
-from tui_debugger.stats.records import CHANGE_ASKED, NOT_ASKED, Before, Record, Records, RequiredStats, State
-from tui_debugger.stats.scan import Meanwhile, nothing, scan
+from tui_debugger.stats.records import CHANGE_ASKED, NOT_ASKED, Before, Record, Records, RequiredStats, State, derive
+from tui_debugger.stats.scan import Meanwhile, no_other_work, scan
 from tui_debugger.stats.workers import Workers
 
 Needs = Mapping[tuple[int, int], RequiredStats]
@@ -97,7 +96,7 @@ class Measurements:
         return readings.sorted(self.flow.table, self._sizes, self.kept) if readings else None
 
     def read(
-        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = nothing
+        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = no_other_work
     ) -> None:
         """Measures what ``missing`` found.
 

@@ -69,7 +69,7 @@ def mean_of(x: Float64, sum_x: float) -> float:
     return sum_x / len(x) if math.isfinite(sum_x) else total(x / len(x))
 
 
-def mean_and_spread(x: Float64, sum_x: float, squares: float) -> tuple[float, float]:
+def mean_and_deviations(x: Float64, sum_x: float, squares: float) -> tuple[float, float]:
     """The mean and Σ(x − mean)² of finite elements, from their sum and the sum of their squares where that will do."""
     n = len(x)
     mean = mean_of(x, sum_x)
@@ -324,7 +324,7 @@ class Accumulator:
             return
         wide = doubles(x) if wide is None else wide
         sum_x, squares = total(wide), sum_of_squares(wide)
-        mean, spread = mean_and_spread(wide, sum_x, squares)
+        mean, spread = mean_and_deviations(wide, sum_x, squares)
         abs_mean = abs(mean)
         if low < 0 < high:
             room = scratch.doubles[0] if room is None else room  # in place: less to keep in the cache

@@ -55,7 +55,7 @@ from tui_debugger.stats.compare_pairs import (
     widened,
 )
 from tui_debugger.stats.dtypes import DType, name_of
-from tui_debugger.stats.sharing import Checkpoint, Span, in_order
+from tui_debugger.stats.spans import Checkpoint, Span, span_results
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ _ZEROS: Final = np.zeros(PIECE, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
+class LowestKept:
     """What other stretches have found already: less than that need not be looked at.
 
     Attributes:
@@ -173,7 +173,7 @@ class Floors:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CompareOptions:
     """What is asked about two tensors.
 
     Attributes:
@@ -188,13 +188,13 @@ class Question:
     top: int
     unit: DType | None
     halves: bool
-    floors: Floors = Floors()
+    floors: LowestKept = LowestKept()
 
 
-class Tally:
+class PartialDifferences:
     """Sums, counts and lists of all blocks so far. ``merge`` adds those of the next stretch."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: CompareOptions) -> None:
         """Nothing yet."""
         self.question = question
         self.here, self.there, self.difference = Accumulator(), Accumulator(), Accumulator()
@@ -210,11 +210,11 @@ class Tally:
         self.max_ulp = floors.max_ulp
 
     @property
-    def floors(self) -> Floors:
+    def floors(self) -> LowestKept:
         """What others need not look at any more."""
-        return Floors(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
+        return LowestKept(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: PartialDifferences) -> None:
         """Adds what was found in the elements that come next."""
         for name in ("here", "there", "difference", "odd", "by_abs", "by_rel", "by_ulp"):
             getattr(self, name).merge(getattr(other, name))
@@ -392,10 +392,10 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class CompareTask:
     """The task of a span: its tally."""
 
-    question: Question
+    question: CompareOptions
     cost: int = 12
 
     def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
@@ -403,9 +403,9 @@ class Count:
         here, there = arrays
         return Pairs(here, there)
 
-    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> Tally:
+    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
         """See ``sharing.Task``."""
-        tally = Tally(self.question)
+        tally = PartialDifferences(self.question)
         for first, here, there in prepared.blocks(*span):
             checkpoint(first - span[0])
             tally.add(first, here, there)
@@ -536,15 +536,17 @@ def compare(
         progress: counts elements; may raise to stop.
     """
     unit = unit_of(pairs, types)
-    question = Question(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
-    tally = Tally(question)
+    question = CompareOptions(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
+    tally = PartialDifferences(question)
     first = _part_of_two(progress, 0) if tolerance.percent else progress
-    for part in in_order(pairs.stock, lambda: Count(replace(question, floors=tally.floors)), "comparing", first):
+    for part in span_results(
+        pairs.stock, lambda: CompareTask(replace(question, floors=tally.floors)), "comparing", first
+    ):
         tally.merge(part)
     return _result(pairs, tally, progress)
 
 
-def _result(pairs: Pairs, tally: Tally, progress: ProgressFn) -> Differences:
+def _result(pairs: Pairs, tally: PartialDifferences, progress: ProgressFn) -> Differences:
     """All of it."""
     some, tolerance, unit = tally.finite > 0, tally.question.tolerance, tally.question.unit
     odd, difference_ = tally.odd.counts(), tally.difference.stats()
@@ -580,7 +582,7 @@ def _result(pairs: Pairs, tally: Tally, progress: ProgressFn) -> Differences:
     )
 
 
-def _entries(pairs: Pairs, tally: Tally, *lists: Largest) -> list[tuple[Entry, ...]]:
+def _entries(pairs: Pairs, tally: PartialDifferences, *lists: Largest) -> list[tuple[Entry, ...]]:
     """What each list says, elements that are in several looked at once."""
     top, odd = tally.question.top, tally.odd.positions()
     places = []

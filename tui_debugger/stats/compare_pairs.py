@@ -30,7 +30,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorStats, no_progress
 from tui_debugger.stats.blocks import SINGLE, Accumulator, exact, scratch, sum_of_products
 from tui_debugger.stats.dtypes import DType, is_numeric, name_of
-from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_c_order, in_order
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_c_order, span_results
 from tui_debugger.stats.workers import Workers
 
 Index = tuple[int, ...]
@@ -107,7 +107,7 @@ class Pairs:
         self.shape: tuple[int, ...] = here.shape
         self.count = int(np.prod(self.shape, dtype=object))
         copied = fit is Fit.RESHAPED and not given[1].flags.c_contiguous
-        self.stock = Stock(given, self.count, () if copied else specs, workers)
+        self.stock = SharedArrays(given, self.count, () if copied else specs, workers)
         both = (here, there)
         in_c = all(array.flags.c_contiguous for array in both)
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
@@ -119,7 +119,7 @@ class Pairs:
             start: the first element.
             end: the one after the last; None for all.
         """
-        here, there = (in_c_order(array.T if self._fortran else array) for array in (self.here, self.there))
+        here, there = (flat_in_c_order(array.T if self._fortran else array) for array in (self.here, self.there))
         end = self.count if end is None else end
         for first in range(start, end, PIECE):
             last = min(first + PIECE, end)
@@ -388,7 +388,7 @@ def _best(scores: Array, candidates: Positions, room: int) -> Positions:
     return np.sort(np.concatenate([above, level]))
 
 
-class Room(threading.local):
+class Buffers(threading.local):
     """Buffers of one thread, for float64 copies of a block, and for what is made of them."""
 
     def __init__(self) -> None:
@@ -397,7 +397,7 @@ class Room(threading.local):
         self.mask = np.empty(PIECE, np.bool_)
 
 
-buffers: Final = Room()
+buffers: Final = Buffers()
 
 
 @dataclass
@@ -580,7 +580,7 @@ def count_outside(pairs: Pairs, tolerance: Tolerance, boundary: float, progress:
         progress: counts elements; may raise to stop.
     """
     task = _CountOutside(tolerance, boundary)
-    return sum(in_order(pairs.stock, lambda: task, "tolerance", progress))
+    return sum(span_results(pairs.stock, lambda: task, "tolerance", progress))
 
 
 @dataclass(frozen=True, slots=True)

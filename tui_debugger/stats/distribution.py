@@ -17,7 +17,7 @@ from tui_debugger.arrays import Array, Float32, Float64, Int64, Mask
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.blocks import BLOCK, SINGLE, double_blocks, doubles, exact
 from tui_debugger.stats.dtypes import DType, is_numeric
-from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
 
 CLASSES: Final = 1 << 16
 SIGN: Final = 1 << 15
@@ -134,14 +134,14 @@ def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: 
             yield found
 
 
-class _Room(threading.local):
+class _Buffers(threading.local):
     """A buffer of one thread."""
 
     def __init__(self) -> None:
         self.room = np.empty(BLOCK, np.bool_)
 
 
-_mask: Final = _Room()
+_mask: Final = _Buffers()
 
 _MANY: Final = 4 * BLOCK
 """Elements that are counted at once: adding up 65536 counts should not take longer than counting."""
@@ -175,23 +175,23 @@ class ClassCounts:
         return int(self.counts[classes].sum()) - (self.zeros if classes[ZERO_CLASS] else 0)
 
 
-def count_classes(array: Array | Stock, progress: ProgressFn = no_progress) -> ClassCounts:
+def count_classes(array: Array | SharedArrays, progress: ProgressFn = no_progress) -> ClassCounts:
     """Counts every element by its class, in one pass.
 
     Raises:
         TypeError: the element type is not numeric.
         CancelledError: from ``progress``.
     """
-    stock = stock_of(array)
+    stock = shared_arrays(array)
     dtype = stock.arrays[0].dtype
     kind = kind_of(dtype)
     if dtype.itemsize <= 2:
         patterns = np.zeros(1 << 8 * dtype.itemsize, np.int64)
-        for part in in_order(stock, lambda: _CountPatterns(dtype), "counting", progress):
+        for part in span_results(stock, lambda: _CountPatterns(dtype), "counting", progress):
             patterns += part
         return _of_patterns(patterns, dtype, kind)
     counts, zeros = np.zeros(CLASSES, np.int64), 0
-    for part, more in in_order(stock, lambda: _CountClasses(kind), "counting", progress):
+    for part, more in span_results(stock, lambda: _CountClasses(kind), "counting", progress):
         counts += part
         zeros += more
     return _summed(kind, counts, zeros)
@@ -230,7 +230,7 @@ class _CountPatterns:
     cost: int = 3
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
         size = 1 << 8 * self.dtype.itemsize
@@ -250,7 +250,7 @@ class _CountClasses:
     cost: int = 4
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, int]:
         by_bits, zeros, minus = np.zeros(CLASSES, np.int64), 0, 0
@@ -348,7 +348,7 @@ def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
 
 
 def gather(
-    array: Array | Stock, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
+    array: Array | SharedArrays, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
 ) -> Gathered | None:
     """The elements of some classes, in one pass; None where they are too many to be kept.
 
@@ -364,12 +364,12 @@ def gather(
     parts: list[Keys] = [np.zeros(0, classes.kind.key)]
     if many:
         task = _Gather(classes.kind, inside)
-        parts += in_order(stock_of(array), lambda: task, "sorting", progress)
+        parts += span_results(shared_arrays(array), lambda: task, "sorting", progress)
     return Gathered(classes, np.sort(np.concatenate(parts)), inside)
 
 
 def count_below(
-    array: Array | Stock,
+    array: Array | SharedArrays,
     classes: ClassCounts,
     bounds: Sequence[int],
     progress: ProgressFn = no_progress,
@@ -404,14 +404,14 @@ def count_below(
 
 
 def _counted(
-    array: Array | Stock, classes: ClassCounts, bounds: Sequence[int], split: Mask, progress: ProgressFn
+    array: Array | SharedArrays, classes: ClassCounts, bounds: Sequence[int], split: Mask, progress: ProgressFn
 ) -> dict[int, int]:
     """The same for bounds that divide classes of many elements: those are counted between the bounds."""
     shift, zero = classes.kind.shift, classes.kind.zero
     cut = np.array(sorted({bound for bound in bounds if split[bound >> shift]}), classes.kind.key)
     task = _Below(classes.kind, split, cut)
     sums = np.zeros(len(cut), np.int64)
-    for part in in_order(stock_of(array), lambda: task, "counting", progress):
+    for part in span_results(shared_arrays(array), lambda: task, "counting", progress):
         sums += part
     held = np.where(split, classes.counts, 0)
     held[ZERO_CLASS] -= classes.zeros if split[ZERO_CLASS] else 0
@@ -433,7 +433,7 @@ class _Gather:
     cost: int = 3
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
         found = list(chosen_keys(prepared, self.kind, self.inside, span, checkpoint))
@@ -450,7 +450,7 @@ class _Below:
     cost: int = 3
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
         below = np.zeros(len(self.bounds), np.int64)
@@ -639,7 +639,10 @@ def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS
 
 
 def count_bins(
-    array: npt.NDArray[Any] | Stock, classes: ClassCounts, bins: Sequence[Bin], progress: ProgressFn = no_progress
+    array: npt.NDArray[Any] | SharedArrays,
+    classes: ClassCounts,
+    bins: Sequence[Bin],
+    progress: ProgressFn = no_progress,
 ) -> tuple[int, ...]:
     """Counts the elements in each of any bins, in one pass at most; none where the bins end where classes do.
 

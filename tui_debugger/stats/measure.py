@@ -52,7 +52,7 @@ from tui_debugger.stats.side_by_side import (
     FileState,
     HeldValues,
     Other,
-    SideBySide,
+    PairReader,
     file_state,
     put_asked,
     put_compared,
@@ -210,7 +210,7 @@ Pair = tuple[int, bytes, bytes, int, int, int]
 """Row, elements and those that they are compared with as bytes, their number, size and time of the other's file."""
 
 
-class Group:
+class TypeQueue:
     """The waiting tensors of one element type."""
 
     __slots__ = ("dtype", "pairs", "tensors")
@@ -222,7 +222,7 @@ class Group:
         self.pairs: list[Pair] = []
 
 
-class Window:
+class SmallTensorQueue:
     """The waiting tensors of a batch.
 
     Attributes:
@@ -234,14 +234,14 @@ class Window:
         self._records = records
         self._need = looks.need
         self._asking = {bounds: np.array([bounds in need.ranges for need in looks.needs]) for bounds in records.ranges}
-        self._groups: dict[DType, Group] = {}
+        self._groups: dict[DType, TypeQueue] = {}
         self.room = ELEMENTS
 
-    def group(self, dtype: DType) -> Group:
+    def group(self, dtype: DType) -> TypeQueue:
         """Where tensors of an element type wait."""
-        return self._groups.setdefault(dtype, Group(dtype))
+        return self._groups.setdefault(dtype, TypeQueue(dtype))
 
-    def add(self, group: Group, tensor: Tensor) -> None:
+    def add(self, group: TypeQueue, tensor: Tensor) -> None:
         """Lets a tensor wait."""
         group.tensors.append(tensor)
         self.room -= tensor[2] + LIKE_ELEMENTS
@@ -338,7 +338,7 @@ def compared_with(looks: ReadRequests) -> Int64:
     return np.where(asking[looks.need], looks.previous, -1).astype(np.int64)
 
 
-def cuts(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
+def batch_bounds(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
     """First file and end of every batch.
 
     The steps of a tensor stay together, unless they are too much for one batch.
@@ -365,7 +365,7 @@ def cuts(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int,
         start = end
 
 
-def part(looks: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
+def subset(looks: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
     """Some looks by themselves, and the row of each of their files in the whole.
 
     What they are compared with comes along: files that are not among them are read once more, only for that.
@@ -410,7 +410,7 @@ def read_all(looks: ReadRequests, checkpoint: Checkpoint | None = None) -> Recor
     return batch.records
 
 
-_Header = tuple[Layout, int, Group, int, int, int]
+_Header = tuple[Layout, int, TypeQueue, int, int, int]
 """What is known of all small files with one header: layout, number of type and shape, where their values wait, where
 they begin and end in the file, how many there are. A plain tuple: it is taken apart for every file."""
 _START: Final = 3
@@ -456,7 +456,7 @@ class _Batch:
         self._again = set(self._before)
         for number, need in enumerate(looks.needs):
             put_asked(self.records, looks.need == number, need)
-        self._window = Window(looks, self.records)
+        self._window = SmallTensorQueue(looks, self.records)
 
     def run(self) -> None:
         """Looks at everything."""
@@ -576,16 +576,16 @@ class _Batch:
         except MemoryError:
             put_error(self.records, row, "does not fit into memory", UNSURE)
 
-    def _sides(self, row: int, before: int) -> SideBySide:
+    def _sides(self, row: int, before: int) -> PairReader:
         """How a tensor is read together with what it is compared with."""
         need = self._looks.needs[int(self._looks.need[row])]
         other = None
         if before >= 0:
             held = self._held
             other = held[1] if held is not None and held[0] == before else Other(self._spec(before))
-        return SideBySide(self._spec(row), other, need, self._checkpoint)
+        return PairReader(self._spec(row), other, need, self._checkpoint)
 
-    def _measure_file(self, row: int, file: TensorFile, sides: SideBySide, state: FileState) -> None:
+    def _measure_file(self, row: int, file: TensorFile, sides: PairReader, state: FileState) -> None:
         layout = file.layout
         if not is_numeric(layout.dtype):
             put_file(self.records, row, State.NO_NUMBERS, layout, state)
@@ -603,7 +603,7 @@ class _Batch:
             self._put_big(row, file, sides, state)
 
     def _put_big(
-        self, row: int, file: TensorFile, sides: SideBySide, state: FileState, room: Bytes | None = None
+        self, row: int, file: TensorFile, sides: PairReader, state: FileState, room: Bytes | None = None
     ) -> None:
         sums, answer = sides.measure(file, room)
         put_file(self.records, row, State.MEASURED, file.layout, state)

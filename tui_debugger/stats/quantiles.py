@@ -29,7 +29,7 @@ from tui_debugger.stats.distribution import (
     gather,
 )
 from tui_debugger.stats.dtypes import canonical_name, dtype_of
-from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
 
 PERCENTS: Final = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 _STEP: Final = 16
@@ -52,7 +52,10 @@ class Quantiles:
 
 
 def quantiles(
-    array: Array | Stock, classes: ClassCounts, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+    array: Array | SharedArrays,
+    classes: ClassCounts,
+    percents: Sequence[float] = PERCENTS,
+    progress: ProgressFn = no_progress,
 ) -> Quantiles:
     """The percentiles of the finite elements, as float64 (complex: of the magnitudes).
 
@@ -81,7 +84,7 @@ def _between(low: float, high: float, part: float) -> float:
 
 
 def order_statistics(
-    array: Array | Stock,
+    array: Array | SharedArrays,
     classes: ClassCounts,
     ranks: Iterable[int],
     progress: ProgressFn = no_progress,
@@ -112,7 +115,9 @@ def order_statistics(
     return dict(zip(wanted, values.tolist(), strict=True))
 
 
-def _narrowed(array: Array | Stock, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn) -> list[int]:
+def _narrowed(
+    array: Array | SharedArrays, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn
+) -> list[int]:
     """The keys at places, where the elements of their classes are too many to be kept."""
     kind, found = classes.kind, {}
     places, offsets = [], []
@@ -129,7 +134,7 @@ def _narrowed(array: Array | Stock, classes: ClassCounts, wanted: Sequence[int],
     if not places:
         return [found[rank] for rank in wanted]
     search = _Search(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
-    stock = stock_of(array)
+    stock = shared_arrays(array)
     search.narrow(stock, progress)
     while search.left and search.elements > distribution.KEPT:
         search.narrow(stock, progress)
@@ -151,11 +156,11 @@ class _Search:
         self.inside = np.zeros(CLASSES, np.bool_)
         self.inside[(self.prefixes >> np.uint64(self.kind.shift - self.left)).astype(np.int64)] = True
 
-    def narrow(self, stock: Stock, progress: ProgressFn) -> None:
+    def narrow(self, stock: SharedArrays, progress: ProgressFn) -> None:
         """One more pass: 16 more bits of every class."""
         counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
         task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
-        for at, many in in_order(stock, lambda: task, "narrowing down", progress):
+        for at, many in span_results(stock, lambda: task, "narrowing down", progress):
             counts[at] += many
         classes, offsets, held = [], [], {}
         for which, offset in zip(self.which.tolist(), self.offsets.tolist(), strict=True):
@@ -169,12 +174,12 @@ class _Search:
         self.elements = sum(held.values())
         self._take(np.array(classes, np.uint64), np.array(offsets, np.int64))
 
-    def collect(self, stock: Stock, progress: ProgressFn) -> Keys:
+    def collect(self, stock: SharedArrays, progress: ProgressFn) -> Keys:
         """The keys of the wanted elements, in their order."""
         if not self.left:  # a class is a single value
             return self.prefixes[self.which].astype(self.kind.key)
         task = _Collect(self.kind, self.inside, self.prefixes, self.left)
-        keys = np.sort(np.concatenate(list(in_order(stock, lambda: task, "sorting", progress))))
+        keys = np.sort(np.concatenate(list(span_results(stock, lambda: task, "sorting", progress))))
         starts = np.searchsorted(keys, self.prefixes << np.uint64(self.left))
         picked: Keys = keys[starts[self.which] + self.offsets]
         return picked
@@ -191,7 +196,7 @@ class _OfClasses:
     cost: int = 4
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
         """The keys that are in one of the classes, and in which."""
@@ -306,7 +311,7 @@ def capacity(dtype: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Conversion:
     """What would become of the finite elements in another type, rounded to nearest.
 
     Attributes:
@@ -338,11 +343,11 @@ class Headroom:
     greatest: float | None
     least: float | None
     own: FloatLimits | None
-    fates: tuple[Fate, ...]
+    fates: tuple[Conversion, ...]
 
 
 def headroom(
-    array: Array | Stock,
+    array: Array | SharedArrays,
     classes: ClassCounts,
     dtype: str,
     progress: ProgressFn = no_progress,
@@ -398,12 +403,12 @@ def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
     ]
 
 
-def _fate(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Fate:
+def _fate(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Conversion:
     """From the number of finite elements below each bound."""
     over = max(below[0], 0) + max(finite - below[5], 0)
     vanishing = (negative - below[2]) + (below[3] - up_to_zero)
     subnormal = (below[2] - below[1]) + (below[4] - below[3])
-    return Fate(limits, over, vanishing, subnormal)
+    return Conversion(limits, over, vanishing, subnormal)
 
 
 def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | None]:

@@ -1,11 +1,10 @@
-"""What is asked of tensors (``RequiredStats``, ``ReadRequests``) and what was measured (``Record``, ``Records``).
+"""What is asked of tensors, what was measured, and what follows from that without reading anything.
 
-A condition is judged from a Record alone, so numpy (offline), torch (live, on the device) and a
-statistic.csv only have to produce records.
-
-Many looks at once, as columns: what to read, what to compare it with, what to measure.
-
-A batch is what one task of an executor gets; it is small, picklable and names only files.
+``RequiredStats`` and ``ReadRequests`` ask; a batch of requests is what one task of an executor gets: small, picklable,
+and with nothing in it but names of files. ``Record`` is what is known of one tensor, ``Records`` of many, as columns.
+A condition is judged from records alone, so numpy (offline), torch (live, on the device) and a statistic.csv only have
+to make them. ``derive`` fills in what measured rows leave only one answer to, so that a check with other thresholds
+reads no tensor.
 """
 
 from __future__ import annotations
@@ -379,3 +378,64 @@ def _stats(row: Mapping[str, Any]) -> TensorStats:
         name: None if optional and math.isnan(row[name]) else row[name] for name, optional in _OPTIONAL
     }
     return TensorStats(**values)
+
+
+Rows = npt.NDArray[np.integer[Any]]
+
+MARGIN: Final = 1e-6
+"""Sums of differences are rounded; a conclusion is drawn only where that cannot matter."""
+HUGE: Final = 1e280
+"""Below this the differences of close values cannot overflow, however many there are."""
+
+
+def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
+    """Fills in what a need asks of measured rows where their statistics leave only one answer.
+
+    Args:
+        records: the table.
+        need: what is going to be asked.
+        rows: rows whose statistics come from values, each once.
+    """
+    rows = rows[records.rows["state"][rows] == State.MEASURED]
+    for bounds in need.ranges:
+        _derive_range(records, bounds, rows)
+    for closeness in need.closeness:
+        _derive_closeness(records, closeness, rows)
+
+
+def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
+    """All finite elements lie inside, or none does."""
+    column = records.range_column(bounds)
+    rows = rows[column[rows] == NOT_ASKED]
+    table, (start, end) = np.take(records.rows, rows), bounds
+    infinite = np.where(end == math.inf, table["pos_inf"], 0) + np.where(start == -math.inf, table["neg_inf"], 0)
+    finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+    inside = (finite == 0) | ((table["minimum"] >= start) & (table["maximum"] <= end))
+    outside = (finite > 0) & ((table["maximum"] < start) | (table["minimum"] > end))
+    column[rows[inside]] = (finite + infinite)[inside]
+    column[rows[outside]] = infinite[outside]
+
+
+def _derive_closeness(records: Records, closeness: Closeness, rows: Rows) -> None:
+    """No element can differ by more than all together; some element differs at least as much as the mean."""
+    column = records.close_column(closeness)
+    rows = rows[column[rows] == NOT_ASKED]
+    table, (rtol, atol, equal_nan) = np.take(records.rows, rows), closeness
+    infinite = (table["pos_inf"] > 0) | (table["neg_inf"] > 0)
+    asked = (table["asked"] & CHANGE_ASKED) != 0
+    # NaN and Inf are reported instead of any comparison: see ``conditions.evaluate``.
+    idle = infinite | ((table["nan"] > 0) & (not equal_nan))
+    column[rows[asked & (idle | (table["before"] != Before.OK))]] = NOT_KNOWN
+    if not 0 <= rtol <= 0.5 or not 0 <= atol < HUGE:
+        return
+    compared = asked & (table["before"] == Before.OK) & ((table["asked"] & CHANGE_KNOWN) != 0) & (table["count"] > 0)
+    compared &= ~infinite & (table["nan"] == 0)
+    with np.errstate(all="ignore"):
+        most = table["difference"] * table["count"] * (1 + MARGIN)
+        allowed = (atol + rtol * table["reference"]) * (1 + MARGIN)
+        # A sum that is not finite comes from NaN or Inf that is gone: close values of this size do not add up to Inf.
+        small = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"])) < HUGE
+        far = (~np.isfinite(table["difference"]) & small) | (table["difference"] > allowed)
+    close = (table["difference"] == 0) | (most <= atol)
+    column[rows[compared & close]] = 1
+    column[rows[compared & ~close & far]] = 0

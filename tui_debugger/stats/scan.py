@@ -17,7 +17,7 @@ from tui_debugger.arrays import Int64
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.stats.dtypes import is_numeric
-from tui_debugger.stats.measure import compared_with, costs, cuts, part, read_all
+from tui_debugger.stats.measure import batch_bounds, compared_with, costs, read_all, subset
 from tui_debugger.stats.npy import Layout, TensorFile
 from tui_debugger.stats.records import ONLY_COMPARED, Before, ReadRequests, Records, RequiredStats, State
 from tui_debugger.stats.side_by_side import (
@@ -26,8 +26,8 @@ from tui_debugger.stats.side_by_side import (
     Compared,
     FileState,
     Other,
-    SideBySide,
-    Sums,
+    PairReader,
+    PartialResult,
     compared,
     file_state,
     put_asked,
@@ -40,12 +40,12 @@ from tui_debugger.stats.workers import OwnExecutor, Workers
 
 
 @dataclass(slots=True)
-class SpanSums:
+class SpanResult:
     """What one span of a tensor adds up to, and what was found of the files when it was read."""
 
     layout: Layout
     state: FileState
-    sums: Sums
+    sums: PartialResult
     answer: Compared
 
 
@@ -68,26 +68,26 @@ def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], 
     return tuple(spans(layout.count)) if layout.count > SPAN and is_numeric(layout.dtype) else ()
 
 
-def look_span(
+def measure_file_span(
     spec: ReadSpec,
     before: ReadSpec | None,
     need: RequiredStats,
     span: tuple[int, int],
     checkpoint: Checkpoint | None = None,
-) -> SpanSums | None:
+) -> SpanResult | None:
     """Measures one span; None when that is not possible, for whatever reason: the whole tensor then says why."""
     state = file_state(spec.path)
-    sides = SideBySide(spec, Other(before) if before is not None else None, need, checkpoint, span)
+    sides = PairReader(spec, Other(before) if before is not None else None, need, checkpoint, span)
     try:
         with TensorFile(spec) as file, np.errstate(all="ignore"):
             if span[1] > file.layout.count or not is_numeric(file.layout.dtype):
                 return None
-            return SpanSums(file.layout, state, *sides.measure(file))
+            return SpanResult(file.layout, state, *sides.measure(file))
     except (UnreadableTensorError, MemoryError):
         return None
 
 
-def joined(parts: Sequence[SpanSums | None], need: RequiredStats) -> Records | None:
+def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records | None:
     """One row from all spans of a tensor, in order; None when they are not of one and the same state of its files."""
     first = parts[0]
     if first is None:
@@ -121,7 +121,7 @@ TRIES: Final = 2
 """How often a batch is given away before it is done right here."""
 
 
-def nothing() -> bool:
+def no_other_work() -> bool:
     """There is nothing else to do."""
     return False
 
@@ -133,7 +133,7 @@ def scan(
     result: Records,
     progress: ProgressFn = no_progress,
     *,
-    meanwhile: Meanwhile = nothing,
+    meanwhile: Meanwhile = no_other_work,
 ) -> None:
     """Takes all looks. What they yield does not depend on who works, nor on how many.
 
@@ -154,7 +154,7 @@ def scan(
     parallel = workers.parallel if executor is not None else 1
     work = _Work(looks, sizes, result, progress, parallel=parallel, remote=remote)
     work.tell()
-    if executor is not None and not _elsewhere(work, executor, workers, meanwhile):
+    if executor is not None and not _by_workers(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
     while (task := work.next()) is not None:
         if workers.closed:
@@ -162,7 +162,7 @@ def scan(
         work.here(task)
 
 
-def _elsewhere(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
+def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
     """Has the work done; returns whether all is done: when the executor breaks, something is left."""
     pending: dict[Future[Any], _Task] = {}
     try:
@@ -264,7 +264,7 @@ class _Work:
             task.deliver(future.result(), self._remote)
 
     def _cut(self) -> Iterator[_Task]:
-        for start, end in cuts(self._looks, self._sizes, self._parallel):
+        for start, end in batch_bounds(self._looks, self._sizes, self._parallel):
             huge = self._huge(start) if end == start + 1 and self._parallel > 1 else None
             if huge is not None:
                 yield from huge
@@ -272,7 +272,7 @@ class _Work:
                 yield self._batch(np.arange(start, end))
 
     def _batch(self, rows: Int64) -> _Task:
-        batch, every = part(self._looks, rows)
+        batch, every = subset(self._looks, rows)
         return _Task(read_all, (batch,), partial(self._place, batch, every))
 
     def _place(self, batch: ReadRequests, every: Int64, records: Records, doubtful: bool) -> None:
@@ -295,9 +295,9 @@ class _Work:
         spans = spans_of(*specs)
         if not spans:
             return None
-        found: dict[int, SpanSums | None] = {}
+        found: dict[int, SpanResult | None] = {}
 
-        def deliver(number: int, sums: SpanSums | None, _: bool) -> None:
+        def deliver(number: int, sums: SpanResult | None, _: bool) -> None:
             found[number] = sums
             if len(found) < len(spans):
                 return
@@ -308,7 +308,10 @@ class _Work:
                 self._result.place(records, np.zeros(1, np.int64), np.array([row]))
                 self._done += 1
 
-        return (_Task(look_span, (*specs, need, span), partial(deliver, number)) for number, span in enumerate(spans))
+        return (
+            _Task(measure_file_span, (*specs, need, span), partial(deliver, number))
+            for number, span in enumerate(spans)
+        )
 
     def _spec(self, row: int) -> ReadSpec:
         specs = self._looks.specs

@@ -198,7 +198,7 @@ class OtherUnreadableError(Exception):
 
 
 @dataclass(slots=True)
-class Sums:
+class PartialResult:
     """What a stretch of a tensor adds up to.
 
     Attributes:
@@ -209,7 +209,7 @@ class Sums:
     stats: Accumulator
     change: Comparison | None = None
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: PartialResult) -> None:
         """Adds the next stretch."""
         self.stats.merge(other.stats)
         if self.change is not None and other.change is not None:
@@ -230,7 +230,7 @@ def measure_span(
     checkpoint: Checkpoint | None,
     *,
     room: Bytes | None = None,
-) -> Sums:
+) -> PartialResult:
     """Reads both side by side, each once.
 
     Args:
@@ -245,7 +245,7 @@ def measure_span(
         UnreadableTensorError: the file became shorter meanwhile, or the device fails.
         OtherUnreadableError: so it is with ``other``.
     """
-    sums = Sums(Accumulator(need.ranges), Comparison(need.closeness) if other is not None else None)
+    sums = PartialResult(Accumulator(need.ranges), Comparison(need.closeness) if other is not None else None)
     buffer, other_buffer = _pieces.pair
     first, end = span
     size = file.layout.dtype.itemsize
@@ -323,7 +323,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class PairReader:
     """How a tensor and what it is compared with are read.
 
     Attributes:
@@ -340,7 +340,7 @@ class SideBySide:
     checkpoint: Checkpoint | None = None
     span: tuple[int, int] | None = None
 
-    def measure(self, file: TensorFile, room: Bytes | None = None) -> tuple[Sums, Compared]:
+    def measure(self, file: TensorFile, room: Bytes | None = None) -> tuple[PartialResult, Compared]:
         """Reads both, each once wherever that is possible.
 
         Args:
@@ -363,7 +363,9 @@ class SideBySide:
         with opened:
             return self._against(file, opened, state, room)
 
-    def _against(self, file: TensorFile, other: Values, state: FileState, room: Bytes | None) -> tuple[Sums, Compared]:
+    def _against(
+        self, file: TensorFile, other: Values, state: FileState, room: Bytes | None
+    ) -> tuple[PartialResult, Compared]:
         mine, theirs = file.layout, other.layout
         if mine.shape != theirs.shape:
             return self._sums(file, None, room), Compared(Before.SHAPE, state)
@@ -384,7 +386,7 @@ class SideBySide:
             answer = Compared(Before.OK, state, change, close)
         return sums, answer
 
-    def _sums(self, file: Values, other: Values | None, room: Bytes | None) -> Sums:
+    def _sums(self, file: Values, other: Values | None, room: Bytes | None) -> PartialResult:
         wanted = spans(file.layout.count) if self.span is None else (self.span,)
         parts = (measure_span(file, other, self.need, span, self.checkpoint, room=room) for span in wanted)
         total = next(parts)
@@ -393,7 +395,7 @@ class SideBySide:
         return total
 
 
-def compared(sums: Sums, state: FileState) -> Compared:
+def compared(sums: PartialResult, state: FileState) -> Compared:
     """The outcome of a comparison that went well; of none when there was nothing to compare with."""
     if sums.change is None:
         return Compared()
@@ -415,7 +417,7 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
     records.errors[row] = error
 
 
-def put_stats(records: Records, row: int, sums: Sums) -> None:
+def put_stats(records: Records, row: int, sums: PartialResult) -> None:
     """What its elements add up to."""
     at = records.rows[row]
     for name, value in zip(STORED_NAMES, sums.stats.values(), strict=True):

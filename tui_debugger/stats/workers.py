@@ -150,7 +150,7 @@ class Pool(OwnExecutor):
     def __init__(self, workers: int) -> None:
         """``workers``: number of processes."""
         self._max_workers = workers
-        self._crew = _Crew(workers)
+        self._crew = _PoolThreads(workers)
         self._finalizer = weakref.finalize(self, self._crew.stop)
 
     def start(self) -> None:
@@ -183,7 +183,7 @@ class Pool(OwnExecutor):
         self._finalizer()
 
 
-class _Crew:
+class _PoolThreads:
     """What the threads of a pool share. They do not hold the pool itself, so that a forgotten one ends."""
 
     def __init__(self, size: int) -> None:

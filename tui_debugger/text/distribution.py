@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
 from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS
-from tui_debugger.stats.quantiles import Fate, Headroom, Quantiles, capacity
+from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
 from tui_debugger.text.numbers import number, percent, plural
 from tui_debugger.text.tensors import short
 
@@ -71,7 +71,7 @@ def floor_text(room: Headroom) -> str:
     return f"{said} below its least normal, {short(normal)}"
 
 
-def fate_items(fate: Fate, finite: int) -> list[str]:
+def fate_items(fate: Conversion, finite: int) -> list[str]:
     """``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
     parts = (
         (fate.overflowing, "overflow"),

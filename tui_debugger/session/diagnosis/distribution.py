@@ -15,7 +15,7 @@ from tui_debugger.session.undisturbed import undisturbed
 from tui_debugger.stats.distribution import Bin, ClassCounts, count_bins, count_classes, linear_bins, log_bins
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.stats.quantiles import PERCENTS, Headroom, Quantiles, headroom, quantiles
-from tui_debugger.stats.sharing import Stock
+from tui_debugger.stats.spans import SharedArrays
 
 QUICK = 1 << 26
 """Elements up to which percentiles are found at once, without being asked for."""
@@ -125,7 +125,7 @@ def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
     return stats.minimum, stats.maximum
 
 
-def _values(session: Session, key: TensorKey, progress: ProgressFn) -> Stock:
+def _values(session: Session, key: TensorKey, progress: ProgressFn) -> SharedArrays:
     """The values of a tensor, and who can go through them.
 
     Raises:
@@ -133,7 +133,7 @@ def _values(session: Session, key: TensorKey, progress: ProgressFn) -> Stock:
     """
     array = session.read(key, progress)
     spec = undisturbed(lambda: session.spec(key))
-    return Stock((array,), array.size, () if spec is None else (spec,), session.workers)
+    return SharedArrays((array,), array.size, () if spec is None else (spec,), session.workers)
 
 
 def choose_bins(

@@ -1,4 +1,4 @@
-"""Passes over whole tensors, shared by processes: span by span, and what spans add up to put together in their order.
+"""Passes over whole tensors, span by span, by several processes; what spans add up to comes in their order.
 
 Spans are always the same, whoever works and however many do, so that the answer is the same to the last bit. Threads
 would be simpler, but between two calls of numpy, which take some ten microseconds each on what fits into a cache, they
@@ -37,7 +37,7 @@ T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
-class Task(Protocol[T_co]):
+class SpanTask(Protocol[T_co]):
     """What is done with a span. Can be pickled, and holds nothing of its own: it is used for many spans."""
 
     @property
@@ -52,7 +52,7 @@ class Task(Protocol[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class SharedArrays:
     """Tensors that are gone through side by side, and who can do it.
 
     Attributes:
@@ -76,22 +76,24 @@ class Stock:
         object.__setattr__(self, "files", tuple(_File.of(spec, array) for spec, array in files))
 
 
-def stock_of(array: Array | Stock) -> Stock:
+def shared_arrays(array: Array | SharedArrays) -> SharedArrays:
     """An array that only this process has; a stock is returned as it is."""
-    return array if isinstance(array, Stock) else Stock((array,), array.size)
+    return array if isinstance(array, SharedArrays) else SharedArrays((array,), array.size)
 
 
-def in_line(array: Array) -> Any:
+def flat_in_memory_order(array: Array) -> Any:
     """All elements one after the other, as they lie in memory where that is possible, to be sliced."""
-    return in_c_order(array.T if array.flags.f_contiguous else array)
+    return flat_in_c_order(array.T if array.flags.f_contiguous else array)
 
 
-def in_c_order(array: Array) -> Any:
+def flat_in_c_order(array: Array) -> Any:
     """All elements in C order, to be sliced: a view, or what copies only the slice."""
     return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
-def in_order(stock: Stock, ask: Callable[[], Task[T]], what: str, progress: ProgressFn = no_progress) -> Iterator[T]:
+def span_results(
+    stock: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
+) -> Iterator[T]:
     """What the spans of tensors add up to, one after the other.
 
     Args:
@@ -112,14 +114,18 @@ def in_order(stock: Stock, ask: Callable[[], Task[T]], what: str, progress: Prog
 
     executor = _executor(stock, ask().cost * stock.count, len(spans))
     if executor is not None and stock.workers is not None:
-        crew = _Crew(executor, stock.workers, stock)
+        crew = _Helpers(executor, stock.workers, stock)
         yield from _shared(spans, crew, ask, here, lambda first: progress(Progress(first, stock.count, what)))
     while spans:
         yield here(spans.popleft())
 
 
 def _shared(
-    spans: deque[Span], crew: _Crew, ask: Callable[[], Task[T]], here: Callable[[Span], T], tell: Callable[[int], None]
+    spans: deque[Span],
+    crew: _Helpers,
+    ask: Callable[[], SpanTask[T]],
+    here: Callable[[Span], T],
+    tell: Callable[[int], None],
 ) -> Iterator[T]:
     """Until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
     pending: deque[tuple[Span, Future[T]]] = deque()
@@ -144,10 +150,10 @@ def _shared(
             future.cancel()
 
 
-class _Crew:
+class _Helpers:
     """Who works besides this process."""
 
-    def __init__(self, executor: Executor, workers: Workers, stock: Stock) -> None:
+    def __init__(self, executor: Executor, workers: Workers, stock: SharedArrays) -> None:
         self.room = workers.parallel * AHEAD
         self._executor = executor
         self._workers = workers
@@ -158,10 +164,10 @@ class _Crew:
     def ready(self) -> bool:
         return not isinstance(self._executor, OwnExecutor) or self._executor.ready
 
-    def give(self, pending: deque[tuple[Span, Future[T]]], span: Span, task: Task[T]) -> bool:
+    def give(self, pending: deque[tuple[Span, Future[T]]], span: Span, task: SpanTask[T]) -> bool:
         """Hands a span over; False when nobody is left to take it."""
         try:
-            pending.append((span, self._executor.submit(_elsewhere, task, self._files, span)))
+            pending.append((span, self._executor.submit(_on_worker, task, self._files, span)))
         except (BrokenExecutor, RuntimeError):  # RuntimeError: it was shut down
             self._lose()
             return False
@@ -210,7 +216,7 @@ class _File:
         return array
 
 
-def _elsewhere(task: Task[T], files: tuple[_File, ...], span: Span) -> T:
+def _on_worker(task: SpanTask[T], files: tuple[_File, ...], span: Span) -> T:
     """What a worker does."""
     return task.do(task.prepare(tuple(file.read() for file in files)), span, _never)
 
@@ -219,7 +225,7 @@ def _never(_: int) -> None:
     """Nobody stops a worker in the middle of a span."""
 
 
-def _executor(stock: Stock, cost: int, spans: int) -> Executor | None:
+def _executor(stock: SharedArrays, cost: int, spans: int) -> Executor | None:
     """Who else could do it: nobody where it is too little, and no other machine, which may see other files."""
     if not stock.specs or stock.workers is None or spans < 2:
         return None
