@@ -211,7 +211,7 @@ import numpy as np
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import ReadRequests, RequiredStats, Specs
-from tui_debugger.stats.scan import joined, look_span
+from tui_debugger.stats.scan import joined, measure_file_span
 from tui_debugger.stats.workers import WORTH_STARTING, Workers
 specs = [ReadSpec(path) for path in sys.argv[1:]]
 need = RequiredStats()
@@ -219,7 +219,7 @@ batch = ReadRequests(Specs.of(specs), np.full(2, -1, np.int32), (need,), np.zero
 workers = Workers(2)
 executor = workers.executor(WORTH_STARTING)
 whole = executor.submit(read_all, batch).result()
-halves = [executor.submit(look_span, specs[0], None, need, span) for span in ((0, 90_000), (90_000, 200_000))]
+halves = [executor.submit(measure_file_span, specs[0], None, need, span) for span in ((0, 90_000), (90_000, 200_000))]
 merged = joined([half.result() for half in halves], need)
 workers.close()
 found = [whole.get(0), whole.get(1), merged.get(0), read_all(batch).get(0)]

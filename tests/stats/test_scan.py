@@ -70,7 +70,7 @@ def every(looks: ReadRequests) -> npt.NDArray[np.int64]:
 def pool() -> Iterator[Pool]:
     made = Pool(2)
     made.start()
-    until(lambda: made._crew.ready == 2)
+    until(lambda: made._threads.ready == 2)
     yield made
     made.shutdown()
 
@@ -258,7 +258,7 @@ def test_closing_the_workers_stops_a_scan(tmp_path: Path, pool: Pool) -> None:
     closer = threading.Thread(target=workers.close)
 
     def progress(_: Progress) -> None:
-        if not closer.ident and pool._crew._tasks.empty():
+        if not closer.ident and pool._threads._tasks.empty():
             closer.start()
 
     with pytest.raises(CancelledError):
@@ -289,7 +289,7 @@ def scan_with_workers_stopped(
 
     def progress(_: Progress) -> None:
         nonlocal called
-        if not called and pool._crew._tasks.qsize() == 2:  # four were given away: two are in the middle
+        if not called and pool._threads._tasks.qsize() == 2:  # four were given away: two are in the middle
             called = True
             then(stopped)
 

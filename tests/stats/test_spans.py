@@ -106,8 +106,8 @@ def test_differences_are_the_same_whoever_works(
     files = [open_array(spec) for spec in specs]
     alone = compare(Pairs(here, there), tolerance=tolerance, top=top)
     for n in (1, 2, 5):
-        shared = compare(Pairs(files[0], files[1], specs, threads(n)), tolerance=tolerance, top=top)
-        assert repr(shared) == repr(alone)
+        by_workers = compare(Pairs(files[0], files[1], specs, threads(n)), tolerance=tolerance, top=top)
+        assert repr(by_workers) == repr(alone)
 
 
 def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_opened(
@@ -118,10 +118,10 @@ def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_op
     spec, other = saved(tmp_path, "tensor.npy", old), saved(tmp_path, "other.npy", new)
     opened = open_array(spec)
     pairs = Pairs(opened, opened, (spec, spec), threads(2))
-    stock = SharedArrays((opened,), opened.size, (spec,), threads(2))
+    shared = SharedArrays((opened,), opened.size, (spec,), threads(2))
     Path(other.path).replace(spec.path)
     assert repr(compare(pairs)) == repr(compare(Pairs(old, old)))
-    assert count_classes(stock).counts.tolist() == count_classes(old).counts.tolist()
+    assert count_classes(shared).counts.tolist() == count_classes(old).counts.tolist()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -144,7 +144,7 @@ def test_distributions_are_the_same_whoever_works(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(spans, "SPAN", span)
-    monkeypatch.setattr("tui_debugger.stats.distribution.KEPT", kept)
+    monkeypatch.setattr("tui_debugger.stats.distribution.MOST_KEPT", kept)
     array = noise(kind, size, seed)
     spec = saved(tmp_path, "array.npy", array)
 
@@ -184,13 +184,13 @@ def test_worker_processes_find_what_this_one_finds(tmp_path: Path, monkeypatch: 
             specs = (saved(tmp_path, f"{kind}-1.npy", here), saved(tmp_path, f"{kind}-2.npy", there))
             files = [open_array(spec) for spec in specs]
             tolerance = Tolerance(percent=10)
-            shared = compare(Pairs(files[0], files[1], specs, crew), tolerance=tolerance)
-            assert repr(shared) == repr(compare(Pairs(here, there), tolerance=tolerance))
-            stock = SharedArrays((files[0],), here.size, specs[:1], crew)
-            classes, own = count_classes(stock), count_classes(here)
+            by_workers = compare(Pairs(files[0], files[1], specs, crew), tolerance=tolerance)
+            assert repr(by_workers) == repr(compare(Pairs(here, there), tolerance=tolerance))
+            shared = SharedArrays((files[0],), here.size, specs[:1], crew)
+            classes, own = count_classes(shared), count_classes(here)
             assert np.array_equal(classes.counts, own.counts)
-            assert quantiles(stock, classes) == quantiles(here, own)
-            assert headroom(stock, classes, here.dtype.name) == headroom(here, own, here.dtype.name)
+            assert quantiles(shared, classes) == quantiles(here, own)
+            assert headroom(shared, classes, here.dtype.name) == headroom(here, own, here.dtype.name)
         assert crew.notices == ()
 
 
@@ -224,7 +224,7 @@ class Waiting(ThreadPoolExecutor):
         return self.given[-1]
 
 
-def stock(tmp_path: Path, crew: Workers) -> SharedArrays:
+def shared(tmp_path: Path, crew: Workers) -> SharedArrays:
     spec = saved(tmp_path, "values.npy", np.arange(100))
     return SharedArrays((open_array(spec),), 100, (spec,), crew)
 
@@ -240,7 +240,7 @@ def test_progress_can_stop_while_others_work(tmp_path: Path, monkeypatch: pytest
             raise CancelledError("stopped")
 
     with pytest.raises(CancelledError):
-        list(span_results(stock(tmp_path, Workers(executor=executor)), Sum, "adding", stop))
+        list(span_results(shared(tmp_path, Workers(executor=executor)), Sum, "adding", stop))
     assert told[0] == Progress(0, 100, "adding")
     assert len(executor.given) == spans.AHEAD  # no more are on their way than that
     assert all(future.cancelled() for future in executor.given[1:])
@@ -253,7 +253,7 @@ def test_closing_the_workers_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     executor = Waiting()
     crew = Workers(executor=executor)
     with pytest.raises(CancelledError):
-        list(span_results(stock(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
+        list(span_results(shared(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
     executor.may.set()
     executor.shutdown()
 
@@ -283,7 +283,7 @@ def test_what_lost_workers_leave_is_done_right_here(
 ) -> None:
     monkeypatch.setattr(spans, "SPAN", 10)
     crew = Workers(executor=Broken(takes, says_so=says_so))
-    found = list(span_results(stock(tmp_path, crew), Sum, "adding"))
+    found = list(span_results(shared(tmp_path, crew), Sum, "adding"))
     assert found == [sum(range(start, start + 10)) for start in range(0, 100, 10)]
     assert bool(crew.notices) is says_so
 
@@ -292,7 +292,7 @@ def test_a_file_that_was_written_over_is_read_from_where_it_was_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], Workers]
 ) -> None:
     monkeypatch.setattr(spans, "SPAN", 10)
-    values = stock(tmp_path, threads(2))
+    values = shared(tmp_path, threads(2))
     (tmp_path / "values.npy").unlink()
     assert sum(span_results(values, Sum, "adding")) == sum(range(100))
 

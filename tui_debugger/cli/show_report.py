@@ -478,18 +478,18 @@ def _headroom(room: Headroom) -> dict[str, Any]:
         "finite": room.finite,
         "max_abs": plain(room.greatest),
         "least_abs": plain(room.least),
-        "types": [_fate(fate) for fate in room.fates],
+        "types": [_conversion(conversion) for conversion in room.conversions],
     }
 
 
-def _fate(fate: Conversion) -> dict[str, Any]:
-    limits = fate.limits
+def _conversion(conversion: Conversion) -> dict[str, Any]:
+    limits = conversion.limits
     return {
         "dtype": limits.name,
         "max": limits.largest,
         "least_normal": limits.normal,
         "least": limits.smallest,
-        "overflow": fate.overflowing,
-        "become_zero": fate.vanishing,
-        "subnormal": fate.subnormal,
+        "overflow": conversion.overflowing,
+        "become_zero": conversion.vanishing,
+        "subnormal": conversion.subnormal,
     }

@@ -73,9 +73,9 @@ def mean_and_deviations(x: Float64, sum_x: float, squares: float) -> tuple[float
     """The mean and Σ(x − mean)² of finite elements, from their sum and the sum of their squares where that will do."""
     n = len(x)
     mean = mean_of(x, sum_x)
-    spread = squares - sum_x * mean
-    if spread > ENOUGH * squares and spread < math.inf:
-        return mean, spread
+    deviations = squares - sum_x * mean
+    if deviations > ENOUGH * squares and deviations < math.inf:
+        return mean, deviations
     away = np.subtract(x, mean, out=scratch.double_work[:n])
     squares, rest = sum_of_squares(away), total(away) / n  # the rest is what rounding took from the mean
     return (mean + rest, max(squares - rest * rest * n, 0.0)) if math.isfinite(squares) else (mean, squares)
@@ -191,11 +191,11 @@ class Accumulator:
 
     __slots__ = (
         "_abs_mean",
+        "_deviations",
         "_maximum",
         "_mean",
         "_minimum",
         "_others",
-        "_spread",
         "_squares",
         "count",
         "finite",
@@ -212,7 +212,7 @@ class Accumulator:
         self.count = self.finite = self.nan = self.pos_inf = self.neg_inf = self.negative = self.positive = 0
         self._minimum = math.inf
         self._maximum = -math.inf
-        self._mean = self._abs_mean = self._squares = self._spread = 0.0
+        self._mean = self._abs_mean = self._squares = self._deviations = 0.0
         self.ranges: dict[Bounds, int] = dict.fromkeys(ranges, 0)
         self._others: dict[str, Sums] = _IDENTITIES.copy()
 
@@ -227,16 +227,16 @@ class Accumulator:
                 for start in range(0, n, BLOCK):
                     self._add_block(exact(elements[start : start + BLOCK]))
 
-    def add_wide(self, x: Float32 | Float64, wide: Float64, room: Float64) -> None:
+    def add_wide(self, x: Float32 | Float64, wide: Float64, buffer: Float64) -> None:
         """Adds a block of at most ``BLOCK`` elements whose float64 copy is at hand.
 
         Args:
             x: contiguous; the block as it is.
             wide: the same as float64, not overwritten.
-            room: takes the magnitudes when the elements are finite and of either sign.
+            buffer: takes the magnitudes when the elements are finite and of either sign.
         """
         with np.errstate(all="ignore"):
-            self._add_block(x, wide, room)
+            self._add_block(x, wide, buffer)
 
     def merge(self, other: Accumulator) -> None:
         """Adds what another accumulator has seen."""
@@ -250,7 +250,7 @@ class Accumulator:
             self.ranges[bounds] = self.ranges.get(bounds, 0) + inside
         if other.finite:
             self._extend(other._minimum, other._maximum)
-            self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._spread)
+            self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._deviations)
         for name, made in OTHERS:
             self._others[name] = made.merge(self._others[name], other._others[name])
 
@@ -300,10 +300,10 @@ class Accumulator:
         signs = (finite - self.negative - self.positive, self.negative, self.positive)
         if not finite:
             return (*counts, *signs, math.nan, math.nan, math.nan, math.nan, math.nan, 0.0)
-        reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._spread / finite, self._squares)
+        reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._deviations / finite, self._squares)
         return (*counts, *signs, *reals)
 
-    def _add_block(self, x: Float32 | Float64, wide: Float64 | None = None, room: Float64 | None = None) -> None:
+    def _add_block(self, x: Float32 | Float64, wide: Float64 | None = None, buffer: Float64 | None = None) -> None:
         self.count += len(x)
         low, high = _extremes(x)
         if self.ranges:
@@ -324,13 +324,13 @@ class Accumulator:
             return
         wide = doubles(x) if wide is None else wide
         sum_x, squares = total(wide), sum_of_squares(wide)
-        mean, spread = mean_and_deviations(wide, sum_x, squares)
+        mean, deviations = mean_and_deviations(wide, sum_x, squares)
         abs_mean = abs(mean)
         if low < 0 < high:
-            room = scratch.doubles[0] if room is None else room  # in place: less to keep in the cache
-            magnitudes = np.abs(wide, out=room[: len(x)])
+            buffer = scratch.doubles[0] if buffer is None else buffer  # in place: less to keep in the cache
+            magnitudes = np.abs(wide, out=buffer[: len(x)])
             abs_mean = mean_of(magnitudes, total(magnitudes))
-        self._merge(len(x), mean, abs_mean, squares, spread)
+        self._merge(len(x), mean, abs_mean, squares, deviations)
 
     def _add_others(self, others: tuple[tuple[str, Made], ...], x: Float64) -> None:
         """Adds a block to the statistics that this class has no code of its own for."""
@@ -385,18 +385,18 @@ class Accumulator:
         self._minimum = min(self._minimum, low)
         self._maximum = max(self._maximum, high)
 
-    def _merge(self, n: int, mean: float, abs_mean: float, squares: float, spread: float) -> None:
+    def _merge(self, n: int, mean: float, abs_mean: float, squares: float, deviations: float) -> None:
         """Adds the sums of n finite elements, by Chan's formula."""
         finite = self.finite + n
         if self.finite:
             old, new = self.finite / finite, n / finite
             delta = mean - self._mean
-            self._spread += spread + delta * delta * old * n
+            self._deviations += deviations + delta * delta * old * n
             # The difference of two huge means may overflow.
             self._mean = self._mean + delta * new if math.isfinite(delta) else self._mean * old + mean * new
             self._abs_mean += (abs_mean - self._abs_mean) * new
         else:
-            self._spread, self._mean, self._abs_mean = spread, mean, abs_mean
+            self._deviations, self._mean, self._abs_mean = deviations, mean, abs_mean
         self._squares += squares
         self.finite = finite
 

@@ -92,9 +92,9 @@ class OddCounts:
 class OddElements:
     """Counts them, and keeps the first places where one side only is NaN, or infinite."""
 
-    def __init__(self, room: int) -> None:
-        """Nothing yet. ``room``: how many places are kept of each kind."""
-        self._room = room
+    def __init__(self, most: int) -> None:
+        """Nothing yet. ``most``: how many places are kept of each kind."""
+        self._most = most
         self._counts = [0] * 7
         self._nan: list[int] = []
         self._inf: list[int] = []
@@ -130,12 +130,12 @@ class OddElements:
     def merge(self, other: OddElements) -> None:
         """Adds what others found in elements that come after all of these."""
         self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
-        self._nan += other._nan[: self._room - len(self._nan)]
-        self._inf += other._inf[: self._room - len(self._inf)]
+        self._nan += other._nan[: self._most - len(self._nan)]
+        self._inf += other._inf[: self._most - len(self._inf)]
 
     def _keep(self, kept: list[int], places: Positions, mask: Array) -> None:
-        if len(kept) < self._room:
-            kept += places[mask][: self._room - len(kept)].tolist()
+        if len(kept) < self._most:
+            kept += places[mask][: self._most - len(kept)].tolist()
 
     def counts(self) -> OddCounts:
         """What was counted."""
@@ -181,36 +181,36 @@ class CompareOptions:
         top: how many of the largest differences are kept.
         unit: the type whose units in the last place count; None for none.
         halves: see ``pairs.needs_halves``.
-        floors: what is known already; makes no difference to the result.
+        lowest: what is known already; makes no difference to the result.
     """
 
     tolerance: Tolerance
     top: int
     unit: DType | None
     halves: bool
-    floors: LowestKept = LowestKept()
+    lowest: LowestKept = LowestKept()
 
 
 class PartialDifferences:
     """Sums, counts and lists of all blocks so far. ``merge`` adds those of the next stretch."""
 
-    def __init__(self, question: CompareOptions) -> None:
+    def __init__(self, options: CompareOptions) -> None:
         """Nothing yet."""
-        self.question = question
+        self.options = options
         self.here, self.there, self.difference = Accumulator(), Accumulator(), Accumulator()
-        top, floors = question.top, question.floors
+        top, lowest = options.top, options.lowest
         self.odd = OddElements(top)
-        self.by_abs, self.by_rel = Largest(top, floors.by_abs), Largest(top, floors.by_rel)
-        self.by_ulp = Largest(top, floors.by_ulp)
+        self.by_abs, self.by_rel = Largest(top, lowest.by_abs), Largest(top, lowest.by_rel)
+        self.by_ulp = Largest(top, lowest.by_ulp)
         self.finite = self.same = self.flips = self.from_zero = self.outside = 0
         self.max_abs = self.sum_abs = self.squares = 0.0
-        self.max_rel = floors.max_rel
+        self.max_rel = lowest.max_rel
         self.dot = self.own_squares = self.other_squares = 0.0
         self.ulps = self.within_one = 0
-        self.max_ulp = floors.max_ulp
+        self.max_ulp = lowest.max_ulp
 
     @property
-    def floors(self) -> LowestKept:
+    def lowest(self) -> LowestKept:
         """What others need not look at any more."""
         return LowestKept(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
 
@@ -235,7 +235,7 @@ class PartialDifferences:
 
     def _add_same(self, here: Array, there: Array, x: Float32 | Float64) -> bool:
         """Adds a block that is finite and the same on both sides, bit by bit; False for any other block."""
-        if here.dtype != there.dtype or self.question.unit not in (None, here.dtype):
+        if here.dtype != there.dtype or self.options.unit not in (None, here.dtype):
             return False
         bits = f"u{here.itemsize}"
         one, other, n = here.view(bits), there.view(bits), len(here)
@@ -251,7 +251,7 @@ class PartialDifferences:
         self._add_products(block.squares, block.squares, block.squares)
         self.finite += n
         self.same += n
-        if self.question.unit is not None:
+        if self.options.unit is not None:
             self.ulps += n
             self.within_one += n
         return True
@@ -271,7 +271,7 @@ class PartialDifferences:
             one, other = widened(block.x, buffers.one), widened(block.y, buffers.other)
             self._add_products(dot_of(one, other), squares_of(one), squares_of(other))
         if len(one):
-            halves = self.question.halves
+            halves = self.options.halves
             found = exact_difference(block.here, block.there) if halves else subtracted(one, other)
             if not block.complex:
                 block.opposite, flips = opposite_signs(block.x, block.y, zeros=own.zero + its.zero > 0)
@@ -304,7 +304,7 @@ class PartialDifferences:
             error = magnitudes_of(found, change, buffers.one)
             reference = np.abs(other, out=buffers.other[:n])
             self._measure_errors(block, change, error, reference)
-        if self.question.unit is not None:
+        if self.options.unit is not None:
             self._count_ulps(block)
 
     def _measure_errors(self, block: Block, change: Accumulator, error: Float64, reference: Float64) -> None:
@@ -319,7 +319,7 @@ class PartialDifferences:
         self.max_abs = max(self.max_abs, greatest)
         if greatest >= self.by_abs.floor:
             self.by_abs.add(error, block.first, block.places)
-        tolerance = self.question.tolerance
+        tolerance = self.options.tolerance
         if tolerance.exact:
             self.outside += n - change.zero
         elif not tolerance.percent:
@@ -347,7 +347,7 @@ class PartialDifferences:
         self.by_rel.add(relative, block.first, block.at(at))
 
     def _count_ulps(self, block: Block) -> None:
-        unit, here, there = self.question.unit, block.here, block.there
+        unit, here, there = self.options.unit, block.here, block.there
         assert unit is not None  # noqa: S101 - asked for only then
         if compare_pairs.alike(here, there, unit):
             if not block.opposite:
@@ -393,9 +393,9 @@ class PartialDifferences:
 
 @dataclass(frozen=True, slots=True)
 class CompareTask:
-    """The task of a span: its tally."""
+    """What a worker does with a span."""
 
-    question: CompareOptions
+    options: CompareOptions
     cost: int = 12
 
     def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
@@ -405,11 +405,11 @@ class CompareTask:
 
     def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
         """See ``sharing.Task``."""
-        tally = PartialDifferences(self.question)
+        found = PartialDifferences(self.options)
         for first, here, there in prepared.blocks(*span):
             checkpoint(first - span[0])
-            tally.add(first, here, there)
-        return tally
+            found.add(first, here, there)
+        return found
 
 
 _SUMS: Final = (
@@ -536,42 +536,42 @@ def compare(
         progress: counts elements; may raise to stop.
     """
     unit = unit_of(pairs, types)
-    question = CompareOptions(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
-    tally = PartialDifferences(question)
+    options = CompareOptions(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
+    found = PartialDifferences(options)
     first = _part_of_two(progress, 0) if tolerance.percent else progress
     for part in span_results(
-        pairs.stock, lambda: CompareTask(replace(question, floors=tally.floors)), "comparing", first
+        pairs.shared, lambda: CompareTask(replace(options, lowest=found.lowest)), "comparing", first
     ):
-        tally.merge(part)
-    return _result(pairs, tally, progress)
+        found.merge(part)
+    return _result(pairs, found, progress)
 
 
-def _result(pairs: Pairs, tally: PartialDifferences, progress: ProgressFn) -> Differences:
+def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Differences:
     """All of it."""
-    some, tolerance, unit = tally.finite > 0, tally.question.tolerance, tally.question.unit
-    odd, difference_ = tally.odd.counts(), tally.difference.stats()
+    some, tolerance, unit = found.finite > 0, found.options.tolerance, found.options.unit
+    odd, difference_ = found.odd.counts(), found.difference.stats()
     boundary = tolerance.boundary(difference_)
-    outside = tally.outside + odd.unequal
-    by_abs, by_rel, by_ulp = _entries(pairs, tally, tally.by_abs, tally.by_rel, tally.by_ulp)
+    outside = found.outside + odd.unequal
+    by_abs, by_rel, by_ulp = _entries(pairs, found, found.by_abs, found.by_rel, found.by_ulp)
     if tolerance.percent:
         outside = count_outside(pairs, tolerance, boundary, _part_of_two(progress, 1))
     return Differences(
         shape=pairs.shape,
         odd=odd,
-        finite=tally.finite,
-        equal=tally.same + odd.same_inf,
-        sign_flips=tally.flips,
-        from_zero=tally.from_zero,
-        max_abs=tally.max_abs if some else None,
-        mean_abs=tally.sum_abs / tally.finite if some else None,
-        max_rel=tally.max_rel if some else None,
-        norm=math.sqrt(tally.squares) if some else None,
-        relative_norm=_ratio(math.sqrt(tally.squares), math.sqrt(tally.other_squares)) if some else None,
-        cosine=_cosine(tally.dot, tally.own_squares, tally.other_squares),
-        ulps=None if unit is None else Ulps(name_of(unit), tally.ulps, tally.max_ulp, tally.within_one),
+        finite=found.finite,
+        equal=found.same + odd.same_inf,
+        sign_flips=found.flips,
+        from_zero=found.from_zero,
+        max_abs=found.max_abs if some else None,
+        mean_abs=found.sum_abs / found.finite if some else None,
+        max_rel=found.max_rel if some else None,
+        norm=math.sqrt(found.squares) if some else None,
+        relative_norm=_ratio(math.sqrt(found.squares), math.sqrt(found.other_squares)) if some else None,
+        cosine=_cosine(found.dot, found.own_squares, found.other_squares),
+        ulps=None if unit is None else Ulps(name_of(unit), found.ulps, found.max_ulp, found.within_one),
         no_ulps="" if unit is not None else "units in the last place need floating-point numbers on both sides",
-        here=tally.here.stats(),
-        there=tally.there.stats(),
+        here=found.here.stats(),
+        there=found.there.stats(),
         difference=difference_,
         by_abs=by_abs,
         by_rel=by_rel,
@@ -582,15 +582,15 @@ def _result(pairs: Pairs, tally: PartialDifferences, progress: ProgressFn) -> Di
     )
 
 
-def _entries(pairs: Pairs, tally: PartialDifferences, *lists: Largest) -> list[tuple[Entry, ...]]:
+def _entries(pairs: Pairs, found: PartialDifferences, *lists: Largest) -> list[tuple[Entry, ...]]:
     """What each list says, elements that are in several looked at once."""
-    top, odd = tally.question.top, tally.odd.positions()
+    top, odd = found.options.top, found.odd.positions()
     places = []
     for numbers in (largest.positions() for largest in lists):
         first = odd[: max(top - len(numbers), (top + 1) // 2)]
         places.append([*first, *numbers][:top])
     every = sorted({at for each in places for at in each})
-    known = dict(zip(every, entries_at(pairs, [pairs.index(at) for at in every], tally.question.unit), strict=True))
+    known = dict(zip(every, entries_at(pairs, [pairs.index(at) for at in every], found.options.unit), strict=True))
     return [tuple(known[at] for at in each) for each in places]
 
 

@@ -73,7 +73,7 @@ class Pairs:
         here, there: the arrays.
         shape: of both.
         count: elements of each.
-        stock: both as they were given, and who can go through them.
+        shared: both as they were given, and who can go through them.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Pairs:
         self.shape: tuple[int, ...] = here.shape
         self.count = int(np.prod(self.shape, dtype=object))
         copied = fit is Fit.RESHAPED and not given[1].flags.c_contiguous
-        self.stock = SharedArrays(given, self.count, () if copied else specs, workers)
+        self.shared = SharedArrays(given, self.count, () if copied else specs, workers)
         both = (here, there)
         in_c = all(array.flags.c_contiguous for array in both)
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
@@ -266,22 +266,22 @@ def alike(here: Array, there: Array, dtype: DType) -> bool:
     return here.dtype == there.dtype == dtype and dtype.itemsize > 1
 
 
-def same_sign_distances(here: Array, there: Array, room: Array) -> Array:
+def same_sign_distances(here: Array, there: Array, buffer: Array) -> Array:
     """Distances where each pair has the same sign bit: the difference of the magnitudes."""
     kind = _INTEGERS[here.dtype.itemsize]
-    apart = np.subtract(here.view(kind), there.view(kind), out=room[: len(here)].view(kind)[: len(here)])
+    apart = np.subtract(here.view(kind), there.view(kind), out=buffer[: len(here)].view(kind)[: len(here)])
     found: Array = np.abs(apart, out=apart).view(f"u{apart.itemsize}")
     return found
 
 
-def ulps_at_least(here: Array, there: Array, least: int, rooms: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
+def ulps_at_least(here: Array, there: Array, least: int, work: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
     """What can be said without the distances themselves, which take twice as long.
 
     Args:
         here: finite elements.
         there: the same number of them.
         least: distances below this are not looked for.
-        rooms: 64 bits for each element, twice.
+        work: 64 bits for each element, twice.
         mask: room for the answer.
 
     Returns:
@@ -290,7 +290,7 @@ def ulps_at_least(here: Array, there: Array, least: int, rooms: tuple[Array, Arr
     n, kind = len(here), _INTEGERS[here.dtype.itemsize]
     unsigned = np.dtype(f"u{here.dtype.itemsize}")
     one, other = here.view(kind), there.view(kind)
-    first, second = (room.view(kind)[:n] for room in rooms)
+    first, second = (buffer.view(kind)[:n] for buffer in work)
     # The numbers of opposite signs are never next to each other, nor so are their bits, but for zeros: see below.
     np.subtract(one, other, out=first)
     first += kind(1)
@@ -321,16 +321,16 @@ class Largest:
     what the others made hopeless, it can be told a ``floor``; what is kept in the end does not depend on that.
     """
 
-    __slots__ = ("_floor", "_least", "_positions", "_room", "_scores")
+    __slots__ = ("_floor", "_least", "_most", "_positions", "_scores")
 
-    def __init__(self, room: int, floor: float = 0.0) -> None:
+    def __init__(self, most: int, floor: float = 0.0) -> None:
         """Keeps nothing yet.
 
         Args:
-            room: how many at most.
+            most: how many at most.
             floor: so many scores elsewhere are this great or greater; smaller ones need not be kept.
         """
-        self._room = room
+        self._most = most
         self._floor = floor
         self._least = 0.0
         self._scores: Float64 = np.empty(0)
@@ -339,7 +339,7 @@ class Largest:
     @property
     def floor(self) -> float:
         """Scores below this cannot get into the list any more; Inf for a list without room."""
-        return max(self._least, self._floor) if self._room else math.inf
+        return max(self._least, self._floor) if self._most else math.inf
 
     def add(self, scores: Array, first: int, places: Positions | None = None) -> None:
         """Adds a block, later in order than all before.
@@ -349,18 +349,18 @@ class Largest:
             first: position of the first score.
             places: where each score stands after ``first``; None: one after the other.
         """
-        if not self._room or not len(scores):
+        if not self._most or not len(scores):
             return
         greatest = scores.max()
         if not greatest > self._least or greatest < self._floor:
             return
         enough = scores >= self._floor if self._floor > self._least else scores > self._least
-        found = _best(scores, np.flatnonzero(enough), self._room)
+        found = _best(scores, np.flatnonzero(enough), self._most)
         self._take(scores[found], first + (found if places is None else places[found]))
 
     def merge(self, other: Largest) -> None:
         """Adds what another list has kept, of scores that are all later in order."""
-        if self._room and len(other._scores):
+        if self._most and len(other._scores):
             self._take(other._scores, other._positions)
 
     def positions(self) -> list[int]:
@@ -370,21 +370,21 @@ class Largest:
 
     def _take(self, scores: Array, where: Positions) -> None:
         together = np.concatenate([self._scores, scores])
-        order = np.argsort(-together, kind="stable")[: self._room]
+        order = np.argsort(-together, kind="stable")[: self._most]
         self._scores = together[order]
         self._positions = np.concatenate([self._positions, where])[order]
-        if len(self._scores) == self._room:
+        if len(self._scores) == self._most:
             self._least = float(self._scores[-1])
 
 
-def _best(scores: Array, candidates: Positions, room: int) -> Positions:
+def _best(scores: Array, candidates: Positions, most: int) -> Positions:
     """The candidates with the greatest scores, the first ones of those that are equal, in ascending order."""
-    if len(candidates) <= room:
+    if len(candidates) <= most:
         return candidates
     values = scores[candidates]
-    limit = np.partition(values, len(values) - room)[len(values) - room]
+    limit = np.partition(values, len(values) - most)[len(values) - most]
     above = candidates[values > limit]
-    level = candidates[values == limit][: room - len(above)]
+    level = candidates[values == limit][: most - len(above)]
     return np.sort(np.concatenate([above, level]))
 
 
@@ -442,28 +442,28 @@ class Block:
         return Block(self.first, both, here, there, x, y)
 
 
-def add_to(statistics: Accumulator, x: Array, wide_: Array, room: Float64) -> None:
-    """Adds a block to its statistics; ``room`` may be overwritten."""
+def add_to(statistics: Accumulator, x: Array, wide_: Array, buffer: Float64) -> None:
+    """Adds a block to its statistics; ``buffer`` may be overwritten."""
     if x.dtype.kind == "c":
         statistics.add(x)
     else:
-        statistics.add_wide(x, wide_, room)
+        statistics.add_wide(x, wide_, buffer)
 
 
-def exact_beside(block: Array, side: int, room: Float64) -> Float32 | Float64:
+def exact_beside(block: Array, side: int, buffer: Float64) -> Float32 | Float64:
     """See ``blocks.exact``; what is converted to float64 goes where the statistics of other blocks leave it alone."""
     x = exact(block, side)
     if x.base is not scratch.doubles[side]:
         return x
-    np.copyto(room[: len(x)], x)
-    return room[: len(x)]
+    np.copyto(buffer[: len(x)], x)
+    return buffer[: len(x)]
 
 
-def widened(x: Array, room: Float64) -> Array:
-    """The elements as float64, in ``room`` unless they are that already; complex ones as they are."""
+def widened(x: Array, buffer: Float64) -> Array:
+    """The elements as float64, in ``buffer`` unless they are that already; complex ones as they are."""
     if x.dtype != SINGLE:
         return x
-    out = room[: len(x)]
+    out = buffer[: len(x)]
     np.copyto(out, x)
     return out
 
@@ -475,9 +475,9 @@ def subtracted(one: Array, other: Array) -> Array:
     return np.subtract(one, other, out=buffers.difference[: len(one)])
 
 
-def magnitudes_of(found: Array, block: Accumulator, room: Float64) -> Float64:
+def magnitudes_of(found: Array, block: Accumulator, buffer: Float64) -> Float64:
     """|found|, where its statistics have left it, if they needed it."""
-    out = room[: len(found)]
+    out = buffer[: len(found)]
     if found.dtype.kind != "c":
         if block.finite == len(found) and not block.negative:
             return found
@@ -580,7 +580,7 @@ def count_outside(pairs: Pairs, tolerance: Tolerance, boundary: float, progress:
         progress: counts elements; may raise to stop.
     """
     task = _CountOutside(tolerance, boundary)
-    return sum(span_results(pairs.stock, lambda: task, "tolerance", progress))
+    return sum(span_results(pairs.shared, lambda: task, "tolerance", progress))
 
 
 @dataclass(frozen=True, slots=True)

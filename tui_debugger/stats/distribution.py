@@ -127,7 +127,9 @@ def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: 
     with_zero = wanted[ZERO_CLASS] or by_bits[SIGN]  # -0 has the upper bits of tiny negative numbers
     zero = kind.key.type(kind.zero)
     for values in value_blocks(line, kind, span, checkpoint):
-        found = kind.of(values[np.take(by_bits, kind.upper_bits(values), out=_mask.room[: len(values)], mode="clip")])
+        found = kind.of(
+            values[np.take(by_bits, kind.upper_bits(values), out=_mask.answers[: len(values)], mode="clip")]
+        )
         if with_zero:
             found = found[found != zero]
         if len(found):
@@ -138,7 +140,7 @@ class _Buffers(threading.local):
     """A buffer of one thread."""
 
     def __init__(self) -> None:
-        self.room = np.empty(BLOCK, np.bool_)
+        self.answers = np.empty(BLOCK, np.bool_)
 
 
 _mask: Final = _Buffers()
@@ -182,16 +184,16 @@ def count_classes(array: Array | SharedArrays, progress: ProgressFn = no_progres
         TypeError: the element type is not numeric.
         CancelledError: from ``progress``.
     """
-    stock = shared_arrays(array)
-    dtype = stock.arrays[0].dtype
+    shared = shared_arrays(array)
+    dtype = shared.arrays[0].dtype
     kind = kind_of(dtype)
     if dtype.itemsize <= 2:
         patterns = np.zeros(1 << 8 * dtype.itemsize, np.int64)
-        for part in span_results(stock, lambda: _CountPatterns(dtype), "counting", progress):
+        for part in span_results(shared, lambda: _CountPatterns(dtype), "counting", progress):
             patterns += part
         return _of_patterns(patterns, dtype, kind)
     counts, zeros = np.zeros(CLASSES, np.int64), 0
-    for part, more in span_results(stock, lambda: _CountClasses(kind), "counting", progress):
+    for part, more in span_results(shared, lambda: _CountClasses(kind), "counting", progress):
         counts += part
         zeros += more
     return _summed(kind, counts, zeros)
@@ -279,7 +281,7 @@ class _CountClasses:
             return np.concatenate([doubles(part).copy() for part in parts])
 
 
-KEPT: Final = 1 << 21
+MOST_KEPT: Final = 1 << 21
 """Elements that are kept and sorted: at most 16 MB."""
 _FEW: Final = 32
 """Bounds up to which comparing all elements with each is faster than finding the place of each among them."""
@@ -359,7 +361,7 @@ def gather(
         progress: may raise CancelledError.
     """
     many = classes.inside(inside)
-    if many > KEPT:
+    if many > MOST_KEPT:
         return None
     parts: list[Keys] = [np.zeros(0, classes.kind.key)]
     if many:
@@ -492,28 +494,28 @@ def equal_edges(low: float, high: float, bins: int) -> list[float]:
     return found
 
 
-def linear_bins(low: float, high: float, room: int, *, whole: bool = False) -> tuple[Bin, ...]:
-    """At most ``room`` bins of the same width from ``low`` to ``high``, both included; one when they are equal.
+def linear_bins(low: float, high: float, most: int, *, whole: bool = False) -> tuple[Bin, ...]:
+    """At most ``most`` bins of the same width from ``low`` to ``high``, both included; one when they are equal.
 
     Args:
         low: finite, not above ``high``.
         high: finite.
-        room: greatest number of bins, at least 1.
+        most: greatest number of bins, at least 1.
         whole: the values are whole numbers: every bin holds as many of them, and its lower edge is one.
     """
     if whole and max(-low, high) < 2**53:  # above it not every whole number is a double: edges would fall together
-        width = max(1, math.ceil((high - low + 1) / room))
+        width = max(1, math.ceil((high - low + 1) / most))
         starts = range(int(low), int(high) + 1, width)
         return tuple(Bin(float(start), float(start + width)) for start in starts)
     if low == high:
         return (Bin(low, high, with_high=True),)
-    edges = list(dict.fromkeys(equal_edges(low, high, room)))  # a narrow range holds fewer doubles than bins
+    edges = list(dict.fromkeys(equal_edges(low, high, most)))  # a narrow range holds fewer doubles than bins
     last = len(edges) - 2
     return tuple(Bin(edges[i], edges[i + 1], with_high=i == last) for i in range(last + 1))
 
 
-def log_bins(low: float, high: float, least: float | None, room: int) -> tuple[Bin, ...]:
-    """At most ``room`` bins by magnitude: octaves, several of them, or equal parts of one, whatever fits.
+def log_bins(low: float, high: float, least: float | None, most: int) -> tuple[Bin, ...]:
+    """At most ``most`` bins by magnitude: octaves, several of them, or equal parts of one, whatever fits.
 
     Magnitudes from 2ᵃ up to, but without, 2ᵇ are a bin, with the sign; exactly 0 is a bin of its own in the middle.
 
@@ -521,11 +523,11 @@ def log_bins(low: float, high: float, least: float | None, room: int) -> tuple[B
         low: finite, not above ``high``.
         high: finite.
         least: least magnitude above 0 there is; None when all values are 0.
-        room: greatest number of bins; never less than 5 are allowed: zero, and small and great ones of either sign.
+        most: greatest number of bins; never less than 5 are allowed: zero, and small and great ones of either sign.
     """
     sides = _magnitudes(low, high, least)
     zero = low <= 0 <= high
-    fits = [level for level in range(_COARSEST, FINEST + 1) if sum(_many(side, level) for side in sides) + zero <= room]
+    fits = [level for level in range(_COARSEST, FINEST + 1) if sum(_many(side, level) for side in sides) + zero <= most]
     level = fits[-1] if fits else _COARSEST
     if all(side is None or side[0] == side[1] for side in sides):
         level = min(level, 0)  # one value: its octave says more than a sliver of it

@@ -134,9 +134,9 @@ class SmallTensors:
     def _variance(self, columns: dict[str, Array], amount: Int64) -> Float64:
         """From the sum of squares, unless most of that comes from the mean: then once more from every element."""
         mean, squares = columns["mean"], columns["sum_squares"]
-        spread = squares - amount * mean * mean
-        variance: Float64 = np.where(columns["minimum"] == columns["maximum"], 0.0, spread / amount)
-        lost = (columns["minimum"] < columns["maximum"]) & ~(spread > CANCELLED * squares)
+        deviations = squares - amount * mean * mean
+        variance: Float64 = np.where(columns["minimum"] == columns["maximum"], 0.0, deviations / amount)
+        lost = (columns["minimum"] < columns["maximum"]) & ~(deviations > CANCELLED * squares)
         if lost.any():
             some = self.some(lost)
             away = some.values - np.repeat(mean[lost], some.counts)
@@ -226,7 +226,7 @@ class SmallTensorQueue:
     """The waiting tensors of a batch.
 
     Attributes:
-        room: what may be added yet; it is time to measure when nothing is left.
+        free: what may be added yet; it is time to measure when nothing is left.
     """
 
     def __init__(self, looks: ReadRequests, records: Records) -> None:
@@ -235,7 +235,7 @@ class SmallTensorQueue:
         self._need = looks.need
         self._asking = {bounds: np.array([bounds in need.ranges for need in looks.needs]) for bounds in records.ranges}
         self._groups: dict[DType, TypeQueue] = {}
-        self.room = ELEMENTS
+        self.free = ELEMENTS
 
     def group(self, dtype: DType) -> TypeQueue:
         """Where tensors of an element type wait."""
@@ -244,7 +244,7 @@ class SmallTensorQueue:
     def add(self, group: TypeQueue, tensor: Tensor) -> None:
         """Lets a tensor wait."""
         group.tensors.append(tensor)
-        self.room -= tensor[2] + LIKE_ELEMENTS
+        self.free -= tensor[2] + LIKE_ELEMENTS
 
     def measure(self) -> None:
         """Measures all that wait."""
@@ -255,7 +255,7 @@ class SmallTensorQueue:
             if group.pairs:
                 self._compare(group.dtype, group.pairs)
                 group.pairs = []
-        self.room = ELEMENTS
+        self.free = ELEMENTS
 
     def _measure(self, dtype: DType, tensors: list[Tensor]) -> None:
         rows_, values, counts_, metas, sizes, times = zip(*tensors, strict=True)
@@ -387,7 +387,7 @@ def subset(looks: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
     return ReadRequests(specs, previous, looks.needs, need), every
 
 
-HELD: Final = 1 << 24
+KEPT_BIG: Final = 1 << 24
 """Bytes up to which the values of a big tensor are kept for the next one to be compared with."""
 KEPT_SMALL: Final = 1 << 20
 """Bytes of small files that are kept for the same purpose."""
@@ -426,7 +426,7 @@ class _Buffers(threading.local):
     def __init__(self) -> None:
         self._pair = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
-    def room(self, nbytes: int) -> Bytes:
+    def take(self, nbytes: int) -> Bytes:
         """A buffer; that of the call before stays as it is."""
         self._pair.reverse()
         if len(self._pair[0]) < nbytes:
@@ -449,18 +449,18 @@ class _Batch:
         self._raw = [spec.format == "raw" for spec in looks.specs.kinds]
         self._headers: list[dict[bytes, _Header | None]] = [{} for _ in looks.specs.kinds]
         self._files: dict[int, _File] = {}
-        self._files_room = KEPT_SMALL
+        self._files_free = KEPT_SMALL
         self._held: tuple[int, Other] | None = None
         self._believed = time.time_ns() - YOUNG
         self._before = compared_with(looks).tolist()
         self._again = set(self._before)
         for number, need in enumerate(looks.needs):
             put_asked(self.records, looks.need == number, need)
-        self._window = SmallTensorQueue(looks, self.records)
+        self._queue = SmallTensorQueue(looks, self.records)
 
     def run(self) -> None:
         """Looks at everything."""
-        window, read_small, files, again = self._window, self._read_small, self._files, self._again
+        queue, read_small, files, again = self._queue, self._read_small, self._files, self._again
         for row, (need, before) in enumerate(zip(self._looks.need.tolist(), self._before, strict=True)):
             if need == ONLY_COMPARED:
                 continue
@@ -479,15 +479,15 @@ class _Batch:
                     group.pairs.append((row, values, other[1], count, other[2], other[3]))
                 else:
                     self._compare_small(row, file, before)
-            window.room -= count + LIKE_ELEMENTS
-            if window.room <= 0:
-                self._measure_window()
-        self._measure_window()
+            queue.free -= count + LIKE_ELEMENTS
+            if queue.free <= 0:
+                self._measure_small()
+        self._measure_small()
 
-    def _measure_window(self) -> None:
+    def _measure_small(self) -> None:
         if self._checkpoint is not None:
             self._checkpoint()
-        self._window.measure()
+        self._queue.measure()
 
     def _spec(self, row: int) -> ReadSpec:
         return replace(self._looks.specs.kinds[self._kind[row]], path=os.fsdecode(self._paths[row]))
@@ -526,16 +526,16 @@ class _Batch:
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         header = None
         if layout is not None and fits(layout):
-            number, group = self.records.meta_number(layout.meta), self._window.group(layout.dtype)
+            number, group = self.records.meta_number(layout.meta), self._queue.group(layout.dtype)
             header = (layout, number, group, layout.offset, layout.offset + layout.nbytes, layout.count)
         self._headers[kind][key] = header
         return header
 
     def _keep_file(self, row: int, file: _File) -> None:
-        self._files_room -= len(file[1])
-        if self._files_room < 0:
+        self._files_free -= len(file[1])
+        if self._files_free < 0:
             self._files.clear()
-            self._files_room = KEPT_SMALL
+            self._files_free = KEPT_SMALL
         self._files[row] = file
 
     def _compare_small(self, row: int, file: _File, before: int) -> None:
@@ -591,21 +591,21 @@ class _Batch:
             put_file(self.records, row, State.NO_NUMBERS, layout, state)
         elif fits(layout):  # a small tensor in a big file, or under a header of another version
             meta, values = self.records.meta_number(layout.meta), file.read(0, layout.count).tobytes()
-            self._window.add(self._window.group(layout.dtype), (row, values, layout.count, meta, *state))
+            self._queue.add(self._queue.group(layout.dtype), (row, values, layout.count, meta, *state))
             if sides.other is not None:
                 put_compared(self.records, row, sides.measure(file)[1])
-        elif row in self._again and layout.nbytes <= HELD:
-            self._held = None  # its values stay where they are until the next room is asked for
-            room = _buffers.room(layout.nbytes)
-            self._put_big(row, file, sides, state, room)
-            self._held = (row, Other(sides.spec, HeldValues(layout, room[: layout.nbytes].view(layout.dtype)), state))
+        elif row in self._again and layout.nbytes <= KEPT_BIG:
+            self._held = None  # its values stay where they are until the next into is asked for
+            into = _buffers.take(layout.nbytes)
+            self._put_big(row, file, sides, state, into)
+            self._held = (row, Other(sides.spec, HeldValues(layout, into[: layout.nbytes].view(layout.dtype)), state))
         else:
             self._put_big(row, file, sides, state)
 
     def _put_big(
-        self, row: int, file: TensorFile, sides: PairReader, state: FileState, room: Bytes | None = None
+        self, row: int, file: TensorFile, sides: PairReader, state: FileState, into: Bytes | None = None
     ) -> None:
-        sums, answer = sides.measure(file, room)
+        sums, answer = sides.measure(file, into)
         put_file(self.records, row, State.MEASURED, file.layout, state)
         put_stats(self.records, row, sums)
         put_compared(self.records, row, answer)

@@ -134,11 +134,11 @@ def _narrowed(
     if not places:
         return [found[rank] for rank in wanted]
     search = _Search(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
-    stock = shared_arrays(array)
-    search.narrow(stock, progress)
-    while search.left and search.elements > distribution.KEPT:
-        search.narrow(stock, progress)
-    keys = search.collect(stock, progress).tolist()
+    shared = shared_arrays(array)
+    search.narrow(shared, progress)
+    while search.left and search.elements > distribution.MOST_KEPT:
+        search.narrow(shared, progress)
+    keys = search.collect(shared, progress).tolist()
     return [found[rank] if rank in found else keys[[at for at, _ in places].index(rank)] for rank in wanted]
 
 
@@ -156,11 +156,11 @@ class _Search:
         self.inside = np.zeros(CLASSES, np.bool_)
         self.inside[(self.prefixes >> np.uint64(self.kind.shift - self.left)).astype(np.int64)] = True
 
-    def narrow(self, stock: SharedArrays, progress: ProgressFn) -> None:
+    def narrow(self, shared: SharedArrays, progress: ProgressFn) -> None:
         """One more pass: 16 more bits of every class."""
         counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
         task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
-        for at, many in span_results(stock, lambda: task, "narrowing down", progress):
+        for at, many in span_results(shared, lambda: task, "narrowing down", progress):
             counts[at] += many
         classes, offsets, held = [], [], {}
         for which, offset in zip(self.which.tolist(), self.offsets.tolist(), strict=True):
@@ -174,12 +174,12 @@ class _Search:
         self.elements = sum(held.values())
         self._take(np.array(classes, np.uint64), np.array(offsets, np.int64))
 
-    def collect(self, stock: SharedArrays, progress: ProgressFn) -> Keys:
+    def collect(self, shared: SharedArrays, progress: ProgressFn) -> Keys:
         """The keys of the wanted elements, in their order."""
         if not self.left:  # a class is a single value
             return self.prefixes[self.which].astype(self.kind.key)
         task = _Collect(self.kind, self.inside, self.prefixes, self.left)
-        keys = np.sort(np.concatenate(list(span_results(stock, lambda: task, "sorting", progress))))
+        keys = np.sort(np.concatenate(list(span_results(shared, lambda: task, "sorting", progress))))
         starts = np.searchsorted(keys, self.prefixes << np.uint64(self.left))
         picked: Keys = keys[starts[self.which] + self.offsets]
         return picked
@@ -336,14 +336,14 @@ class Headroom:
         greatest: greatest magnitude; None when no element is finite.
         least: least magnitude above 0; None when there is none.
         own: their own type; None for integers.
-        fates: own type first (nothing overflows there any more), then ``TARGETS`` for floating-point elements.
+        conversions: own type first (nothing overflows there any more), then ``TARGETS`` for floating-point elements.
     """
 
     finite: int
     greatest: float | None
     least: float | None
     own: FloatLimits | None
-    fates: tuple[Conversion, ...]
+    conversions: tuple[Conversion, ...]
 
 
 def headroom(
@@ -379,14 +379,14 @@ def headroom(
         inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
         gathered = gather(array, classes, inside, progress)
     below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
-    fates = [
-        _fate(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)
+    conversions = [
+        _conversion(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)
         for i, limits in enumerate(types)
     ]
     found = order_statistics(array, classes, ends | beside, progress, gathered=gathered)
     greatest = max((abs(found[rank]) for rank in ends), default=greatest)
     least = min((abs(found[rank]) for rank in beside), default=least)
-    return Headroom(classes.finite, greatest, least, own, tuple(fates))
+    return Headroom(classes.finite, greatest, least, own, tuple(conversions))
 
 
 def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
@@ -403,7 +403,7 @@ def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
     ]
 
 
-def _fate(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Conversion:
+def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Conversion:
     """From the number of finite elements below each bound."""
     over = max(below[0], 0) + max(finite - below[5], 0)
     vanishing = (negative - below[2]) + (below[3] - up_to_zero)

@@ -185,7 +185,7 @@ def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Me
 
 def _fill(pending: dict[Future[Any], _Task], work: _Work, executor: Executor) -> bool:
     """Keeps the workers busy; False when the executor takes no more."""
-    while len(pending) < work.room and (task := work.next()) is not None:
+    while len(pending) < work.most_pending and (task := work.next()) is not None:
         if isinstance(executor, OwnExecutor) and not executor.ready and not executor.broken:
             work.here(task)  # the workers are still starting
             continue
@@ -223,7 +223,7 @@ class _Work:
     def __init__(
         self, looks: ReadRequests, sizes: Int64, result: Records, progress: ProgressFn, *, parallel: int, remote: bool
     ) -> None:
-        self.room = parallel * AHEAD
+        self.most_pending = parallel * AHEAD
         self._remote = remote
         self._looks = _absolute(looks) if self._remote else looks
         self._sizes = sizes

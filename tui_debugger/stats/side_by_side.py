@@ -229,7 +229,7 @@ def measure_span(
     span: tuple[int, int],
     checkpoint: Checkpoint | None,
     *,
-    room: Bytes | None = None,
+    into: Bytes | None = None,
 ) -> PartialResult:
     """Reads both side by side, each once.
 
@@ -239,7 +239,7 @@ def measure_span(
         need: what is asked.
         span: first element and end.
         checkpoint: called between the pieces; may raise to stop.
-        room: takes the values, each at its place in the whole tensor, instead of a buffer for one piece.
+        into: takes the values, each at its place in the whole tensor, instead of a buffer for one piece.
 
     Raises:
         UnreadableTensorError: the file became shorter meanwhile, or the device fails.
@@ -254,7 +254,7 @@ def measure_span(
         if start and checkpoint is not None:
             checkpoint()
         count = min(step, end - start)
-        block = file.read(start, count, buffer if room is None else room[start * size :])
+        block = file.read(start, count, buffer if into is None else into[start * size :])
         sums.stats.add(block)
         if other is not None and sums.change is not None:
             sums.change.add(block, _read_other(other, start, count, other_buffer))
@@ -340,43 +340,43 @@ class PairReader:
     checkpoint: Checkpoint | None = None
     span: tuple[int, int] | None = None
 
-    def measure(self, file: TensorFile, room: Bytes | None = None) -> tuple[PartialResult, Compared]:
+    def measure(self, file: TensorFile, into: Bytes | None = None) -> tuple[PartialResult, Compared]:
         """Reads both, each once wherever that is possible.
 
         Args:
             file: the tensor, open; its elements are numbers.
-            room: takes its values.
+            into: takes its values.
 
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, or the device fails.
         """
         other = self.other
         if other is None:
-            return self._sums(file, None, room), Compared()
+            return self._sums(file, None, into), Compared()
         if other.held is not None:
-            return self._against(file, other.held, other.state, room)
+            return self._against(file, other.held, other.state, into)
         state = file_state(other.spec.path)
         try:
             opened = TensorFile(other.spec)
         except UnreadableTensorError:
-            return self._sums(file, None, room), Compared(Before.UNREADABLE, state)
+            return self._sums(file, None, into), Compared(Before.UNREADABLE, state)
         with opened:
-            return self._against(file, opened, state, room)
+            return self._against(file, opened, state, into)
 
     def _against(
-        self, file: TensorFile, other: Values, state: FileState, room: Bytes | None
+        self, file: TensorFile, other: Values, state: FileState, into: Bytes | None
     ) -> tuple[PartialResult, Compared]:
         mine, theirs = file.layout, other.layout
         if mine.shape != theirs.shape:
-            return self._sums(file, None, room), Compared(Before.SHAPE, state)
+            return self._sums(file, None, into), Compared(Before.SHAPE, state)
         if is_numeric(theirs.dtype) and mine.fortran == theirs.fortran:
             try:
-                sums = self._sums(file, other, room)
+                sums = self._sums(file, other, into)
             except OtherUnreadableError:
                 pass
             else:
                 return sums, compared(sums, state)
-        sums, answer = self._sums(file, None, room), Compared(Before.UNREADABLE, state)
+        sums, answer = self._sums(file, None, into), Compared(Before.UNREADABLE, state)
         if is_numeric(theirs.dtype) and mine.fortran != theirs.fortran and self.other is not None:
             try:
                 pair = open_array(self.spec), open_array(self.other.spec)
@@ -386,9 +386,9 @@ class PairReader:
             answer = Compared(Before.OK, state, change, close)
         return sums, answer
 
-    def _sums(self, file: Values, other: Values | None, room: Bytes | None) -> PartialResult:
+    def _sums(self, file: Values, other: Values | None, into: Bytes | None) -> PartialResult:
         wanted = spans(file.layout.count) if self.span is None else (self.span,)
-        parts = (measure_span(file, other, self.need, span, self.checkpoint, room=room) for span in wanted)
+        parts = (measure_span(file, other, self.need, span, self.checkpoint, into=into) for span in wanted)
         total = next(parts)
         for part in parts:
             total.merge(part)

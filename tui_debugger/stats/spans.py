@@ -77,7 +77,7 @@ class SharedArrays:
 
 
 def shared_arrays(array: Array | SharedArrays) -> SharedArrays:
-    """An array that only this process has; a stock is returned as it is."""
+    """An array that only this process has; shared arrays are returned as they are."""
     return array if isinstance(array, SharedArrays) else SharedArrays((array,), array.size)
 
 
@@ -92,12 +92,12 @@ def flat_in_c_order(array: Array) -> Any:
 
 
 def span_results(
-    stock: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
+    shared: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
 ) -> Iterator[T]:
     """What the spans of tensors add up to, one after the other.
 
     Args:
-        stock: the tensors.
+        shared: the tensors.
         ask: the task for the next span: it may know more than for the one before, as long as that changes no result.
         what: is said beside the progress.
         progress: called in this thread with elements done. When it raises, nothing more is begun, and what others are
@@ -106,23 +106,23 @@ def span_results(
     Raises:
         CancelledError: from ``progress``, or the workers were closed meanwhile.
     """
-    spans = deque((first, min(first + SPAN, stock.count)) for first in range(0, stock.count, SPAN))
-    prepared = ask().prepare(stock.arrays)
+    spans = deque((first, min(first + SPAN, shared.count)) for first in range(0, shared.count, SPAN))
+    prepared = ask().prepare(shared.arrays)
 
     def here(span: Span) -> T:
-        return ask().do(prepared, span, lambda done: progress(Progress(span[0] + done, stock.count, what)))
+        return ask().do(prepared, span, lambda done: progress(Progress(span[0] + done, shared.count, what)))
 
-    executor = _executor(stock, ask().cost * stock.count, len(spans))
-    if executor is not None and stock.workers is not None:
-        crew = _Helpers(executor, stock.workers, stock)
-        yield from _shared(spans, crew, ask, here, lambda first: progress(Progress(first, stock.count, what)))
+    executor = _executor(shared, ask().cost * shared.count, len(spans))
+    if executor is not None and shared.workers is not None:
+        helpers = _Helpers(executor, shared.workers, shared)
+        yield from _shared(spans, helpers, ask, here, lambda first: progress(Progress(first, shared.count, what)))
     while spans:
         yield here(spans.popleft())
 
 
 def _shared(
     spans: deque[Span],
-    crew: _Helpers,
+    helpers: _Helpers,
     ask: Callable[[], SpanTask[T]],
     here: Callable[[Span], T],
     tell: Callable[[int], None],
@@ -130,20 +130,20 @@ def _shared(
     """Until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
     pending: deque[tuple[Span, Future[T]]] = deque()
     try:
-        while pending or (spans and not crew.lost):
-            while spans and len(pending) < crew.room and crew.ready and crew.give(pending, spans[0], ask()):
+        while pending or (spans and not helpers.lost):
+            while spans and len(pending) < helpers.most and helpers.ready and helpers.give(pending, spans[0], ask()):
                 spans.popleft()
             if not pending:  # the workers are still starting
-                if not crew.lost:
+                if not helpers.lost:
                     yield here(spans.popleft())
                 continue
             span, future = pending[0]
             tell(span[0])
             while wait([future], POLL).not_done:
                 tell(span[0])
-                crew.check()
+                helpers.check()
             pending.popleft()
-            found = crew.take(future)
+            found = helpers.take(future)
             yield here(span) if found is None else found
     finally:
         for _, future in pending:
@@ -153,11 +153,11 @@ def _shared(
 class _Helpers:
     """Who works besides this process."""
 
-    def __init__(self, executor: Executor, workers: Workers, stock: SharedArrays) -> None:
-        self.room = workers.parallel * AHEAD
+    def __init__(self, executor: Executor, workers: Workers, shared: SharedArrays) -> None:
+        self.most = workers.parallel * AHEAD
         self._executor = executor
         self._workers = workers
-        self._files = stock.files
+        self._files = shared.files
         self.lost = False
 
     @property
@@ -225,9 +225,9 @@ def _never(_: int) -> None:
     """Nobody stops a worker in the middle of a span."""
 
 
-def _executor(stock: SharedArrays, cost: int, spans: int) -> Executor | None:
+def _executor(shared: SharedArrays, cost: int, spans: int) -> Executor | None:
     """Who else could do it: nobody where it is too little, and no other machine, which may see other files."""
-    if not stock.specs or stock.workers is None or spans < 2:
+    if not shared.specs or shared.workers is None or spans < 2:
         return None
-    executor = stock.workers.executor(cost)
+    executor = shared.workers.executor(cost)
     return None if isinstance(executor, OwnExecutor) and executor.remote else executor

@@ -150,22 +150,22 @@ class Pool(OwnExecutor):
     def __init__(self, workers: int) -> None:
         """``workers``: number of processes."""
         self._max_workers = workers
-        self._crew = _PoolThreads(workers)
-        self._finalizer = weakref.finalize(self, self._crew.stop)
+        self._threads = _PoolThreads(workers)
+        self._finalizer = weakref.finalize(self, self._threads.stop)
 
     def start(self) -> None:
         """Starts the processes without waiting for them. Idempotent."""
-        self._crew.start()
+        self._threads.start()
 
     @property
     def ready(self) -> bool:
         """Whether a worker is there to take a task."""
-        return self._crew.ready > 0
+        return self._threads.ready > 0
 
     @property
     def broken(self) -> bool:
         """Whether no worker is left, nor can be expected."""
-        return self._crew.broken
+        return self._threads.broken
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Hands over a call of a function that a worker can import.
@@ -176,7 +176,7 @@ class Pool(OwnExecutor):
         if kwargs:
             msg = "a worker takes no keyword arguments"
             raise TypeError(msg)
-        return self._crew.submit((fn, args))
+        return self._threads.submit((fn, args))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
         """Ends the processes at once, whatever they are doing; what was not finished fails. Idempotent."""
@@ -193,16 +193,16 @@ class _PoolThreads:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._size = size
-        self._hands = 0
+        self._running = 0
         self._replaced = 0
         self._processes: set[_Process] = set()
 
     def start(self) -> None:
         """Begins work."""
         with self._lock:
-            if self._hands or self.broken:
+            if self._running or self.broken:
                 return
-            self._hands = self._size
+            self._running = self._size
         threads = [threading.Thread(target=self._work, name="tdbg worker", daemon=True) for _ in range(self._size)]
         while threads:
             try:
@@ -238,7 +238,7 @@ class _PoolThreads:
         """One thread, which has one process at a time."""
         process = None
         try:
-            process = self._hire()
+            process = self._start_process()
             while process is not None and (task := self._tasks.get()) is not None:
                 future, call = task
                 if not future.set_running_or_notify_cancel():
@@ -246,19 +246,19 @@ class _PoolThreads:
                 try:
                     future.set_result(process.ask(call))
                 except LostWorkerError as error:
-                    self._dismiss(process)
-                    process = self._hire(replaced=True)  # first: who gets the error may try again at once
+                    self._end_process(process)
+                    process = self._start_process(replaced=True)  # first: who gets the error may try again at once
                     future.set_exception(error)
                 except Exception as error:  # noqa: BLE001 - of the call, whatever it is
                     future.set_exception(error)
         finally:
             if process is not None:
-                self._dismiss(process)
+                self._end_process(process)
             self._leave()
 
-    def _hire(self, *, replaced: bool = False) -> _Process | None:
+    def _start_process(self, *, replaced: bool = False) -> _Process | None:
         """A process that is there; None when none can be had."""
-        if not self._may_hire(replaced=replaced):
+        if not self._may_start(replaced=replaced):
             return None
         try:
             process = _Process()
@@ -272,20 +272,20 @@ class _PoolThreads:
         try:
             process.greet()
         except LostWorkerError:
-            self._dismiss(process, counted=False)
+            self._end_process(process, counted=False)
             return None
         with self._lock:
             self.ready += 1
         return process
 
-    def _may_hire(self, *, replaced: bool) -> bool:
+    def _may_start(self, *, replaced: bool) -> bool:
         if getattr(sys, "frozen", False):  # the executable is no Python, but this program in one file
             return False
         with self._lock:
             self._replaced += replaced
             return not self.broken and self._replaced <= REPLACED
 
-    def _dismiss(self, process: _Process, *, counted: bool = True) -> None:
+    def _end_process(self, process: _Process, *, counted: bool = True) -> None:
         process.end()
         process.close()
         with self._lock:
@@ -294,8 +294,8 @@ class _PoolThreads:
 
     def _leave(self) -> None:
         with self._lock:
-            self._hands -= 1
-            last = not self._hands
+            self._running -= 1
+            last = not self._running
             self.broken |= last
         if last:
             self._drop_tasks()

@@ -71,12 +71,12 @@ def floor_text(room: Headroom) -> str:
     return f"{said} below its least normal, {short(normal)}"
 
 
-def fate_items(fate: Conversion, finite: int) -> list[str]:
+def conversion_items(conversion: Conversion, finite: int) -> list[str]:
     """``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
     parts = (
-        (fate.overflowing, "overflow"),
-        (fate.vanishing, "become 0"),
-        (fate.subnormal, "are subnormal"),
+        (conversion.overflowing, "overflow"),
+        (conversion.vanishing, "become 0"),
+        (conversion.subnormal, "are subnormal"),
     )
     return [f"{share(count, finite)} {what} ({count:,})" for count, what in parts if count]
 
@@ -103,9 +103,9 @@ def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
     """What there is to say about the own type, about each other type in which something is lost, about the rest."""
     lines = [[text for text in (range_text(room.greatest, dtype), floor_text(room)) if text]]
     fitting = []
-    for fate in room.fates if room.finite else ():
-        name, own = fate.limits.name, fate.limits == room.own
-        items = fate_items(fate, room.finite)
+    for conversion in room.conversions if room.finite else ():
+        name, own = conversion.limits.name, conversion.limits == room.own
+        items = conversion_items(conversion, room.finite)
         if items:
             lines.append([f"{'as' if own else 'in'} {name}: {items[0]}", *items[1:]])
         elif not own:

@@ -94,13 +94,13 @@ def spread_of(session: Session, row: TensorRow, progress: ProgressFn = no_progre
         raise UnreadableTensorError(reason, where=f"rank {key.rank} step {key.step} {key.node}")
     if not row.has_value:
         return Spread(row)
-    stock = _values(session, key, progress)
+    shared = _values(session, key, progress)
     if row.remote or row.stats is None:  # the values are here now, and say more than what the training said
         (row,) = session.measure((session.row_of(key),), progress)
-    classes = count_classes(stock, scaled(progress, 0, 3))
-    dtype = row.meta.dtype if row.meta is not None else stock.arrays[0].dtype.name
-    room = headroom(stock, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
-    found = quantiles(stock, classes, PERCENTS, scaled(progress, 2, 3)) if stock.count <= QUICK else None
+    classes = count_classes(shared, scaled(progress, 0, 3))
+    dtype = row.meta.dtype if row.meta is not None else shared.arrays[0].dtype.name
+    room = headroom(shared, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
+    found = quantiles(shared, classes, PERCENTS, scaled(progress, 2, 3)) if shared.count <= QUICK else None
     return Spread(row, classes, room, found)
 
 
