@@ -1,20 +1,13 @@
 """Statistics of one tensor in one pass: its blocks, exact sums over them, and what they add up to.
 
-Sums over one block, with bounds on what rounding does to them.
-
-In whatever order n numbers are added in float64, the sum is off by at most n·2⁻⁵³ of the sum of their magnitudes: for a
-block 7e-12 of it. In float32, 15 additions may be off by a millionth, so nothing is added there.
-
-Arrays in pieces that stay in the L2 cache, their elements as float32 or float64 without any rounding.
-
-Every element type of at most 24 significant bits fits into float32: half the memory of float64, and numpy is twice as
-fast on it. What float32 cannot hold becomes float64; complex elements become their magnitudes.
-
-Statistics of one tensor in one pass.
+A block is a piece of an array that stays in the L2 cache with what is made of it. Its elements are read as float32 or
+float64 without any rounding: every type of at most 24 significant bits fits into float32, which takes half the memory
+and time of float64; complex elements become their magnitudes.
 
 Counts and extremes are taken from the elements as they are, sums in float64: sums of squares of tiny gradients and
-variances at large offsets are wrong in anything less. What is made of a block stays in the L2 cache. Results of
-blocks, files, processes and hosts merge.
+variances at large offsets are wrong in anything less. In whatever order n numbers are added in float64, the sum is off
+by at most n·2⁻⁵³ of the sum of their magnitudes: for a block 7e-12 of it. In float32, 15 additions may be off by a
+millionth, so nothing is added there. Results of blocks, files, processes and hosts merge.
 """
 
 from __future__ import annotations
@@ -43,19 +36,19 @@ _ONES: Final = np.ones(DOT)
 
 
 def total(x: Float64) -> float:
-    """Sum of the elements; may overflow."""
+    """Returns the sum of the elements; may overflow."""
     n = len(x)
     # Either is faster than np.add.reduce: the first for few elements, the second because it adds in another order.
     return float(x.dot(_ONES[:n])) if n <= DOT else float(np.einsum("i->", x))
 
 
 def sum_of_squares(x: Float64) -> float:
-    """Sum of the squares of the elements; may overflow."""
+    """Returns the sum of the squares of the elements; may overflow."""
     return sum_of_products(x, x)
 
 
 def sum_of_products(x: Float64, y: Float64) -> float:
-    """Sum of the products of elements that stand at the same place; may overflow."""
+    """Returns the sum of the products of elements that stand at the same place; may overflow."""
     n = len(x)
     if n <= DOT:
         return float(x.dot(y))
@@ -65,12 +58,12 @@ def sum_of_products(x: Float64, y: Float64) -> float:
 
 
 def mean_of(x: Float64, sum_x: float) -> float:
-    """Mean of finite elements whose sum may have overflowed."""
+    """Returns the mean of finite elements whose sum may have overflowed."""
     return sum_x / len(x) if math.isfinite(sum_x) else total(x / len(x))
 
 
 def mean_and_deviations(x: Float64, sum_x: float, squares: float) -> tuple[float, float]:
-    """The mean and Σ(x − mean)² of finite elements, from their sum and the sum of their squares where that will do."""
+    """Returns the mean and Σ(x − mean)² of finite elements, from their sum and sum of squares where that will do."""
     n = len(x)
     mean = mean_of(x, sum_x)
     deviations = squares - sum_x * mean
@@ -92,7 +85,6 @@ class Scratch(threading.local):
     """Buffers of one thread: fresh ones would cost more page faults than the arithmetic."""
 
     def __init__(self) -> None:
-        """Room for a block of two tensors, for what is made of them, and for the answers to questions about them."""
         self.singles = (np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32))
         self.doubles = (np.empty(BLOCK), np.empty(BLOCK))
         self.double_work = np.empty(BLOCK)
@@ -104,7 +96,7 @@ scratch: Final = Scratch()
 
 
 def exact(block: Array, side: int = 0) -> Float32 | Float64:
-    """A 1-D block as contiguous float32 where that holds all values of its type, else as float64.
+    """Returns a 1-D block as contiguous float32 where that holds all values of its type, else as float64.
 
     Args:
         block: at most ``BLOCK`` elements of a numeric type.
@@ -125,7 +117,7 @@ def exact(block: Array, side: int = 0) -> Float32 | Float64:
 
 
 def doubles(block: Array, side: int = 0) -> Float64:
-    """A 1-D block as contiguous float64; those that are are returned as they are. Complex: magnitudes."""
+    """Returns a 1-D block as contiguous float64; one that is that already comes back as it is. Complex: magnitudes."""
     dtype = block.dtype
     if dtype != SINGLE:
         if dtype == DOUBLE and block.flags.c_contiguous:
@@ -140,14 +132,14 @@ def doubles(block: Array, side: int = 0) -> Float64:
 
 
 def double_blocks(array: Array) -> Iterator[Float64]:
-    """All elements as float64 (complex: magnitudes) in pieces of at most ``BLOCK``; each is gone with the next one."""
+    """Yields all elements as float64 (complex: magnitudes), at most ``BLOCK`` at once; each is gone with the next."""
     for (piece,) in pieces(array):
         for start in range(0, len(piece), BLOCK):
             yield doubles(piece[start : start + BLOCK])
 
 
 def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """1-D pieces of arrays of one shape, elements in the same order in each; views wherever that is possible."""
+    """Yields 1-D pieces of arrays of one shape, elements in the same order in each; views where that is possible."""
     if all(array.flags.c_contiguous for array in arrays):
         yield tuple(array.reshape(-1) for array in arrays)
     elif all(array.flags.f_contiguous for array in arrays):
@@ -161,13 +153,13 @@ def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 
 @lru_cache(maxsize=64)
 def _fits_single(dtype: DType) -> bool:
-    """Whether float32 holds every value of a type: at most 16 bits, whatever they mean, or float32 itself."""
+    """Returns whether float32 holds every value of a type: at most 16 bits, whatever they mean, or float32 itself."""
     return dtype.itemsize <= 2 or dtype.newbyteorder("=") == SINGLE
 
 
 @lru_cache(maxsize=64)
 def _table(dtype: DType) -> Float32 | None:
-    """The value of every bit pattern of a type whose conversion is slow; None when numpy's is fast."""
+    """Returns the value of every bit pattern of a type whose conversion is slow; None when numpy's is fast."""
     if dtype.kind in "biu" or dtype.itemsize > 2 or not dtype.isnative or dtype.name == "bfloat16":
         return None
     patterns = np.arange(1 << 8 * dtype.itemsize).astype(_unsigned(dtype))
@@ -402,7 +394,7 @@ class Accumulator:
 
 
 def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorStats, dict[Bounds, int]]:
-    """Statistics of an array of any shape, order and byte order, and how many elements lie in each range.
+    """Returns the statistics of an array of any shape, order and byte order, and how many elements lie in each range.
 
     Complex elements count by their magnitude.
 
@@ -427,7 +419,7 @@ def _real(value: float | None) -> float:
 
 
 def peak(stats: TensorStats | None) -> float | None:
-    """The greatest magnitude among the finite elements; None when there are none."""
+    """Returns the greatest magnitude among the finite elements; None when there are none."""
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
     return max(abs(stats.minimum), abs(stats.maximum))
@@ -435,7 +427,7 @@ def peak(stats: TensorStats | None) -> float | None:
 
 @lru_cache(maxsize=256)
 def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
-    """The least float32 that is not below a bound and the greatest one not above the other.
+    """Returns the least float32 that is not below a bound and the greatest one not above the other.
 
     A float32 lies between them exactly when, cast to double, it lies between the bounds.
     """
@@ -449,5 +441,5 @@ def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
 
 
 def _extremes(x: Float32 | Float64) -> tuple[float, float]:
-    """Least and greatest element; NaN when any element is."""
+    """Returns the least and greatest element; NaN when any element is."""
     return x.item(x.argmin()), x.item(x.argmax())

@@ -42,7 +42,7 @@ _NOISE: Final = ("distributed", "tornado", "tornado.application")
 
 
 def executor_of(text: str) -> Executor:
-    """The executor that a text names: ``dask:tcp://HOST:PORT`` is an existing dask.distributed cluster.
+    """Returns the executor that a text names: ``dask:tcp://HOST:PORT`` is an existing dask.distributed cluster.
 
     Raises:
         TdbgError: the text names none, the package for it is missing, or nobody answers there.
@@ -148,7 +148,7 @@ class Cluster(OwnExecutor):
 
 
 def greet() -> str:
-    """What a worker says of itself: the version of this package."""
+    """Returns what a worker says of itself: the version of this package."""
     from tui_debugger.stats import measure  # noqa: F401 - numpy has to be there as well
 
     return __version__

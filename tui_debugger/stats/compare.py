@@ -1,17 +1,11 @@
-"""Everything about how one tensor differs from another one, in one pass over both.
+"""Everything about how one tensor differs from another one, in one pass over both, block by block and in float64.
 
-Elements of two tensors of which one or both are NaN or infinite.
-
-What a stretch of two tensors adds up to: block by block, in buffers that stay in the L2 cache.
+Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
+would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
 
 A pass over a block costs as much as most arithmetic, so nothing is computed twice (the statistics of the difference say
 what its greatest error is, and whether any element differs), and the lists of the largest differences are looked at
 only where a block can still get into one.
-
-Everything about how one tensor differs from another one, in one pass over both, block by block and in float64.
-
-Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
-would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
 """
 
 from __future__ import annotations
@@ -138,7 +132,7 @@ class OddElements:
             kept += places[mask][: self._most - len(kept)].tolist()
 
     def counts(self) -> OddCounts:
-        """What was counted."""
+        """Returns what was counted."""
         return OddCounts(*self._counts)
 
     def positions(self) -> list[int]:
@@ -180,7 +174,7 @@ class CompareOptions:
         tolerance: what counts as equal; one by percent is counted in a pass of its own.
         top: how many of the largest differences are kept.
         unit: the type whose units in the last place count; None for none.
-        halves: see ``pairs.needs_halves``.
+        halves: see ``compare_pairs.needs_halves``.
         lowest: what is known already; makes no difference to the result.
     """
 
@@ -195,7 +189,6 @@ class PartialDifferences:
     """Sums, counts and lists of all blocks so far. ``merge`` adds those of the next stretch."""
 
     def __init__(self, options: CompareOptions) -> None:
-        """Nothing yet."""
         self.options = options
         self.here, self.there, self.difference = Accumulator(), Accumulator(), Accumulator()
         top, lowest = options.top, options.lowest
@@ -399,12 +392,12 @@ class CompareTask:
     cost: int = 12
 
     def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
-        """The arrays side by side."""
+        """Returns the arrays side by side."""
         here, there = arrays
         return Pairs(here, there)
 
     def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
-        """See ``sharing.Task``."""
+        """See ``spans.SpanTask``."""
         found = PartialDifferences(self.options)
         for first, here, there in prepared.blocks(*span):
             checkpoint(first - span[0])
@@ -547,7 +540,7 @@ def compare(
 
 
 def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Differences:
-    """All of it."""
+    """Returns all of it."""
     some, tolerance, unit = found.finite > 0, found.options.tolerance, found.options.unit
     odd, difference_ = found.odd.counts(), found.difference.stats()
     boundary = tolerance.boundary(difference_)
@@ -583,7 +576,7 @@ def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Di
 
 
 def _entries(pairs: Pairs, found: PartialDifferences, *lists: Largest) -> list[tuple[Entry, ...]]:
-    """What each list says, elements that are in several looked at once."""
+    """Returns what each list says, elements that are in several looked at once."""
     top, odd = found.options.top, found.odd.positions()
     places = []
     for numbers in (largest.positions() for largest in lists):
@@ -595,7 +588,7 @@ def _entries(pairs: Pairs, found: PartialDifferences, *lists: Largest) -> list[t
 
 
 def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> Entry:
-    """One element of both.
+    """Returns one element of both.
 
     Args:
         pairs: the arrays.
@@ -606,7 +599,7 @@ def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> Entry:
 
 
 def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> list[Entry]:
-    """Several elements of both; see ``entry_at``."""
+    """Returns several elements of both; see ``entry_at``."""
     if not indexes:
         return []
     columns = tuple(np.array(column) for column in zip(*indexes, strict=True))
@@ -630,7 +623,7 @@ def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> li
 
 
 def unit_of(pairs: Pairs, types: tuple[DType | None, DType | None] = (None, None)) -> DType | None:
-    """The type whose units in the last place count for two arrays; ``types`` as for ``compare``."""
+    """Returns the type whose units in the last place count for two arrays; ``types`` as for ``compare``."""
     here, there = (type_ or array.dtype for type_, array in zip(types, (pairs.here, pairs.there), strict=True))
     return compare_pairs.common_type(here, there)
 
@@ -657,7 +650,7 @@ _DIMENSIONS: Final = 4
 
 
 def rearranged(here: Array, there: Array, found: Differences) -> str:
-    """How one follows from the other, in words; empty when it does not, or nothing differs, or they are too big.
+    """Says how one follows from the other; empty when it does not, or nothing differs, or they are too big.
 
     Args:
         here: one array in its own shape.
@@ -680,7 +673,7 @@ def rearranged(here: Array, there: Array, found: Differences) -> str:
 
 
 def _alike(found: Differences) -> bool:
-    """Whether counts and extremes allow it at all."""
+    """Returns whether counts and extremes allow it at all."""
     one, other = found.here, found.there
     counts = ("nan", "pos_inf", "neg_inf", "zero", "negative", "positive", "minimum", "maximum")
     return all(getattr(one, name) == getattr(other, name) for name in counts)
@@ -691,7 +684,7 @@ def _equal(one: Array, other: Array) -> bool:
 
 
 def _bits(array: Array) -> Array:
-    """Elements as unsigned integers, so that NaN equals itself."""
+    """Returns the elements as unsigned integers, so that NaN equals itself."""
     return (
         np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}") if array.dtype.itemsize in (1, 2, 4, 8) else array
     )

@@ -1,14 +1,11 @@
 """Two arrays element by element: whether they fit, their differences, ULPs, and when two elements count as equal.
 
-Distances between floating-point numbers in units in the last place: how many numbers of their type lie between them.
-
-The bits of a float, read as sign and magnitude, are its number among all floats of its type; that holds for every IEEE
-type and for bfloat16 and fp8. Both zeros have the number 0.
-
-Two arrays side by side: whether they fit, their elements block by block, and the difference of two blocks.
-
 Differences are taken in float64. Integers of any size and sign are subtracted exactly and rounded once; nothing wraps
 around. Infinities of the same sign are equal, so their difference is 0.
+
+Distances in units in the last place (ULPs) say how many numbers of a type lie between two: the bits of a float, read as
+sign and magnitude, are its number among all floats of its type. That holds for every IEEE type and for bfloat16 and
+fp8. Both zeros have the number 0.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ class Fit(Enum):
 
 
 def fit_of(here: tuple[int, ...], there: tuple[int, ...]) -> Fit | None:
-    """How tensors of two shapes can be paired; None when they cannot.
+    """Returns how tensors of two shapes can be paired; None when they cannot.
 
     Equal shapes, the same number of elements, or one of them stretched over the other by numpy's rules.
     """
@@ -113,7 +110,7 @@ class Pairs:
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Array, Array]]:
-        """(number of the first element, elements, elements) in 1-D blocks, in an order of its own: see ``index``.
+        """Yields (number of the first element, elements, elements), 1-D, in an order of its own: see ``index``.
 
         Args:
             start: the first element.
@@ -126,7 +123,7 @@ class Pairs:
             yield first, np.asarray(here[first:last]), np.asarray(there[first:last])
 
     def index(self, number: int) -> Index:
-        """The index of an element that ``blocks`` gave as number so and so."""
+        """Returns the index of an element that ``blocks`` gave as number so and so."""
         if not self.shape:
             return ()
         order = self.shape[::-1] if self._fortran else self.shape
@@ -135,7 +132,7 @@ class Pairs:
 
 
 def does_not_fit(here: tuple[int, ...], there: tuple[int, ...]) -> TdbgError:
-    """The error of two shapes that cannot be paired."""
+    """Returns the error of two shapes that cannot be paired."""
     return TdbgError(
         "these tensors have different shapes",
         where=f"{here} and {there}",
@@ -144,19 +141,19 @@ def does_not_fit(here: tuple[int, ...], there: tuple[int, ...]) -> TdbgError:
 
 
 def wide(block: Array) -> Array:
-    """The elements as float64, complex ones as complex128; what is of that type is returned as it is."""
+    """Returns the elements as float64, complex ones as complex128; what is of that type is returned as it is."""
     target = np.complex128 if block.dtype.kind == "c" else np.float64
     return block.astype(target, copy=False)
 
 
 def difference(here: Array, there: Array) -> Array:
-    """``here`` − ``there`` for blocks or windows of one shape: float64, or complex128 when either is complex."""
+    """Returns ``here`` − ``there`` for blocks of one shape: float64, or complex128 when either is complex."""
     with np.errstate(all="ignore"):
         return exact_difference(here, there) if needs_halves(here, there) else wide_difference(wide(here), wide(there))
 
 
 def wide_difference(one: Array, other: Array) -> Array:
-    """The difference of what is float64 or complex128 already."""
+    """Returns the difference of what is float64 or complex128 already."""
     found: Array = np.asarray(one - other)
     if not np.isfinite(found).all():
         found[one == other] = 0  # the difference of two equal infinities
@@ -164,13 +161,13 @@ def wide_difference(one: Array, other: Array) -> Array:
 
 
 def needs_halves(here: Array, there: Array) -> bool:
-    """Whether these are integers whose difference takes more than float64 holds on the way."""
+    """Returns whether these are integers whose difference takes more than float64 holds on the way."""
     one, other = here.dtype, there.dtype
     return one.kind in "biu" and other.kind in "biu" and max(one.itemsize, other.itemsize) == 8
 
 
 def exact_difference(here: Array, there: Array) -> Array:
-    """The difference of 64-bit integers: their halves fit into float64, so that only the last addition rounds."""
+    """Subtracts 64-bit integers: their halves fit into float64, so that only the last addition rounds."""
     high, low = (np.asarray(one - other) for one, other in zip(_halves(here), _halves(there), strict=True))
     found: Array = high * 2.0**_HALF + low
     return found
@@ -197,13 +194,13 @@ _INTEGERS: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether a type is a real floating-point type whose neighbours can be counted."""
+    """Returns whether a type is a real floating-point type whose neighbours can be counted."""
     extension = is_numeric(dtype) and dtype.name.startswith(("bfloat", "float8"))
     return (dtype.kind == "f" and dtype.itemsize in _INTEGERS) or extension
 
 
 def common_type(here: DType, there: DType) -> DType | None:
-    """The type whose units two tensors are compared in: the coarser one, of fewer digits; None unless both are floats.
+    """Returns the type whose units two tensors are compared in: that of fewer digits; None unless both are floats.
 
     A float16 copy of a float32 tensor is right when it is the nearest float16, so units of float32 would say nothing.
     """
@@ -215,7 +212,7 @@ def common_type(here: DType, there: DType) -> DType | None:
 
 
 def numbers(block: Array) -> Array:
-    """The number of every element among the floats of its type, ascending, 0 for zeros, in integers as wide as that.
+    """Numbers every element among the floats of its type, ascending, 0 for zeros, in integers as wide as that.
 
     NaN gives anything.
     """
@@ -262,7 +259,7 @@ def distances_of_bits(here: Array, there: Array) -> Array:
 
 
 def alike(here: Array, there: Array, dtype: DType) -> bool:
-    """Whether both blocks are of the type whose units count, and that is one of those below: wider than a byte."""
+    """Says whether both blocks are of the type whose units count, and that is wider than a byte."""
     return here.dtype == there.dtype == dtype and dtype.itemsize > 1
 
 
@@ -275,7 +272,7 @@ def same_sign_distances(here: Array, there: Array, buffer: Array) -> Array:
 
 
 def ulps_at_least(here: Array, there: Array, least: int, work: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
-    """What can be said without the distances themselves, which take twice as long.
+    """Returns what can be said without the distances themselves, which take twice as long.
 
     Args:
         here: finite elements.
@@ -364,7 +361,7 @@ class Largest:
             self._take(other._scores, other._positions)
 
     def positions(self) -> list[int]:
-        """The positions, greatest score first."""
+        """Returns the positions, greatest score first."""
         found: list[int] = self._positions.tolist()
         return found
 
@@ -378,7 +375,7 @@ class Largest:
 
 
 def _best(scores: Array, candidates: Positions, most: int) -> Positions:
-    """The candidates with the greatest scores, the first ones of those that are equal, in ascending order."""
+    """Returns the candidates with the greatest scores, the first ones of those that are equal, in ascending order."""
     if len(candidates) <= most:
         return candidates
     values = scores[candidates]
@@ -392,7 +389,6 @@ class Buffers(threading.local):
     """Buffers of one thread, for float64 copies of a block, and for what is made of them."""
 
     def __init__(self) -> None:
-        """Room for three of them, and for the answers to a question."""
         self.one, self.other, self.difference = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
         self.mask = np.empty(PIECE, np.bool_)
 
@@ -431,11 +427,11 @@ class Block:
         return None if self.both is None else np.flatnonzero(self.both)
 
     def at(self, chosen: Positions) -> Positions:
-        """The places of some of them."""
+        """Returns the places of some of them."""
         return chosen if self.places is None else self.places[chosen]
 
     def only(self, both: Mask) -> Block:
-        """Some of them."""
+        """Returns some of them."""
         here, there = self.here[both], self.there[both]
         x = here if self.x is self.here else self.x[both]
         y = there if self.y is self.there else self.y[both]
@@ -460,7 +456,7 @@ def exact_beside(block: Array, side: int, buffer: Float64) -> Float32 | Float64:
 
 
 def widened(x: Array, buffer: Float64) -> Array:
-    """The elements as float64, in ``buffer`` unless they are that already; complex ones as they are."""
+    """Returns the elements as float64, in ``buffer`` unless they are that already; complex ones as they are."""
     if x.dtype != SINGLE:
         return x
     out = buffer[: len(x)]
@@ -469,14 +465,14 @@ def widened(x: Array, buffer: Float64) -> Array:
 
 
 def subtracted(one: Array, other: Array) -> Array:
-    """The difference of finite elements, float64 or complex."""
+    """Returns the difference of finite elements, float64 or complex."""
     if "c" in (one.dtype.kind, other.dtype.kind):
         return np.asarray(one - other)
     return np.subtract(one, other, out=buffers.difference[: len(one)])
 
 
 def magnitudes_of(found: Array, block: Accumulator, buffer: Float64) -> Float64:
-    """|found|, where its statistics have left it, if they needed it."""
+    """Returns |found|, where its statistics have left it, if they needed it."""
     out = buffer[: len(found)]
     if found.dtype.kind != "c":
         if block.finite == len(found) and not block.negative:
@@ -501,14 +497,14 @@ def opposite_signs(x: Array, y: Array, *, zeros: bool) -> tuple[int, int]:
 
 
 def dot_of(one: Array, other: Array) -> float:
-    """The inner product; of complex vectors that of the real vectors that they are twice as long."""
+    """Returns the inner product; of complex vectors that of the real vectors that they are twice as long."""
     if "c" in (one.dtype.kind, other.dtype.kind):
         one, other = (np.ascontiguousarray(each, np.complex128).view(np.float64) for each in (one, other))
     return sum_of_products(one, other)
 
 
 def squares_of(x: Array) -> float:
-    """Sum of the squares of the magnitudes."""
+    """Returns the sum of the squares of the magnitudes."""
     return dot_of(x, x)
 
 
@@ -527,7 +523,7 @@ class Tolerance:
     percent: float = 0.0
 
     def boundary(self, stats: TensorStats) -> float:
-        """max(|max d|, |min d|) × percent, over the finite differences that ``stats`` are of."""
+        """Returns max(|max d|, |min d|) × percent, over the finite differences that ``stats`` are of."""
         if stats.minimum is None or stats.maximum is None:
             return 0.0
         return max(abs(stats.maximum), abs(stats.minimum)) * (self.percent / 100)
@@ -542,7 +538,7 @@ EXACT: Final = Tolerance()
 
 
 def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: float) -> Mask:
-    """Which of some pairs of finite elements are outside.
+    """Returns which of some pairs of finite elements are outside.
 
     Args:
         error: |here − there|.
@@ -557,7 +553,7 @@ def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: 
 
 
 def outside_mask(here: Array, there: Array, tolerance: Tolerance, boundary: float) -> Mask:
-    """Which elements of two blocks or windows are outside; NaN equals NaN, an infinity one of its sign.
+    """Returns which elements of two blocks or windows are outside; NaN equals NaN, an infinity one of its sign.
 
     Where only one side is NaN or infinite no tolerance helps.
     """

@@ -122,7 +122,7 @@ class Field:
     alarm: bool = False
 
     def value(self, stats: TensorStats) -> Number:
-        """The statistic of a tensor."""
+        """Returns the statistic of a tensor."""
         found: Number = getattr(stats, self.name) if self.of is None else self.of(stats)
         return found
 
@@ -133,7 +133,7 @@ class Field:
 
 
 def _counted(part: Callable[[Any], Any], *, every: bool = False) -> Made:
-    """Elements of some kind."""
+    """Returns how elements of some kind are counted."""
     return Made((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
 
 
@@ -142,7 +142,7 @@ def _sums_added(one: Sums, other: Sums) -> Sums:
 
 
 def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], identity: float) -> Made:
-    """The least or greatest finite element."""
+    """Returns how the least or greatest finite element is found."""
 
     def result(sums: Sums) -> Number:
         return float(sums[0]) if math.isfinite(sums[0]) else None
@@ -151,7 +151,7 @@ def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], ident
 
 
 def _mean(part: Callable[[Any], Any]) -> Made:
-    """A mean, with the number of its elements."""
+    """Returns how a mean is made; its sums are the number of elements and their mean."""
 
     def merge(one: Sums, other: Sums) -> Sums:
         n = one[0] + other[0]
@@ -173,7 +173,7 @@ def _variance_part(x: Any) -> Sums:
 
 
 def _variance_merged(one: Sums, other: Sums) -> Sums:
-    """By Chan's formula: number, mean, sum of squared distances from the mean."""
+    """Merges by Chan's formula: number, mean, sum of squared distances from the mean."""
     n = one[0] + other[0]
     if not n:
         return one
@@ -356,7 +356,7 @@ FIELD_BY_NAME: Final[Mapping[str, Field]] = {field.name: field for field in FIEL
 
 
 def made_of(field: Field) -> Made:
-    """How a statistic that is stored is made."""
+    """Returns how a statistic that is stored is made."""
     if field.made is None:
         msg = f"{field.name} is not stored"
         raise TypeError(msg)
@@ -364,7 +364,7 @@ def made_of(field: Field) -> Made:
 
 
 def sums_of(made: Made, x: Any) -> Sums:
-    """The sums of a block, which may be empty."""
+    """Returns the sums of a block, which may be empty."""
     return made.part(x) if len(x) else made.identity
 
 

@@ -1,15 +1,11 @@
-"""Measures a batch of tensors: reads each file once, small ones together, and fills in records.
+"""Measures a batch of tensors: reads each file once, in order, small ones together, and fills in records.
 
-Statistics of many small tensors at once: their elements side by side in one array, one numpy call for all of them.
+Most tensors of real dumps have a hundred elements or fewer and lie in a file of a few hundred bytes. A call of numpy
+costs about 1 µs whatever it is given, and the statistics of one tensor take fifteen of them, so the elements of many
+small tensors stand side by side in one array, and one call serves all of them. Their files cost one open, one fstat,
+one read and one close each; headers are looked up among those seen before.
 
-A call of numpy costs about 1 µs whatever it is given, and the statistics of one tensor take fifteen of them. Most
-tensors of real dumps have a hundred elements or fewer: taken one by one, the calls would be all there is to pay.
-
-Reads each file once, in order, and fills in a row of records.
-
-Most tensors of real dumps are small and lie in a file of a few hundred bytes. Such a file costs one open, one fstat,
-one read and one close; its header is looked up among those seen before, and its values wait to be measured together
-with others. Bigger tensors are read piece by piece (see ``side_by_side``).
+Bigger tensors are read piece by piece (see ``side_by_side``).
 """
 
 from __future__ import annotations
@@ -122,7 +118,7 @@ class SmallTensors:
         return np.array(results, np.float64)
 
     def _mean(self, x: Float64, amount: Int64) -> Float64:
-        """Means, 0 / 0 = NaN where nothing is finite."""
+        """Returns the means, 0 / 0 = NaN where nothing is finite."""
         mean: Float64 = np.add.reduceat(x, self.starts) / amount
         overflown = (amount > 0) & ~np.isfinite(mean)
         if overflown.any():  # the sum of huge doubles does; every tensor is measured by itself, whatever the others are
@@ -132,7 +128,7 @@ class SmallTensors:
         return mean
 
     def _variance(self, columns: dict[str, Array], amount: Int64) -> Float64:
-        """From the sum of squares, unless most of that comes from the mean: then once more from every element."""
+        """Takes it from the sum of squares, unless that comes mostly from the mean: then from all elements."""
         mean, squares = columns["mean"], columns["sum_squares"]
         deviations = squares - amount * mean * mean
         variance: Float64 = np.where(columns["minimum"] == columns["maximum"], 0.0, deviations / amount)
@@ -145,14 +141,14 @@ class SmallTensors:
         return variance
 
     def some(self, rows: Mask) -> SmallTensors:
-        """Some of the tensors."""
+        """Returns some of the tensors."""
         if rows.all():
             return self
         counts = self.counts[rows]
         return SmallTensors(self.values[np.repeat(rows, self.counts)], counts, np.cumsum(counts) - counts)
 
     def inside(self, bounds: Bounds, columns: dict[str, Array]) -> Int64:
-        """Elements within a range, both ends included; NaN is outside. ``columns``: what they are otherwise."""
+        """Counts elements within a range, both ends included; NaN is outside. ``columns``: their statistics."""
         start, end = bounds
         finite = columns["count"] - columns["nan"] - columns["pos_inf"] - columns["neg_inf"] == columns["count"]
         all_in = finite & (columns["minimum"] >= start) & (columns["maximum"] <= end)
@@ -163,7 +159,7 @@ class SmallTensors:
     def compared(
         self, previous: SmallTensors, closenesses: Iterable[Closeness]
     ) -> tuple[Float64, Float64, dict[Closeness, Mask]]:
-        """Mean |cur − prev|, mean |prev|, and for each closeness whether all elements are close; see ``stats``."""
+        """Returns mean |cur − prev|, mean |prev|, and for each closeness whether all elements are close."""
         now, before = self.values, previous.values
         difference = np.abs(now - before)
         magnitude = np.abs(before)
@@ -216,7 +212,6 @@ class TypeQueue:
     __slots__ = ("dtype", "pairs", "tensors")
 
     def __init__(self, dtype: DType) -> None:
-        """Starts empty."""
         self.dtype = dtype
         self.tensors: list[Tensor] = []
         self.pairs: list[Pair] = []
@@ -238,7 +233,7 @@ class SmallTensorQueue:
         self.free = ELEMENTS
 
     def group(self, dtype: DType) -> TypeQueue:
-        """Where tensors of an element type wait."""
+        """Returns where tensors of an element type wait."""
         return self._groups.setdefault(dtype, TypeQueue(dtype))
 
     def add(self, group: TypeQueue, tensor: Tensor) -> None:
@@ -312,7 +307,7 @@ def _joined(values: tuple[Any, ...], dtype: DType) -> npt.NDArray[Any]:
 
 
 def fits(layout: Layout) -> bool:
-    """Whether tensors like this are measured in windows; complex elements need more than a cast."""
+    """Returns whether tensors like this are measured in windows; complex elements need more than a cast."""
     return layout.count <= SMALL and layout.dtype.kind != "c" and is_numeric(layout.dtype)
 
 
@@ -327,19 +322,19 @@ SHARES: Final = 6
 
 
 def costs(sizes: Int64) -> Int64:
-    """What looking at files costs, in bytes, by their sizes; -1 stands for a missing file."""
+    """Returns what looking at files costs, in bytes, by their sizes; -1 stands for a missing file."""
     cost: Int64 = np.maximum(sizes, 0) + LIKE_BYTES
     return cost
 
 
 def compared_with(looks: ReadRequests) -> Int64:
-    """For each file the number of the one that it is compared with, -1 where nothing is asked about that."""
+    """Returns for each file the number of the one it is compared with, -1 where nothing is asked about that."""
     asking = np.array([*(need.previous for need in looks.needs), False])  # ONLY_COMPARED is the last one
     return np.where(asking[looks.need], looks.previous, -1).astype(np.int64)
 
 
 def batch_bounds(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
-    """First file and end of every batch.
+    """Yields the first file and the end of every batch.
 
     The steps of a tensor stay together, unless they are too much for one batch.
 
@@ -366,7 +361,7 @@ def batch_bounds(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tu
 
 
 def subset(looks: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
-    """Some looks by themselves, and the row of each of their files in the whole.
+    """Returns some looks by themselves, and the row of each of their files in the whole.
 
     What they are compared with comes along: files that are not among them are read once more, only for that.
 
@@ -427,7 +422,7 @@ class _Buffers(threading.local):
         self._pair = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
     def take(self, nbytes: int) -> Bytes:
-        """A buffer; that of the call before stays as it is."""
+        """Returns a buffer; that of the call before stays as it is."""
         self._pair.reverse()
         if len(self._pair[0]) < nbytes:
             self._pair[0] = np.empty(nbytes, np.uint8)
@@ -495,7 +490,7 @@ class _Batch:
     # -- small tensors -----------------------------------------------------------------------------
 
     def _read_small(self, row: int) -> _File | None:
-        """A small file in one go; None when it is not small, or anything about it is odd."""
+        """Returns a small file in one go; None when it is not small, or anything about it is odd."""
         try:
             fd, status = open_regular(self._paths[row])
         except (OSError, ValueError):
@@ -577,7 +572,7 @@ class _Batch:
             put_error(self.records, row, "does not fit into memory", UNSURE)
 
     def _sides(self, row: int, before: int) -> PairReader:
-        """How a tensor is read together with what it is compared with."""
+        """Returns how a tensor is read together with what it is compared with."""
         need = self._looks.needs[int(self._looks.need[row])]
         other = None
         if before >= 0:

@@ -57,7 +57,7 @@ def quantiles(
     percents: Sequence[float] = PERCENTS,
     progress: ProgressFn = no_progress,
 ) -> Quantiles:
-    """The percentiles of the finite elements, as float64 (complex: of the magnitudes).
+    """Returns the percentiles of the finite elements, as float64 (complex: of the magnitudes).
 
     Raises:
         CancelledError: from ``progress``.
@@ -91,7 +91,7 @@ def order_statistics(
     *,
     gathered: Gathered | None = None,
 ) -> dict[int, float]:
-    """The finite elements at places of the sorted tensor, 0 for the smallest.
+    """Returns the finite elements at places of the sorted tensor, 0 for the smallest.
 
     Args:
         array: what ``classes`` were counted of.
@@ -118,7 +118,7 @@ def order_statistics(
 def _narrowed(
     array: Array | SharedArrays, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn
 ) -> list[int]:
-    """The keys at places, where the elements of their classes are too many to be kept."""
+    """Returns the keys at places, where the elements of their classes are too many to be kept."""
     kind, found = classes.kind, {}
     places, offsets = [], []
     for rank in wanted:
@@ -175,7 +175,7 @@ class _Search:
         self._take(np.array(classes, np.uint64), np.array(offsets, np.int64))
 
     def collect(self, shared: SharedArrays, progress: ProgressFn) -> Keys:
-        """The keys of the wanted elements, in their order."""
+        """Returns the keys of the wanted elements, in their order."""
         if not self.left:  # a class is a single value
             return self.prefixes[self.which].astype(self.kind.key)
         task = _Collect(self.kind, self.inside, self.prefixes, self.left)
@@ -199,7 +199,7 @@ class _OfClasses:
         return flat_in_memory_order(arrays[0])
 
     def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
-        """The keys that are in one of the classes, and in which."""
+        """Returns the keys that are in one of the classes, and in which."""
         high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
         at = np.searchsorted(self.prefixes, high)
         inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
@@ -230,7 +230,7 @@ class _Narrow(_OfClasses):
         return there, counts[there]
 
     def _places(self, keys: Keys) -> Int64:
-        """Where each key that is in one of the classes stands in the counts of all of them."""
+        """Returns where each key that is in one of the classes stands in the counts of all of them."""
         shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
         if self.left < self.kind.shift:
             chosen, at = self.chosen(keys)
@@ -283,7 +283,7 @@ class FloatLimits:
 
 @lru_cache(maxsize=64)
 def limits_of(dtype: str) -> FloatLimits | None:
-    """The limits of an element type by name; complex: of its parts. None for integers and unknown names."""
+    """Returns the limits of an element type by name; complex: of its parts. None for integers and unknown names."""
     name = _PARTS.get(dtype, canonical_name(dtype))
     found = dtype_of(name)
     if found is None or not name.startswith(("float", "bfloat")):
@@ -299,7 +299,7 @@ def limits_of(dtype: str) -> FloatLimits | None:
 
 @lru_cache(maxsize=64)
 def capacity(dtype: str) -> float | None:
-    """The greatest finite magnitude of an element type; None for bool and unknown names."""
+    """Returns the greatest finite magnitude of an element type; None for bool and unknown names."""
     limits = limits_of(dtype)
     if limits is not None:
         return limits.largest
@@ -404,7 +404,7 @@ def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
 
 
 def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Conversion:
-    """From the number of finite elements below each bound."""
+    """Follows from the number of finite elements below each bound."""
     over = max(below[0], 0) + max(finite - below[5], 0)
     vanishing = (negative - below[2]) + (below[3] - up_to_zero)
     subnormal = (below[2] - below[1]) + (below[4] - below[3])
@@ -412,7 +412,7 @@ def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero
 
 
 def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """The greatest magnitude, and the least one where all elements are on one side of 0."""
+    """Returns the greatest magnitude, and the least one where all elements are on one side of 0."""
     if extremes is None:
         return None, None
     low, high = extremes

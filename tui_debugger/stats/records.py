@@ -44,11 +44,11 @@ class RequiredStats:
         return self.change or bool(self.closeness)
 
     def __or__(self, other: RequiredStats) -> RequiredStats:
-        """Everything that either needs."""
+        """Returns everything that either needs."""
         return RequiredStats(self.ranges | other.ranges, self.change or other.change, self.closeness | other.closeness)
 
     def covers(self, other: RequiredStats) -> bool:
-        """Whether a record made for this need answers the other one too."""
+        """Returns whether a record made for this need answers the other one too."""
         return self.ranges >= other.ranges and (self.change or not other.change) and self.closeness >= other.closeness
 
 
@@ -65,7 +65,7 @@ class Change:
     mean_abs_previous: float
 
     def ratio(self, epsilon: float) -> float:
-        """abs_mean_update_ratio: mean |cur − prev| / (mean |prev| + epsilon)."""
+        """Returns abs_mean_update_ratio: mean |cur − prev| / (mean |prev| + epsilon)."""
         return self.mean_abs_difference / (self.mean_abs_previous + epsilon)
 
 
@@ -115,7 +115,7 @@ class Specs:
 
     @classmethod
     def of(cls, specs: Iterable[ReadSpec]) -> Specs:
-        """Of specs one by one: not for many."""
+        """Makes columns of specs one by one: not for many."""
         paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
         for spec in specs:
             paths.append(os.fsencode(spec.path))
@@ -123,7 +123,7 @@ class Specs:
         return cls(paths, tuple(kinds), np.array(kind, np.int32))
 
     def __len__(self) -> int:
-        """Number of tensors."""
+        """Returns the number of tensors."""
         return len(self.paths)
 
 
@@ -145,7 +145,7 @@ class ReadRequests:
     need: npt.NDArray[np.int16]
 
     def __len__(self) -> int:
-        """Number of files."""
+        """Returns the number of files."""
         return len(self.specs)
 
 
@@ -232,18 +232,18 @@ class Records:
         self._meta_numbers: dict[TensorMeta, int] = {}
 
     def __len__(self) -> int:
-        """Number of tensors."""
+        """Returns the number of tensors."""
         return len(self.rows)
 
     def meta_number(self, meta: TensorMeta) -> int:
-        """The number of an element type and shape."""
+        """Returns the number of an element type and shape."""
         number = self._meta_numbers.setdefault(meta, len(self.metas))
         if number == len(self.metas):
             self.metas.append(meta)
         return number
 
     def covers(self, need: RequiredStats, indices: Integers) -> Mask:
-        """Which of some rows answer a need; what is wrong with a file answers every need."""
+        """Returns which of some rows answer a need; what is wrong with a file answers every need."""
         state = self.rows["state"][indices]
         full = np.ones(len(state), np.bool_)
         if need.change:
@@ -256,7 +256,7 @@ class Records:
         return answered
 
     def get(self, index: int) -> Record | None:
-        """One row as a record; None when it was not looked at."""
+        """Returns one row as a record; None when it was not looked at."""
         row = self._row(index)
         if row["state"] == State.UNKNOWN:
             return None
@@ -277,7 +277,7 @@ class Records:
         )
 
     def _row(self, index: int) -> dict[str, Any]:
-        """A row as Python's own numbers, all at once: asking numpy for one after the other takes ten times as long."""
+        """Returns a row as Python's own numbers, all at once: one after the other takes ten times as long."""
         return dict(zip(_NAMES, self.rows[index].item(), strict=True))
 
     def put(self, index: int, record: Record) -> None:
@@ -307,13 +307,13 @@ class Records:
             self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
 
     def range_column(self, bounds: Bounds) -> Int64:
-        """The column of a range, made when it is new."""
+        """Returns the column of a range, made when it is new."""
         if bounds not in self.ranges:
             self.ranges[bounds] = np.full(len(self), NOT_ASKED, np.int64)
         return self.ranges[bounds]
 
     def close_column(self, closeness: Closeness) -> Int8:
-        """The column of a closeness, made when it is new."""
+        """Returns the column of a closeness, made when it is new."""
         if closeness not in self.close:
             self.close[closeness] = np.full(len(self), NOT_ASKED, np.int8)
         return self.close[closeness]
@@ -333,7 +333,7 @@ class Records:
             column[indices] = NOT_ASKED
 
     def compared(self) -> Mask:
-        """Which rows were asked how they changed since the previous step."""
+        """Returns which rows were asked how they changed since the previous step."""
         asked: Mask = (self.rows["asked"] & CHANGE_ASKED) != 0
         for column in self.close.values():
             asked |= column != NOT_ASKED
@@ -347,7 +347,7 @@ class Records:
             column[indices] = NOT_ASKED
 
     def part(self, start: int, stop: int) -> Records:
-        """Some rows by themselves; values are shared, not copied."""
+        """Returns some rows by themselves; values are shared, not copied."""
         other = Records(0)
         other.rows = self.rows[start:stop]
         other.metas, other._meta_numbers = self.metas, self._meta_numbers
@@ -423,7 +423,7 @@ def _derive_closeness(records: Records, closeness: Closeness, rows: Rows) -> Non
     table, (rtol, atol, equal_nan) = np.take(records.rows, rows), closeness
     infinite = (table["pos_inf"] > 0) | (table["neg_inf"] > 0)
     asked = (table["asked"] & CHANGE_ASKED) != 0
-    # NaN and Inf are reported instead of any comparison: see ``conditions.evaluate``.
+    # NaN and Inf are reported instead of any comparison: see ``watch.evaluate``.
     idle = infinite | ((table["nan"] > 0) & (not equal_nan))
     column[rows[asked & (idle | (table["before"] != Before.OK))]] = NOT_KNOWN
     if not 0 <= rtol <= 0.5 or not 0 <= atol < HUGE:

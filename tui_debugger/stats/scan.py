@@ -50,7 +50,7 @@ class SpanResult:
 
 
 def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], ...]:
-    """The spans of a tensor that is worth sharing; none for any other, and for one that is odd in any way.
+    """Returns the spans of a tensor that is worth sharing; none for any other, and for one that is odd in any way.
 
     Args:
         spec: the tensor.
@@ -88,7 +88,7 @@ def measure_file_span(
 
 
 def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records | None:
-    """One row from all spans of a tensor, in order; None when they are not of one and the same state of its files."""
+    """Makes one row of all spans of a tensor, in order; None when they are not of one state of its files."""
     first = parts[0]
     if first is None:
         return None
@@ -122,7 +122,7 @@ TRIES: Final = 2
 
 
 def no_other_work() -> bool:
-    """There is nothing else to do."""
+    """Says that there is nothing else to do."""
     return False
 
 
@@ -239,7 +239,7 @@ class _Work:
         self._progress(Progress(self._done, self._total))
 
     def next(self) -> _Task | None:
-        """Something to do; None when all of it has been given out."""
+        """Returns something to do; None when all of it has been given out."""
         return self._again.popleft() if self._again else next(self._tasks, None)
 
     def again(self, task: _Task) -> None:
@@ -287,7 +287,7 @@ class _Work:
         self._done += len(at)
 
     def _huge(self, row: int) -> Iterator[_Task] | None:
-        """The spans of a file that is worth sharing."""
+        """Yields the spans of a file that is worth sharing."""
         if self._sizes[row] < SPAN or self._looks.need[row] == ONLY_COMPARED:
             return None
         need, before = self._looks.needs[int(self._looks.need[row])], int(compared_with(self._looks)[row])
@@ -319,7 +319,7 @@ class _Work:
 
 
 def _absolute(looks: ReadRequests) -> ReadRequests:
-    """The same files for workers that stand in another directory."""
+    """Returns the same files for workers that stand in another directory."""
     here = os.path.join(os.fsencode(os.getcwd()), b"")  # noqa: PTH109,PTH118 - bytes
     paths = [path if path.startswith(b"/") else here + path for path in looks.specs.paths]
     return dataclasses.replace(looks, specs=dataclasses.replace(looks.specs, paths=paths))

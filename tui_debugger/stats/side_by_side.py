@@ -1,11 +1,8 @@
-"""A tensor side by side with what it is compared with, measured span by span.
+"""A tensor side by side with what it is compared with, measured span by span: each is read once, in float64.
 
-One tensor compared with another one, element by element, in one pass and in float64.
-
-Measures a stretch of one tensor, together with what it is compared with: piece by piece, in buffers that stay.
-
-A tensor of many gigabytes is many such spans, which several workers can measure at once. Spans are always the same, so
-that a tensor has the same statistics to the last bit whoever measures it.
+A tensor of many gigabytes is many spans, which several workers can measure at once. Spans are always the same, so that
+a tensor has the same statistics to the last bit whoever measures it. Within a span both are read piece by piece, into
+buffers that stay.
 """
 
 from __future__ import annotations
@@ -68,7 +65,7 @@ class Comparison:
             self._close[closeness] = self._close.get(closeness, True) and close
 
     def result(self) -> tuple[Change, dict[Closeness, bool]]:
-        """The means, and for each closeness whether all elements are close. Empty tensors are never close."""
+        """Returns the means, and for each closeness whether all elements are close. Empty tensors are never close."""
         if not self._count:
             return Change(math.nan, math.nan), dict.fromkeys(self._close, False)
         return Change(self._difference / self._count, self._previous / self._count), dict(self._close)
@@ -141,7 +138,7 @@ def compare(
 
 
 def _all_close(difference: Float64, magnitude: Float64, rtol: float, atol: float) -> bool:
-    """Whether all differences of finite elements are within their tolerance, or nothing at all."""
+    """Returns whether all differences of finite elements are within their tolerance, or nothing at all."""
     n = len(difference)
     tolerance, close = scratch.double_work[:n], scratch.mask[:n]
     np.add(np.multiply(magnitude, rtol, out=tolerance), atol, out=tolerance)
@@ -178,7 +175,7 @@ class Values(Protocol):
         """Element type, shape, order."""
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:
-        """Some elements in the order of the file."""
+        """Returns some elements in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +186,7 @@ class HeldValues:
     values: Array
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:  # noqa: ARG002 - as files have it
-        """Some elements in the order of the file."""
+        """Returns some elements in the order of the file."""
         return self.values[start : start + count]
 
 
@@ -217,7 +214,7 @@ class PartialResult:
 
 
 def spans(count: int) -> Iterator[tuple[int, int]]:
-    """First element and end of every span of a tensor; one that is empty for a tensor without elements."""
+    """Yields the first element and the end of every span; one empty span for a tensor without elements."""
     for start in range(0, max(count, 1), SPAN):
         yield start, min(start + SPAN, count)
 
@@ -276,7 +273,7 @@ YOUNG: Final = 2_000_000_000
 
 
 def file_state(path: str | bytes) -> FileState:
-    """How a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
+    """Returns how a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a path of bytes
     except (OSError, ValueError):
@@ -289,7 +286,7 @@ Identity = tuple[int, int, int, int]
 
 
 def identity(path: str | bytes) -> Identity | None:
-    """What tells a file from what it was and from another one in its place; None when it is not there."""
+    """Returns what tells a file from what it was and from another one in its place; None when it is not there."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a path that is no text would not survive pathlib
     except (OSError, ValueError):
@@ -396,7 +393,7 @@ class PairReader:
 
 
 def compared(sums: PartialResult, state: FileState) -> Compared:
-    """The outcome of a comparison that went well; of none when there was nothing to compare with."""
+    """Returns the outcome of a comparison that went well; of none when there was nothing to compare with."""
     if sums.change is None:
         return Compared()
     return Compared(Before.OK, state, *sums.change.result())

@@ -45,10 +45,10 @@ class SpanTask(Protocol[T_co]):
         """What an element costs, in bytes as ``Workers.executor`` counts them."""
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        """What ``do`` needs of the arrays; cheap."""
+        """Returns what ``do`` needs of the arrays; cheap."""
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> T_co:
-        """What a span, first element and end, adds up to."""
+        """Returns what a span, first element and end, adds up to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,24 +77,24 @@ class SharedArrays:
 
 
 def shared_arrays(array: Array | SharedArrays) -> SharedArrays:
-    """An array that only this process has; shared arrays are returned as they are."""
+    """Returns an array that only this process has; shared arrays are returned as they are."""
     return array if isinstance(array, SharedArrays) else SharedArrays((array,), array.size)
 
 
 def flat_in_memory_order(array: Array) -> Any:
-    """All elements one after the other, as they lie in memory where that is possible, to be sliced."""
+    """Returns all elements one after the other, as they lie in memory where that is possible, to be sliced."""
     return flat_in_c_order(array.T if array.flags.f_contiguous else array)
 
 
 def flat_in_c_order(array: Array) -> Any:
-    """All elements in C order, to be sliced: a view, or what copies only the slice."""
+    """Returns all elements in C order, to be sliced: a view, or what copies only the slice."""
     return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
 def span_results(
     shared: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
 ) -> Iterator[T]:
-    """What the spans of tensors add up to, one after the other.
+    """Yields what the spans of tensors add up to, one after the other.
 
     Args:
         shared: the tensors.
@@ -127,7 +127,7 @@ def _shared(
     here: Callable[[Span], T],
     tell: Callable[[int], None],
 ) -> Iterator[T]:
-    """Until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
+    """Goes on until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
     pending: deque[tuple[Span, Future[T]]] = deque()
     try:
         while pending or (spans and not helpers.lost):
@@ -179,7 +179,7 @@ class _Helpers:
             raise CancelledError("closed")
 
     def take(self, future: Future[T]) -> T | None:
-        """What a worker found; None when it could not: a file that others cannot read may still be mapped here."""
+        """Returns what a worker found; None when it could not: what others cannot read may still be mapped here."""
         try:
             return future.result()
         except (BrokenExecutor, DroppedError):
@@ -217,7 +217,7 @@ class _File:
 
 
 def _on_worker(task: SpanTask[T], files: tuple[_File, ...], span: Span) -> T:
-    """What a worker does."""
+    """Returns what a worker does."""
     return task.do(task.prepare(tuple(file.read() for file in files)), span, _never)
 
 
@@ -226,7 +226,7 @@ def _never(_: int) -> None:
 
 
 def _executor(shared: SharedArrays, cost: int, spans: int) -> Executor | None:
-    """Who else could do it: nobody where it is too little, and no other machine, which may see other files."""
+    """Returns who else could do it: nobody where it is too little, and no other machine, which may see other files."""
     if not shared.specs or shared.workers is None or spans < 2:
         return None
     executor = shared.workers.executor(cost)

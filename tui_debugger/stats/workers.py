@@ -1,15 +1,10 @@
 """Who does the work of a session: this thread, a pool of local worker processes, or an executor that was given.
 
-A worker process runs ``serve``: calls come in through stdin, answers go out through stdout.
-
-A pool of worker processes that is safe to start at any time.
-
 ``concurrent.futures.ProcessPoolExecutor`` would do but for its ways to start a process. *fork* is unsafe while other
 threads run, and the screen has several. *spawn* and *forkserver* run the main module of the program again in each
 process, which is a user's training script when this is used as a library. Here a worker is a fresh interpreter that
-imports ``stats`` and nothing else; it dies with its parent, as its stdin ends, and is replaced when it is killed.
-
-Who does the work of a session: this thread, local worker processes, or an executor that was given.
+imports ``stats`` and runs ``serve``: calls come in through stdin, answers go out through stdout. It dies with its
+parent, as its stdin ends, and is replaced when it is killed.
 
 Measured on 2 cores with files in the page cache, speed against one thread right here:
 
@@ -257,7 +252,7 @@ class _PoolThreads:
             self._leave()
 
     def _start_process(self, *, replaced: bool = False) -> _Process | None:
-        """A process that is there; None when none can be had."""
+        """Returns a process that is there; None when none can be had."""
         if not self._may_start(replaced=replaced):
             return None
         try:
@@ -329,7 +324,7 @@ class _Process:
         self._receive()
 
     def ask(self, call: _Call) -> Any:
-        """The result of a call.
+        """Returns the result of a call.
 
         Raises:
             LostWorkerError: the process is gone.
@@ -369,7 +364,7 @@ class _Process:
 
 
 WORTH_STARTING: Final = 1 << 27
-"""Bytes of work, as ``cut.costs`` counts it, from which on worker processes are started: 0.1 s right here."""
+"""Bytes of work, as ``measure.costs`` counts it, from which on worker processes are started: 0.1 s right here."""
 WORTH_HANDING_OVER: Final = 1 << 23
 """The same for workers that are there: some 5 ms."""
 MOST_JOBS: Final = 8
@@ -377,7 +372,7 @@ MOST_JOBS: Final = 8
 
 
 def cores() -> int:
-    """Number of processor cores that this process may use."""
+    """Returns the number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # not on this system
@@ -390,7 +385,7 @@ class Workers:
     Attributes:
         parallel: how many work at the same time once it is worth it.
         closed: whether ``close`` was called.
-        asked: cost of all work so far, see ``cut.costs``.
+        asked: cost of all work so far, see ``measure.costs``.
     """
 
     def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
@@ -424,7 +419,7 @@ class Workers:
                 self._notices.append(text)
 
     def executor(self, cost: int) -> Executor | None:
-        """Where to do work of a cost (see ``cut.costs``); None: right here."""
+        """Returns where to do work of a cost (see ``measure.costs``); None: right here."""
         with self._lock:
             self.asked += cost
             if self.closed or (self.parallel < 2 and self._local):
