@@ -224,11 +224,13 @@ class SmallTensorQueue:
         free: what may be added yet; it is time to measure when nothing is left.
     """
 
-    def __init__(self, looks: ReadRequests, records: Records) -> None:
-        """``records`` has a row for each of ``looks``, which says what was asked."""
+    def __init__(self, requests: ReadRequests, records: Records) -> None:
+        """``records`` has a row for each of ``requests``, which says what was asked."""
         self._records = records
-        self._need = looks.need
-        self._asking = {bounds: np.array([bounds in need.ranges for need in looks.needs]) for bounds in records.ranges}
+        self._need = requests.need
+        self._asking = {
+            bounds: np.array([bounds in need.ranges for need in requests.needs]) for bounds in records.ranges
+        }
         self._groups: dict[DType, TypeQueue] = {}
         self.free = ELEMENTS
 
@@ -327,19 +329,19 @@ def costs(sizes: Int64) -> Int64:
     return cost
 
 
-def compared_with(looks: ReadRequests) -> Int64:
+def compared_with(requests: ReadRequests) -> Int64:
     """Returns for each file the number of the one it is compared with, -1 where nothing is asked about that."""
-    asking = np.array([*(need.previous for need in looks.needs), False])  # ONLY_COMPARED is the last one
-    return np.where(asking[looks.need], looks.previous, -1).astype(np.int64)
+    asking = np.array([*(need.previous for need in requests.needs), False])  # ONLY_COMPARED is the last one
+    return np.where(asking[requests.need], requests.previous, -1).astype(np.int64)
 
 
-def batch_bounds(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
+def batch_bounds(requests: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
     """Yields the first file and the end of every batch.
 
     The steps of a tensor stay together, unless they are too much for one batch.
 
     Args:
-        looks: neighbours that are steps of one tensor stand one after the other.
+        requests: neighbours that are steps of one tensor stand one after the other.
         sizes: bytes of each file.
         workers: how many work at the same time.
     """
@@ -347,9 +349,9 @@ def batch_bounds(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tu
     if not len(ends):
         return
     most = min(max(int(ends[-1]) // (SHARES * workers), LEAST), MOST)
-    compared = compared_with(looks)
-    follows = (compared >= 0) & (compared == np.arange(len(looks)) - 1)
-    chains = np.append(np.flatnonzero(~follows), len(looks))
+    compared = compared_with(requests)
+    follows = (compared >= 0) & (compared == np.arange(len(requests)) - 1)
+    chains = np.append(np.flatnonzero(~follows), len(requests))
     start = 0
     while start < len(ends):
         before = int(ends[start - 1]) if start else 0
@@ -360,26 +362,26 @@ def batch_bounds(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tu
         start = end
 
 
-def subset(looks: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
-    """Returns some looks by themselves, and the row of each of their files in the whole.
+def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
+    """Returns some requests by themselves, and the row of each of their files in the whole.
 
     What they are compared with comes along: files that are not among them are read once more, only for that.
 
     Args:
-        looks: the whole.
+        requests: the whole.
         rows: ascending.
     """
-    compared = compared_with(looks)[rows] if len(rows) else rows
+    compared = compared_with(requests)[rows] if len(rows) else rows
     more = np.setdiff1d(compared[compared >= 0], rows)
     every = np.sort(np.concatenate([rows, more]))
     previous = np.full(len(every), -1, np.int32)
     mine = np.searchsorted(every, rows)
     previous[mine] = np.where(compared >= 0, np.searchsorted(every, compared), -1)
     need = np.full(len(every), ONLY_COMPARED, np.int16)
-    need[mine] = looks.need[rows]
-    paths = looks.specs.paths
-    specs = Specs([paths[row] for row in every.tolist()], looks.specs.kinds, looks.specs.kind[every])
-    return ReadRequests(specs, previous, looks.needs, need), every
+    need[mine] = requests.need[rows]
+    paths = requests.specs.paths
+    specs = Specs([paths[row] for row in every.tolist()], requests.specs.kinds, requests.specs.kind[every])
+    return ReadRequests(specs, previous, requests.needs, need), every
 
 
 KEPT_BIG: Final = 1 << 24
@@ -388,18 +390,18 @@ KEPT_SMALL: Final = 1 << 20
 """Bytes of small files that are kept for the same purpose."""
 
 
-def read_all(looks: ReadRequests, checkpoint: Checkpoint | None = None) -> Records:
+def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Records:
     """Reads every file of a batch and measures what its need asks for.
 
     Never raises for a bad file: its row says what is wrong. Elements without numbers (text, dates) give a row with type
     and shape and no statistics. Files that are only compared with get no row.
 
     Args:
-        looks: what to read.
+        requests: what to read.
         checkpoint: called between files (small ones: between a few hundred of them) and between the pieces of a big
             tensor; may raise to stop.
     """
-    batch = _Batch(looks, checkpoint)
+    batch = _Batch(requests, checkpoint)
     with np.errstate(all="ignore"):
         batch.run()
     return batch.records
@@ -435,33 +437,33 @@ _buffers = _Buffers()
 class _Batch:
     """The work on one batch."""
 
-    def __init__(self, looks: ReadRequests, checkpoint: Checkpoint | None) -> None:
-        self.records = Records(len(looks))
-        self._looks = looks
+    def __init__(self, requests: ReadRequests, checkpoint: Checkpoint | None) -> None:
+        self.records = Records(len(requests))
+        self._requests = requests
         self._checkpoint = checkpoint
-        self._paths = looks.specs.paths
-        self._kind: list[int] = looks.specs.kind.tolist()
-        self._raw = [spec.format == "raw" for spec in looks.specs.kinds]
-        self._headers: list[dict[bytes, _Header | None]] = [{} for _ in looks.specs.kinds]
+        self._paths = requests.specs.paths
+        self._kind: list[int] = requests.specs.kind.tolist()
+        self._raw = [spec.format == "raw" for spec in requests.specs.kinds]
+        self._headers: list[dict[bytes, _Header | None]] = [{} for _ in requests.specs.kinds]
         self._files: dict[int, _File] = {}
         self._files_free = KEPT_SMALL
         self._held: tuple[int, Other] | None = None
         self._believed = time.time_ns() - YOUNG
-        self._before = compared_with(looks).tolist()
+        self._before = compared_with(requests).tolist()
         self._again = set(self._before)
-        for number, need in enumerate(looks.needs):
-            put_asked(self.records, looks.need == number, need)
-        self._queue = SmallTensorQueue(looks, self.records)
+        for number, need in enumerate(requests.needs):
+            put_asked(self.records, requests.need == number, need)
+        self._queue = SmallTensorQueue(requests, self.records)
 
     def run(self) -> None:
-        """Looks at everything."""
+        """Measures everything."""
         queue, read_small, files, again = self._queue, self._read_small, self._files, self._again
-        for row, (need, before) in enumerate(zip(self._looks.need.tolist(), self._before, strict=True)):
+        for row, (need, before) in enumerate(zip(self._requests.need.tolist(), self._before, strict=True)):
             if need == ONLY_COMPARED:
                 continue
             file = read_small(row)
             if file is None:
-                self._look_big(row, before)
+                self._measure_big(row, before)
                 continue
             header, values, size, time_ns = file
             _, meta, group, _, _, count = header
@@ -485,7 +487,7 @@ class _Batch:
         self._queue.measure()
 
     def _spec(self, row: int) -> ReadSpec:
-        return replace(self._looks.specs.kinds[self._kind[row]], path=os.fsdecode(self._paths[row]))
+        return replace(self._requests.specs.kinds[self._kind[row]], path=os.fsdecode(self._paths[row]))
 
     # -- small tensors -----------------------------------------------------------------------------
 
@@ -517,7 +519,7 @@ class _Batch:
         return (header, values, size, time_ns) if time_ns <= self._believed else (header, values, *UNSURE)
 
     def _new_header(self, kind: int, key: bytes) -> _Header | None:
-        spec = self._looks.specs.kinds[kind]
+        spec = self._requests.specs.kinds[kind]
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         header = None
         if layout is not None and fits(layout):
@@ -558,7 +560,7 @@ class _Batch:
 
     # -- big tensors -------------------------------------------------------------------------------
 
-    def _look_big(self, row: int, before: int) -> None:
+    def _measure_big(self, row: int, before: int) -> None:
         if self._checkpoint is not None:
             self._checkpoint()
         sides = self._sides(row, before)
@@ -573,7 +575,7 @@ class _Batch:
 
     def _sides(self, row: int, before: int) -> PairReader:
         """Returns how a tensor is read together with what it is compared with."""
-        need = self._looks.needs[int(self._looks.need[row])]
+        need = self._requests.needs[int(self._requests.need[row])]
         other = None
         if before >= 0:
             held = self._held

@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The result of one look.
+    """What was measured of one tensor.
 
     Attributes:
         meta: dtype and shape; None when unreadable.
@@ -129,7 +129,7 @@ class Specs:
 
 @dataclass(frozen=True, slots=True)
 class ReadRequests:
-    """A batch of looks. Neighbours that are steps of one tensor, ascending, are read once each.
+    """A batch of requests. Neighbours that are steps of one tensor, ascending, are read once each.
 
     Attributes:
         specs: the files, those that are only compared with included.
@@ -209,7 +209,7 @@ NOT_KNOWN: Final = -2
 
 
 class Records:
-    """What looks at ``n`` tensors yielded. Rows are numbered as whoever made it numbers the tensors.
+    """What was measured of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
 
     Attributes:
         rows: structured array of ``ROW``.

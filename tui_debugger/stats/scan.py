@@ -127,7 +127,7 @@ def no_other_work() -> bool:
 
 
 def scan(
-    looks: ReadRequests,
+    requests: ReadRequests,
     sizes: Int64,
     workers: Workers,
     result: Records,
@@ -135,13 +135,13 @@ def scan(
     *,
     meanwhile: Meanwhile = no_other_work,
 ) -> None:
-    """Takes all looks. What they yield does not depend on who works, nor on how many.
+    """Serves all requests. What they yield does not depend on who works, nor on how many.
 
     Args:
-        looks: steps of one tensor stand one after the other, ascending.
+        requests: steps of one tensor stand one after the other, ascending.
         sizes: bytes of each file, -1 where there is none.
         workers: who works.
-        result: has a row for each of ``looks``, which is filled in the caller's thread as soon as it is known.
+        result: has a row for each of ``requests``, which is filled in the caller's thread as soon as it is known.
         progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
             that has not begun is dropped and the exception goes on; what is in ``result`` stands.
         meanwhile: called in the caller's thread whenever all others have enough to do.
@@ -152,7 +152,7 @@ def scan(
     executor = workers.executor(int(costs(sizes).sum()))
     remote = isinstance(executor, OwnExecutor) and executor.remote
     parallel = workers.parallel if executor is not None else 1
-    work = _Work(looks, sizes, result, progress, parallel=parallel, remote=remote)
+    work = _Work(requests, sizes, result, progress, parallel=parallel, remote=remote)
     work.tell()
     if executor is not None and not _by_workers(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
@@ -221,16 +221,23 @@ class _Work:
     """What is to be done, and what has been."""
 
     def __init__(
-        self, looks: ReadRequests, sizes: Int64, result: Records, progress: ProgressFn, *, parallel: int, remote: bool
+        self,
+        requests: ReadRequests,
+        sizes: Int64,
+        result: Records,
+        progress: ProgressFn,
+        *,
+        parallel: int,
+        remote: bool,
     ) -> None:
         self.most_pending = parallel * AHEAD
         self._remote = remote
-        self._looks = _absolute(looks) if self._remote else looks
+        self._requests = _absolute(requests) if self._remote else requests
         self._sizes = sizes
         self._result = result
         self._progress = progress
         self._parallel = parallel
-        self._done, self._total = 0, int(np.count_nonzero(looks.need != ONLY_COMPARED))
+        self._done, self._total = 0, int(np.count_nonzero(requests.need != ONLY_COMPARED))
         self._tasks = self._cut()
         self._again: deque[_Task] = deque()
 
@@ -264,7 +271,7 @@ class _Work:
             task.deliver(future.result(), self._remote)
 
     def _cut(self) -> Iterator[_Task]:
-        for start, end in batch_bounds(self._looks, self._sizes, self._parallel):
+        for start, end in batch_bounds(self._requests, self._sizes, self._parallel):
             huge = self._huge(start) if end == start + 1 and self._parallel > 1 else None
             if huge is not None:
                 yield from huge
@@ -272,7 +279,7 @@ class _Work:
                 yield self._batch(np.arange(start, end))
 
     def _batch(self, rows: Int64) -> _Task:
-        batch, every = subset(self._looks, rows)
+        batch, every = subset(self._requests, rows)
         return _Task(read_all, (batch,), partial(self._place, batch, every))
 
     def _place(self, batch: ReadRequests, every: Int64, records: Records, doubtful: bool) -> None:
@@ -288,9 +295,9 @@ class _Work:
 
     def _huge(self, row: int) -> Iterator[_Task] | None:
         """Yields the spans of a file that is worth sharing."""
-        if self._sizes[row] < SPAN or self._looks.need[row] == ONLY_COMPARED:
+        if self._sizes[row] < SPAN or self._requests.need[row] == ONLY_COMPARED:
             return None
-        need, before = self._looks.needs[int(self._looks.need[row])], int(compared_with(self._looks)[row])
+        need, before = self._requests.needs[int(self._requests.need[row])], int(compared_with(self._requests)[row])
         specs = self._spec(row), self._spec(before) if before >= 0 else None
         spans = spans_of(*specs)
         if not spans:
@@ -314,12 +321,12 @@ class _Work:
         )
 
     def _spec(self, row: int) -> ReadSpec:
-        specs = self._looks.specs
+        specs = self._requests.specs
         return dataclasses.replace(specs.kinds[int(specs.kind[row])], path=os.fsdecode(specs.paths[row]))
 
 
-def _absolute(looks: ReadRequests) -> ReadRequests:
+def _absolute(requests: ReadRequests) -> ReadRequests:
     """Returns the same files for workers that stand in another directory."""
     here = os.path.join(os.fsencode(os.getcwd()), b"")  # noqa: PTH109,PTH118 - bytes
-    paths = [path if path.startswith(b"/") else here + path for path in looks.specs.paths]
-    return dataclasses.replace(looks, specs=dataclasses.replace(looks.specs, paths=paths))
+    paths = [path if path.startswith(b"/") else here + path for path in requests.specs.paths]
+    return dataclasses.replace(requests, specs=dataclasses.replace(requests.specs, paths=paths))
