@@ -19,7 +19,7 @@ from tui_debugger.stats.compare_pairs import Pairs
 from tui_debugger.stats.distribution import count_bins, count_classes, linear_bins
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.quantiles import PERCENTS, headroom, quantiles
-from tui_debugger.stats.sharing import Stock
+from tui_debugger.stats.spans import SharedArrays
 from tui_debugger.stats.workers import Workers
 
 Array = npt.NDArray[Any]
@@ -92,7 +92,7 @@ def distribution(file: Path, workers: Workers) -> list[Result]:
     array = open_array(spec)
     low, high = float(array.min()), float(array.max())
 
-    def everything(values: Array | Stock) -> None:
+    def everything(values: Array | SharedArrays) -> None:
         classes = count_classes(values)
         headroom(values, classes, "float32")
         quantiles(values, classes)
@@ -101,7 +101,7 @@ def distribution(file: Path, workers: Workers) -> list[Result]:
     scanned, alone, shared = best_of_each(
         lambda: scan([file]),
         lambda: everything(array),
-        lambda: everything(Stock((array,), array.size, (spec,), workers)),
+        lambda: everything(SharedArrays((array,), array.size, (spec,), workers)),
     )
     note = f"{array.size / alone / 1e6:.0f} M elements/s"
     return [

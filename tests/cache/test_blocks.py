@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from tui_debugger.cache.blocks import pack, unpack
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.fields import STORED, Form
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
-    COUNTS,
-    REALS,
     ROW,
     Bounds,
     Change,
@@ -41,9 +40,7 @@ METAS = st.builds(
 OPTIONAL = REAL | st.none()
 STATS = st.builds(
     TensorStats,
-    **dict.fromkeys(COUNTS, COUNT),
-    **dict.fromkeys(REALS[:-1], OPTIONAL),
-    sum_squares=REAL,
+    **{each.name: COUNT if each.form is Form.COUNT else OPTIONAL if each.unknown is None else REAL for each in STORED},
 )
 BOUNDS: list[Bounds] = [(0.0, 1.0), (-INF, 0.1), (0.1, INF), (-INF, INF), (5e-324, 1.7976931348623157e308)]
 CLOSE: list[Closeness] = [(1e-5, 1e-8, False), (1e-5, 1e-8, True), (0.1 + 0.2, INF, False)]

@@ -15,7 +15,6 @@ from tests.session.opened import opened
 from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, Graph, write_dump, write_step
 from tui_debugger.diagnose.trend import (
-    METRICS,
     ONE,
     SEVERAL,
     Canvas,
@@ -36,6 +35,7 @@ from tui_debugger.diagnose.trend import (
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, Side, TensorKey
 from tui_debugger.session import Session
+from tui_debugger.stats.fields import METRICS
 from tui_debugger.stats.health import Health
 
 Dumps = Callable[[str], Path]
@@ -81,8 +81,8 @@ def test_every_number_equals_the_reference(dumps: Dumps, dump: str, node: str, s
     for index, step in enumerate(series.steps.tolist()):
         expected = reference(session.read(series.key_at(step)))
         for metric in METRICS:
-            found = float(series.of(metric.id)[index])
-            assert np.isclose(found, expected[metric.id], rtol=1e-9, atol=1e-18, equal_nan=True), (metric, step)
+            found = float(series.of(metric)[index])
+            assert np.isclose(found, expected[metric], rtol=1e-9, atol=1e-18, equal_nan=True), (metric, step)
 
 
 def test_a_step_without_the_tensor_is_a_gap(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_statistics_alone_are_shown_and_nothing_is_made_up(tmp_path: Path) -> No
     assert series.state.tolist() == [State.RECORDED, State.RECORDED]
     assert series.of("max").tolist() == [1, 1]
     assert (series.of("nan")[0], series.of("inf")[0]) == (1, 1)
-    unknown = [metric.id for metric in METRICS if np.isnan(series.of(metric.id)[1])]
+    unknown = [metric for metric in METRICS if np.isnan(series.of(metric)[1])]
     assert unknown == ["mean", "norm", "abs_mean", "std", "nan", "inf", "zero"]
     assert cells(series, 1)[-1] == "recorded"
 

@@ -24,10 +24,10 @@ from tui_debugger.model import Progress
 from tui_debugger.stats import cluster as module
 from tui_debugger.stats import measure
 from tui_debugger.stats import workers as workers_module
-from tui_debugger.stats.cluster import Cluster
+from tui_debugger.stats.cluster import Cluster, executor_of
 from tui_debugger.stats.measure import read_all
 from tui_debugger.stats.records import ReadRequests, Records, RequiredStats
-from tui_debugger.stats.workers import Workers, executor_of
+from tui_debugger.stats.workers import Workers
 
 distributed = pytest.importorskip("distributed")
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stats.requests import looks_of
-from tui_debugger.stats.measure import LEAST, LIKE_BYTES, MOST, compared_with, costs, cuts, part
+from tui_debugger.stats.measure import LEAST, LIKE_BYTES, MOST, batch_bounds, compared_with, costs, subset
 from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, RequiredStats
 
 CHANGE = RequiredStats(change=True)
@@ -33,7 +33,7 @@ def looks(chains: list[int], need: RequiredStats | None = CHANGE) -> ReadRequest
 def test_batches_follow_each_other_and_stay_small(chains: list[int], pattern: list[int], workers: int) -> None:
     whole = looks(chains)
     sizes = np.resize(np.array(pattern, np.int64), len(whole))
-    found = list(cuts(whole, sizes, workers))
+    found = list(batch_bounds(whole, sizes, workers))
     assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
     assert found[-1][1] == len(whole)
     firsts = set(np.flatnonzero(whole.previous < 0).tolist())
@@ -48,14 +48,14 @@ def test_batches_follow_each_other_and_stay_small(chains: list[int], pattern: li
 def test_work_is_shared_and_small_work_is_not_chopped() -> None:
     whole = looks([50] * 400)
     sizes = np.full(len(whole), 200)
-    assert len(list(cuts(whole, sizes, 2))) >= 12
+    assert len(list(batch_bounds(whole, sizes, 2))) >= 12
     few = looks([6] * 20)
-    assert len(list(cuts(few, np.full(len(few), 200), 2))) == 1
+    assert len(list(batch_bounds(few, np.full(len(few), 200), 2))) == 1
     assert LEAST // LIKE_BYTES == 256
 
 
 def test_no_files_are_no_batches() -> None:
-    assert list(cuts(looks([]), np.zeros(0, np.int64), 2)) == []
+    assert list(batch_bounds(looks([]), np.zeros(0, np.int64), 2)) == []
 
 
 @settings(max_examples=50, deadline=None)
@@ -63,7 +63,7 @@ def test_no_files_are_no_batches() -> None:
 def test_a_part_brings_what_it_is_compared_with(chains: list[int], data: st.DataObject) -> None:
     whole = looks(chains)
     rows = np.array(sorted(data.draw(st.sets(st.integers(0, len(whole) - 1), min_size=1))))
-    batch, every = part(whole, rows)
+    batch, every = subset(whole, rows)
     assert [batch.specs.paths[at] for at in range(len(batch))] == [whole.specs.paths[row] for row in every]
     asked = every[batch.need != ONLY_COMPARED]
     assert asked.tolist() == rows.tolist()
@@ -78,7 +78,7 @@ def test_a_part_brings_what_it_is_compared_with(chains: list[int], data: st.Data
 def test_what_nobody_compares_does_not_come_along() -> None:
     whole = looks([5], RequiredStats())
     assert compared_with(whole).tolist() == [-1] * 5
-    batch, every = part(whole, np.array([3, 4]))
+    batch, every = subset(whole, np.array([3, 4]))
     assert every.tolist() == [3, 4]
     assert batch.previous.tolist() == [-1, -1]
 
@@ -86,4 +86,4 @@ def test_what_nobody_compares_does_not_come_along() -> None:
 @pytest.mark.parametrize("workers", [1, 2, 8])
 def test_a_huge_file_is_alone(workers: int) -> None:
     whole = looks([1, 1, 1])
-    assert list(cuts(whole, np.array([100, 1 << 33, 100]), workers)) == [(0, 1), (1, 2), (2, 3)]
+    assert list(batch_bounds(whole, np.array([100, 1 << 33, 100]), workers)) == [(0, 1), (1, 2), (2, 3)]

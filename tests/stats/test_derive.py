@@ -13,8 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from tui_debugger.model import TensorMeta
 from tui_debugger.stats.blocks import measure_stats
-from tui_debugger.stats.derive import derive
-from tui_debugger.stats.records import Record, Records, RequiredStats
+from tui_debugger.stats.records import Record, Records, RequiredStats, derive
 from tui_debugger.stats.side_by_side import compare
 
 Array = npt.NDArray[Any]

@@ -49,16 +49,17 @@ def test_shares_are_those_of_the_conversion(dtype: str) -> None:
     with np.errstate(all="ignore"):
         array = np.concatenate([sizes, special]).astype(np.float32).astype(dtype_of(dtype))
     found = of(array, dtype)
-    assert [fate.limits.name for fate in found.fates] == list(dict.fromkeys([dtype, *TARGETS]))
-    for fate in found.fates:
-        assert (fate.overflowing, fate.vanishing, fate.subnormal) == converted(array, fate.limits.name), fate.limits
+    assert [each.limits.name for each in found.conversions] == list(dict.fromkeys([dtype, *TARGETS]))
+    for each in found.conversions:
+        name = each.limits.name
+        assert (each.overflowing, each.vanishing, each.subnormal) == converted(array, name), name
 
 
 @given(st.lists(st.floats(width=32), min_size=1, max_size=20), st.sampled_from(TARGETS))
 def test_any_float32(values: list[float], name: str) -> None:
     array = np.array(values, np.float32)
-    (fate,) = [fate for fate in of(array).fates if fate.limits.name == name]
-    assert (fate.overflowing, fate.vanishing, fate.subnormal) == converted(array, name)
+    (conversion,) = [conversion for conversion in of(array).conversions if conversion.limits.name == name]
+    assert (conversion.overflowing, conversion.vanishing, conversion.subnormal) == converted(array, name)
 
 
 @given(st.lists(st.floats(), min_size=1, max_size=20))
@@ -71,7 +72,7 @@ def test_greatest_and_least_magnitude(values: list[float]) -> None:
 
 
 def test_integers_have_no_fate_and_complex_numbers_that_of_their_parts() -> None:
-    assert of(np.arange(-3, 5, dtype=np.int32)).fates == ()
+    assert of(np.arange(-3, 5, dtype=np.int32)).conversions == ()
     found = of(np.array([3 + 4j], np.complex64))
     assert found.greatest == 5.0
     assert found.own == limits_of("float32")
@@ -80,7 +81,7 @@ def test_integers_have_no_fate_and_complex_numbers_that_of_their_parts() -> None
 def test_a_type_that_is_stored_wider_keeps_its_own_limits() -> None:
     found = of(np.array([3.3961775e38], np.float32), "bfloat16")
     assert found.own == limits_of("bfloat16")
-    assert found.fates[0].overflowing == 1
+    assert found.conversions[0].overflowing == 1
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_elements_below_any_bound_are_counted_as_numpy_counts_them(dtype: Any) -
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_percentiles_are_those_of_numpy(dtype: Any, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when next to nothing may be kept and sorted, so that every bit is found by counting."""
-    monkeypatch.setattr(module, "KEPT", kept)
+    monkeypatch.setattr(module, "MOST_KEPT", kept)
     array = sample(dtype)
     found = quantiles(array, count_classes(array))
     assert found.values == tuple(np.percentile(finite(array), PERCENTS).tolist())
@@ -141,7 +141,7 @@ def test_long_work_tells_how_far_it_is_and_can_be_stopped() -> None:
 @pytest.mark.parametrize("size", [40_000, 300_000])
 def test_percentiles_of_values_that_are_all_in_a_few_classes(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights of a normalisation are all next to 1, and half of an activation is 0 or next to it."""
-    monkeypatch.setattr(module, "KEPT", 100)
+    monkeypatch.setattr(module, "MOST_KEPT", 100)
     rng = np.random.default_rng(4)
     for values in (1 + 1e-4 * rng.standard_normal(size), np.maximum(rng.standard_normal(size), 0) * 1e-42):
         for kind in ("f4", "f8"):

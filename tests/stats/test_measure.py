@@ -25,7 +25,7 @@ from tui_debugger.stats import measure as module
 from tui_debugger.stats import scan, side_by_side
 from tui_debugger.stats.measure import SMALL, read_all
 from tui_debugger.stats.records import ROW, ReadRequests, Records, RequiredStats, State
-from tui_debugger.stats.scan import joined, look_span, spans_of
+from tui_debugger.stats.scan import joined, measure_file_span, spans_of
 
 Array = npt.NDArray[Any]
 
@@ -396,7 +396,7 @@ def test_spans_measured_apart_add_up_to_the_same_bits(tmp_path: Path, compared: 
     for spec, array in zip(specs, values, strict=True):
         np.save(spec.path, array)
     before = specs[0] if compared else None
-    parts = [look_span(specs[1], before, EVERYTHING, span) for span in spans_of(specs[1], before)]
+    parts = [measure_file_span(specs[1], before, EVERYTHING, span) for span in spans_of(specs[1], before)]
     assert len(parts) == 5
     whole = read_all(looks_of(specs, [-1, 0 if compared else -1], EVERYTHING))
     found = joined(parts, EVERYTHING)
@@ -410,12 +410,15 @@ def test_spans_of_a_file_that_changes_meanwhile_do_not_add_up(tmp_path: Path) ->
     spec = ReadSpec(str(tmp_path / "x.npy"))
     np.save(spec.path, np.ones(250_000))
     os.utime(spec.path, ns=(OLD, OLD))
-    parts = [look_span(spec, None, RequiredStats(), span) for span in spans_of(spec, None)]
+    parts = [measure_file_span(spec, None, RequiredStats(), span) for span in spans_of(spec, None)]
     assert joined(parts, RequiredStats()) is not None
     os.utime(spec.path, ns=(OLD, OLD + 1))
-    assert joined([*parts[:-1], look_span(spec, None, RequiredStats(), (200_000, 250_000))], RequiredStats()) is None
+    assert (
+        joined([*parts[:-1], measure_file_span(spec, None, RequiredStats(), (200_000, 250_000))], RequiredStats())
+        is None
+    )
     np.save(spec.path, np.ones(220_000))
-    assert look_span(spec, None, RequiredStats(), (200_000, 250_000)) is None
+    assert measure_file_span(spec, None, RequiredStats(), (200_000, 250_000)) is None
     assert joined([*parts[:-1], None], RequiredStats()) is None
 
 
@@ -466,7 +469,7 @@ def test_values_of_big_tensors_are_not_mixed_up_when_one_of_them_breaks_off(
     files = [tmp_path / f"{step}.npy" for step in range(4)]
     for step, path in enumerate(files):
         np.save(path, np.full(50_000, step + 1.0))
-    real = module.SideBySide.measure
+    real = module.PairReader.measure
     seen: list[str] = []
 
     def failing(self: Any, file: Any, room: Any = None) -> Any:
@@ -475,7 +478,7 @@ def test_values_of_big_tensors_are_not_mixed_up_when_one_of_them_breaks_off(
             raise UnreadableTensorError("the device fails")
         return real(self, file, room)
 
-    monkeypatch.setattr(module.SideBySide, "measure", failing)
+    monkeypatch.setattr(module.PairReader, "measure", failing)
     records = read_all(looks_of(files, [-1, 0, 0, 2], EVERYTHING))
     assert records.rows["state"].tolist() == [State.MEASURED, State.UNREADABLE, State.MEASURED, State.MEASURED]
     assert records.rows["reference"].tolist() == [0, 0, 1, 3]

@@ -41,8 +41,8 @@ def alive(pid: int) -> bool:
 def pids(pool: Pool) -> list[int]:
     """The processes of a pool that is ready with all of them."""
     pool.start()
-    until(lambda: pool._crew.ready == pool._max_workers)
-    return sorted(process._process.pid for process in pool._crew._processes)
+    until(lambda: pool._threads.ready == pool._max_workers)
+    return sorted(process._process.pid for process in pool._threads._processes)
 
 
 class Stubborn(Exception):  # noqa: N818 - it is no error of anybody's
@@ -174,12 +174,12 @@ def test_shutting_down_ends_busy_workers_at_once() -> None:
 def test_shutting_down_while_the_workers_start_leaves_none() -> None:
     pool = Pool(2)
     pool.start()
-    crew = pool._crew
-    until(lambda: crew._processes)
-    started = [process._process.pid for process in crew._processes]
+    threads = pool._threads
+    until(lambda: threads._processes)
+    started = [process._process.pid for process in threads._processes]
     pool.shutdown()
-    until(lambda: not crew._hands)
-    assert not crew._processes
+    until(lambda: not threads._running)
+    assert not threads._processes
     assert not any(alive(pid) for pid in started)
 
 
@@ -201,9 +201,9 @@ if __name__ != "__main__":
     raise SystemExit("a worker must not run the program again")
 pool = Pool(2)
 pool.start()
-while pool._crew.ready < 2:
+while pool._threads.ready < 2:
     os.sched_yield()
-print(json.dumps([process._process.pid for process in pool._crew._processes]), flush=True)
+print(json.dumps([process._process.pid for process in pool._threads._processes]), flush=True)
 {then}
 """
 

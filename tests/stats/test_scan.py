@@ -70,7 +70,7 @@ def every(looks: ReadRequests) -> npt.NDArray[np.int64]:
 def pool() -> Iterator[Pool]:
     made = Pool(2)
     made.start()
-    until(lambda: made._crew.ready == 2)
+    until(lambda: made._threads.ready == 2)
     yield made
     made.shutdown()
 
@@ -162,7 +162,7 @@ def test_a_huge_tensor_is_shared_span_by_span(tmp_path: Path) -> None:
 
     with Noting(2) as threads:
         found = taken(looks, Workers(executor=threads))
-    assert given_away.count(huge.look_span) >= 20
+    assert given_away.count(huge.measure_file_span) >= 20
     assert_equal_bits(found, read_all(looks), every(looks))
     assert found.rows["before"].tolist() == [0, 1, 2, 2]
 
@@ -172,14 +172,14 @@ def test_a_huge_tensor_that_ends_too_early_says_so(tmp_path: Path, monkeypatch: 
     path = tmp_path / "x.npy"
     np.save(path, np.ones(95_000))
     looks = looks_of([path], [-1], RequiredStats())
-    real = huge.look_span
+    real = huge.measure_file_span
 
     def late(*arguments: Any) -> Any:
         if arguments[3][0] == 50_000:
             os.truncate(path, 300_000)
         return real(*arguments)
 
-    monkeypatch.setattr(module, "look_span", late)
+    monkeypatch.setattr(module, "measure_file_span", late)
     with ThreadPoolExecutor(2) as threads:
         found = taken(looks, Workers(executor=threads))
     assert "is truncated" in found.errors[0]
@@ -258,7 +258,7 @@ def test_closing_the_workers_stops_a_scan(tmp_path: Path, pool: Pool) -> None:
     closer = threading.Thread(target=workers.close)
 
     def progress(_: Progress) -> None:
-        if not closer.ident and pool._crew._tasks.empty():
+        if not closer.ident and pool._threads._tasks.empty():
             closer.start()
 
     with pytest.raises(CancelledError):
@@ -289,7 +289,7 @@ def scan_with_workers_stopped(
 
     def progress(_: Progress) -> None:
         nonlocal called
-        if not called and pool._crew._tasks.qsize() == 2:  # four were given away: two are in the middle
+        if not called and pool._threads._tasks.qsize() == 2:  # four were given away: two are in the middle
             called = True
             then(stopped)
 

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.blocks import BLOCK, Accumulator, measure_stats
-from tui_debugger.stats.records import COUNTS, REALS
+from tui_debugger.stats.fields import STORED_NAMES
 
 Array = npt.NDArray[Any]
 INF, NAN = math.inf, math.nan
@@ -162,7 +162,7 @@ class TestValues:
     def test_they_come_in_the_order_of_a_row_of_records(self) -> None:
         accumulator = Accumulator()
         accumulator.add(f32(NAN, INF, INF, -INF, 0, -1, -2, 4, 5, 6))
-        values = dict(zip((*COUNTS, *REALS), accumulator.values(), strict=True))
+        values = dict(zip(STORED_NAMES, accumulator.values(), strict=True))
         found = accumulator.stats()
         assert values == {name: getattr(found, name) for name in values}
         assert (values["nan"], values["pos_inf"], values["neg_inf"]) == (1, 2, 1)
@@ -172,7 +172,7 @@ class TestValues:
     def test_nan_stands_for_what_there_is_not(self, array: Array) -> None:
         accumulator = Accumulator()
         accumulator.add(array)
-        counts, reals = accumulator.values()[: len(COUNTS)], accumulator.values()[len(COUNTS) :]
+        counts, reals = accumulator.values()[:7], accumulator.values()[7:]
         assert counts[0] == len(array)
         assert [math.isnan(value) for value in reals] == [True] * 5 + [False]
 

@@ -12,7 +12,8 @@ import pytest
 from tests.stats.test_pool import alive, pids, until
 from tui_debugger.errors import TdbgError
 from tui_debugger.stats import workers as module
-from tui_debugger.stats.workers import WORTH_HANDING_OVER, WORTH_STARTING, Pool, Workers, cores, executor_of
+from tui_debugger.stats.cluster import executor_of
+from tui_debugger.stats.workers import WORTH_HANDING_OVER, WORTH_STARTING, Pool, Workers, cores
 
 
 @pytest.fixture

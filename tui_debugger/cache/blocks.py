@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import TensorMeta
+from tui_debugger.stats.fields import VERSIONS
 from tui_debugger.stats.records import (
     BEFORE_WORDS,
     CHANGE_ASKED,
@@ -33,7 +34,10 @@ _HEAD: Final = struct.Struct("<4sI8sQII")
 """Magic, version of this layout, digest of ``ROW``, number of rows, number of columns of ranges and of closeness."""
 _MAGIC: Final = b"tdbR"
 _VERSION: Final = 2
-_ROW_DIGEST: Final = hashlib.blake2b(repr((ROW.descr, BEFORE_WORDS, list(State))).encode(), digest_size=8).digest()
+_ROW_DIGEST: Final = hashlib.blake2b(
+    repr((ROW.descr, VERSIONS, BEFORE_WORDS, list(State))).encode(), digest_size=8
+).digest()
+"""A block of a program with other statistics, or that made them in another way, is not believed."""
 _STATES: Final = len(State)
 _LARGEST: Final = 2**63
 

@@ -17,7 +17,6 @@ from tui_debugger.check.records import RankStats, StepStats, StoredStats
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, no_progress
 from tui_debugger.sources.base import TensorFlag, TensorTable
 from tui_debugger.sources.columns import tensor_keys
-from tui_debugger.stats.derive import derive
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     NOT_ASKED,
@@ -29,8 +28,9 @@ from tui_debugger.stats.records import (
     RequiredStats,
     Specs,
     State,
+    derive,
 )
-from tui_debugger.stats.scan import Meanwhile, nothing, scan
+from tui_debugger.stats.scan import Meanwhile, no_other_work, scan
 from tui_debugger.stats.workers import Workers
 
 Tables = Callable[[int], TensorTable]
@@ -239,7 +239,7 @@ class Measurements:
         return readings.sorted(self.flow.table, self._sizes, self.kept) if readings else None
 
     def read(
-        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = nothing
+        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = no_other_work
     ) -> None:
         """Measures what ``missing`` found.
 

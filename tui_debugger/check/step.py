@@ -23,11 +23,12 @@ from tui_debugger.check.plan import Plan, Planner, RequiredByStep
 from tui_debugger.check.progress import scaled
 from tui_debugger.check.provenance import surely_tainted
 from tui_debugger.model import Coverage, NodeKind, ProgressFn, Verdict, Watchpoint, no_progress
-from tui_debugger.stats.records import COUNTS, REALS, ROW, Records, State
+from tui_debugger.stats.fields import STORED
+from tui_debugger.stats.records import ROW, Records, State
 from tui_debugger.watch.conditions import needs
 from tui_debugger.watch.evaluate import SILENT, ColumnEvaluator, Evaluated
 
-_WORDS: Final = len(COUNTS) + len(REALS)
+_WORDS: Final = len(STORED)
 """A row of ``Records`` starts with so many words of eight bytes that are its statistics."""
 _CODES: Final = 1 << 10
 """More than there are values of ``Sifted.finding``."""

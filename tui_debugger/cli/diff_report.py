@@ -14,6 +14,7 @@ from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import Fit
+from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import plain
@@ -23,7 +24,7 @@ from tui_debugger.text.tensors import shape_text
 from tui_debugger.text.values import exact_text
 from tui_debugger.text.writer import write_lines
 
-_TITLES = ("count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos", "min", "max", "mean", "mean |x|", "std", "norm")
+_TITLES = tuple(field.title for field in COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)

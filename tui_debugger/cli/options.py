@@ -399,7 +399,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
     Raises:
         TdbgError: both are given, or the cluster cannot be used.
     """
-    from tui_debugger.stats.workers import Workers, executor_of
+    from tui_debugger.stats.workers import Workers
 
     if "executor" not in arguments:  # a command that only lists
         return Workers(jobs=1)
@@ -411,6 +411,8 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
             where=f"--jobs {arguments.jobs} --executor {arguments.executor}",
             hint="the cluster has as many workers as it has: leave --jobs out",
         )
+    from tui_debugger.stats.cluster import executor_of
+
     return Workers(executor=executor_of(arguments.executor))
 
 

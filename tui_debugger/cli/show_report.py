@@ -18,7 +18,8 @@ from tui_debugger.model import Category, Progress, ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.session.naming import Found, no_such_tensor
 from tui_debugger.stats.distribution import Histogram, histogram
-from tui_debugger.stats.quantiles import PERCENTS, Fate, Headroom
+from tui_debugger.stats.fields import COLUMNS
+from tui_debugger.stats.quantiles import PERCENTS, Conversion, Headroom
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (
     bin_text,
@@ -188,11 +189,7 @@ def _with_values(shown: Shown, array: npt.NDArray[Any], wish: Wish) -> Shown:
     return replace(shown, text=excerpt_text(array, wish.precision))
 
 
-_STATS = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive", *STATS_COLUMNS[7:])
-_STAT_TITLES = (
-    *("dtype", "shape", "count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos"),
-    *("min", "max", "mean", "mean |x|", "std", "norm"),
-)
+_STAT_TITLES = ("dtype", "shape", *(field.title for field in COLUMNS))
 _RECORDED = "(recorded in the dump)"
 _ABOUT = 3
 """The first pieces of a line, which say what a tensor is, not what it holds: type, shape, number of elements."""
@@ -258,7 +255,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
             continue
         about = (row.meta.dtype, shape_text(row.meta.shape)) if row.meta is not None else (NONE, NONE)
         stats = stats_row(row.stats)
-        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in _STATS]
+        cells = [str(stats[name]) if isinstance(stats[name], int) else _number(stats[name]) for name in STATS_COLUMNS]
         table.append([_slot(row), *_where(each, several), *about, *cells])
     titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
     if table:
@@ -482,18 +479,18 @@ def _headroom(room: Headroom) -> dict[str, Any]:
         "finite": room.finite,
         "max_abs": plain(room.greatest),
         "least_abs": plain(room.least),
-        "types": [_fate(fate) for fate in room.fates],
+        "types": [_conversion(conversion) for conversion in room.conversions],
     }
 
 
-def _fate(fate: Fate) -> dict[str, Any]:
-    limits = fate.limits
+def _conversion(conversion: Conversion) -> dict[str, Any]:
+    limits = conversion.limits
     return {
         "dtype": limits.name,
         "max": limits.largest,
         "least_normal": limits.normal,
         "least": limits.smallest,
-        "overflow": fate.overflowing,
-        "become_zero": fate.vanishing,
-        "subnormal": fate.subnormal,
+        "overflow": conversion.overflowing,
+        "become_zero": conversion.vanishing,
+        "subnormal": conversion.subnormal,
     }

@@ -38,6 +38,7 @@ from tui_debugger.cli.output import (
     unseen,
 )
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.stats import fields
 from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.writer import write_data, write_lines
 
@@ -49,25 +50,23 @@ if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
 
-SORTABLE = (
-    *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
-    *("min", "max", "mean", "abs_mean", "std", "norm"),
-)
+SORTABLE = tuple(field.column for field in fields.COLUMNS)
 COLUMNS = (
     *("rank", "step", "graph", "node", "side", "slot", "round", "dtype", "shape", "nbytes"),
     *SORTABLE,
     *("recorded", "error"),
 )
 """Columns of a row, in JSON and CSV alike."""
-_TITLES = (
-    *("step", "rank", "dtype", "shape", "count", "NaN", "+Inf", "-Inf", "zero"),
-    *("min", "max", "mean", "mean |x|", "std", "norm", "tensor"),
-)
+_TITLES = ("step", "rank", "dtype", "shape", *(field.title for field in fields.STAT_TABLE), "tensor")
 _LEFT = ("dtype", "shape", "tensor")
-EPILOG = """\
+_MEANINGS = "\n".join(f"  {field.column:<9}  {field.help}" for field in fields.COLUMNS)
+EPILOG = f"""\
 Rows come by step, then rank, then execution order. Means, deviation (divisor n)
 and norm are over finite elements. "recorded": the dump holds only statistics of
 this tensor (statistic.csv), and counts that it does not record read 0.
+
+statistics in JSON and CSV:
+{_MEANINGS}
 
 exit codes:
   0    done
@@ -297,11 +296,10 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.text.numbers import NONE, number
     from tui_debugger.text.tensors import place_text, shape_text
 
-    def real(value: float | str | None) -> str:
-        return number(None if value is None else float(value))
-
-    def count(value: int | None) -> str:
-        return NONE if value is None else str(value)
+    def cell(field: fields.Field, value: float | str | None) -> str:
+        if value is None:
+            return NONE
+        return str(value) if field.form is fields.Form.COUNT else number(float(value))
 
     def place(row: dict[str, Any]) -> str:
         side = Side[row["side"].upper()]
@@ -316,8 +314,7 @@ def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
             *(str(row["step"]), *([str(row["rank"])] if ranks else [])),
             row["dtype"] or NONE,
             NONE if row["shape"] is None else shape_text(row["shape"]),
-            *(count(row[name]) for name in ("count", "nan", "pos_inf", "neg_inf", "zero")),
-            *(real(row[name]) for name in ("min", "max", "mean", "abs_mean", "std", "norm")),
+            *(cell(field, row[field.column]) for field in fields.STAT_TABLE),
             place(row) + mark,
         ]
 

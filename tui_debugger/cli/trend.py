@@ -21,6 +21,7 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.stats.fields import METRICS
 from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from tui_debugger.session import Session
     from tui_debugger.session.naming import Found
 
-METRICS = ("min", "mean", "max", "norm", "abs_mean", "std", "nan", "inf", "zero")
 DESCRIPTION = """\
 Shows how tensors change over the dumped steps: a plot, with NaN and Inf marked on
 its axis, and a table. Means, deviation and norm are over finite values.

@@ -34,6 +34,7 @@ from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
 from tui_debugger.model import Side
 from tui_debugger.sources.base import Source, TensorFlag
+from tui_debugger.stats.fields import SENT
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.records import RequiredStats
 
@@ -142,7 +143,7 @@ def _is_operator(table: NodeTable, row: int) -> bool:
 
 BEAT: Final = 5.0
 """Seconds between signs of life."""
-_EXACT: Final = ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares")
+_EXACT: Final = tuple(sent.name for _, sent in SENT if sent.ours)
 """Statistics that MindSpore's client does not know."""
 
 

@@ -14,7 +14,7 @@ from tui_debugger.model import ProgressFn, TensorKey, TensorStats, no_progress
 from tui_debugger.stats.distribution import Bin, ClassCounts, count_bins, count_classes, linear_bins, log_bins
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.stats.quantiles import PERCENTS, Headroom, Quantiles, headroom, quantiles
-from tui_debugger.stats.sharing import Stock
+from tui_debugger.stats.spans import SharedArrays
 
 QUICK = 1 << 26
 """Elements up to which percentiles are found at once, without being asked for."""
@@ -93,13 +93,13 @@ def spread_of(session: Run, row: TensorRow, progress: ProgressFn = no_progress) 
         raise UnreadableTensorError(reason, where=f"rank {key.rank} step {key.step} {key.node}")
     if not row.has_value:
         return Spread(row)
-    stock = _values(session, key, progress)
+    shared = _values(session, key, progress)
     if row.remote or row.stats is None:  # the values are here now, and say more than what the training said
         (row,) = session.measure((session.row_of(key),), progress)
-    classes = count_classes(stock, scaled(progress, 0, 3))
-    dtype = row.meta.dtype if row.meta is not None else stock.arrays[0].dtype.name
-    room = headroom(stock, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
-    found = quantiles(stock, classes, PERCENTS, scaled(progress, 2, 3)) if stock.count <= QUICK else None
+    classes = count_classes(shared, scaled(progress, 0, 3))
+    dtype = row.meta.dtype if row.meta is not None else shared.arrays[0].dtype.name
+    room = headroom(shared, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
+    found = quantiles(shared, classes, PERCENTS, scaled(progress, 2, 3)) if shared.count <= QUICK else None
     return Spread(row, classes, room, found)
 
 
@@ -124,7 +124,7 @@ def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
     return stats.minimum, stats.maximum
 
 
-def _values(session: Run, key: TensorKey, progress: ProgressFn) -> Stock:
+def _values(session: Run, key: TensorKey, progress: ProgressFn) -> SharedArrays:
     """The values of a tensor, and who can go through them.
 
     Raises:
@@ -132,7 +132,7 @@ def _values(session: Run, key: TensorKey, progress: ProgressFn) -> Stock:
     """
     array = session.read(key, progress)
     spec = undisturbed(lambda: session.spec(key))
-    return Stock((array,), array.size, () if spec is None else (spec,), session.workers)
+    return SharedArrays((array,), array.size, () if spec is None else (spec,), session.workers)
 
 
 def choose_bins(

@@ -21,6 +21,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.optimizers import relatives
 from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
 from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.fields import METRICS, Form
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.health import GLYPHS
@@ -33,34 +34,7 @@ TOGETHER: Final = 256
 """Steps that are listed and measured together."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """What can be drawn over the steps.
-
-    Attributes:
-        id: as ``--metric`` takes it.
-        title: as tables print it.
-        help: in a few words.
-    """
-
-    id: str
-    title: str
-    help: str
-
-
-METRICS: Final = (
-    Metric("min", "min", "smallest finite value"),
-    Metric("mean", "mean", "mean of the finite values"),
-    Metric("max", "max", "greatest finite value"),
-    Metric("norm", "norm", "root of the sum of squares of the finite values"),
-    Metric("abs_mean", "mean |x|", "mean of the finite magnitudes"),
-    Metric("std", "σ", "deviation of the finite values, divisor n"),
-    Metric("nan", "NaN", "number of NaN"),
-    Metric("inf", "Inf", "number of +Inf and -Inf"),
-    Metric("zero", "zero %", "percentage of zeros"),
-)
-METRIC_BY_ID: Final[Mapping[str, Metric]] = {metric.id: metric for metric in METRICS}
-_COLUMN: Final = {metric.id: number for number, metric in enumerate(METRICS)}
+_COLUMN: Final = {metric: number for number, metric in enumerate(METRICS)}
 
 
 class State(IntEnum):
@@ -292,22 +266,12 @@ def _values(stats: TensorStats, *, whole: bool) -> list[float]:
         whole: they were taken from all values; else what reads 0 may just not have been recorded.
     """
     counted = whole or stats.finite == stats.negative + stats.positive + stats.zero
-    zero = stats.zero_percentage if counted or stats.zero else math.nan
-    return [
-        _real(stats.minimum),
-        _real(stats.mean),
-        _real(stats.maximum),
-        _real(stats.norm),
-        _real(stats.abs_mean),
-        math.nan if stats.variance is None else math.sqrt(stats.variance),
-        float(stats.nan) if counted or stats.nan else math.nan,
-        float(stats.inf) if counted or stats.inf else math.nan,
-        zero,
-    ]
-
-
-def _real(value: float | None) -> float:
-    return math.nan if value is None else value
+    found = []
+    for field in METRICS.values():
+        value = field.value(stats)
+        missing = value is None or not (value or counted or field.form is Form.REAL)
+        found.append(math.nan if value is None or missing else float(value))
+    return found
 
 
 def _health(
@@ -382,9 +346,11 @@ class Group:
     @property
     def title(self) -> str:
         """``max, mean, min``."""
-        return ", ".join(METRIC_BY_ID[metric].title for metric in self.metrics)
+        return ", ".join(METRICS[metric].on_screen for metric in self.metrics)
 
 
+_ORDER: Final = ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
+_LATER: Final = tuple(metric for metric in METRICS if metric not in _ORDER)
 ONE: Final = (
     Group(("max", "mean", "min"), "▽○△"),
     Group(("norm",), "○"),
@@ -392,11 +358,10 @@ ONE: Final = (
     Group(("abs_mean",), "○"),
     Group(("std",), "○"),
     Group(("zero",), "○"),
+    *(Group((metric,), "○") for metric in _LATER),
 )
 """The plots of one tensor."""
-SEVERAL: Final = tuple(
-    Group((metric,), "") for metric in ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
-)
+SEVERAL: Final = tuple(Group((metric,), "") for metric in (*_ORDER, *_LATER))
 """The plots of several tensors on top of each other."""
 
 
@@ -485,7 +450,7 @@ def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
             by_number = np.argsort(each.steps, kind="stable")  # the axis is that of step numbers
             curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark))
             legend.append(
-                Legend(mark, METRIC_BY_ID[metric].title if len(series) == 1 else name(each, ranks, with_graph=graphs))
+                Legend(mark, METRICS[metric].on_screen if len(series) == 1 else name(each, ranks, with_graph=graphs))
             )
     steps = np.concatenate([each.steps for each in series]).astype(np.float64)
     values = np.concatenate([curve.y for curve in curves])
@@ -556,8 +521,8 @@ def step_words(series: Series, index: int) -> str:
     point = series.point(index)
     words = [f"step {_place(point)}"]
     if int(series.state[index]) in (State.MEASURED, State.RECORDED):
-        more = ("abs_mean", "std", "zero")
-        words += [f"{METRIC_BY_ID[each].title} {shown(each, float(series.of(each)[index]))}" for each in more]
+        more = ("abs_mean", "std", "zero", *_LATER)
+        words += [f"{METRICS[each].on_screen} {shown(each, float(series.of(each)[index]))}" for each in more]
     else:
         words.append(cells(series, index)[-1])
     words += [series.said[point]] if point in series.said else []
@@ -578,9 +543,10 @@ def shown(metric: str, value: float) -> str:
     """A value of a metric as tables print it."""
     if np.isnan(value):
         return NONE
-    if metric in ("nan", "inf"):
+    form = METRICS[metric].form
+    if form is Form.COUNT:
         return f"{int(value):,}"
-    return percent(value) if metric == "zero" else number(value)
+    return percent(value) if form is Form.PERCENT else number(value)
 
 
 def rows(series: Series) -> list[dict[str, object]]:
@@ -589,8 +555,8 @@ def rows(series: Series) -> list[dict[str, object]]:
     for index, step in enumerate(series.steps.tolist()):
         values: Float64 = series.values[:, index]
         metrics = {
-            metric.id: None if np.isnan(value) else int(value) if metric.id in ("nan", "inf") else float(value)
-            for metric, value in zip(METRICS, values.tolist(), strict=True)
+            metric: None if np.isnan(value) else int(value) if field.form is Form.COUNT else float(value)
+            for (metric, field), value in zip(METRICS.items(), values.tolist(), strict=True)
         }
         found.append(
             {

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from tui_debugger.graph.messages import GRAPH_PACKAGE, Messages, add_file, describe, message_class, pool
 from tui_debugger.model import ParamResult, ProgressFn, TensorMeta, TensorStats, no_progress
+from tui_debugger.stats.fields import SENT, Form
 
 PACKAGE: Final = "tdbg.live"
 SERVICE: Final = "debugger.EventListener"
@@ -48,6 +49,7 @@ RUNS_TO_NODES, FULL_STATISTICS, ANY_PREVIOUS, RUNS_AHEAD = 1, 2, 4, 8
 """Bits of ``Metadata.features``: run_level node stops inside a step; ``Statistics`` and hits carry what the table below
 has from 100 on; previous values exist for every tensor, not for parameters only; ``RunCMD.ahead`` is understood."""
 
+_WIRE_TYPES: Final = {Form.COUNT: "uint64", Form.REAL: "double"}
 MESSAGES: Final[Messages] = {
     "Metadata": """1 device_name bytes; 2 cur_step int32; 3 backend bytes; 4 cur_node bytes; 5 training_done bool;
         6 graph_num int32; 7 ms_version bytes; 100 rank int32; 101 world_size int32; 102 client bytes;
@@ -69,16 +71,16 @@ MESSAGES: Final[Messages] = {
     "TensorBase": "1 data_type int32; 2 shape int64*; 3 data_size int64",
     "Statistics": """1 is_bool bool; 2 max_value float; 3 min_value float; 4 avg_value float; 5 count uint64;
         6 neg_zero_count uint64; 7 pos_zero_count uint64; 8 nan_count uint64; 9 neg_inf_count uint64;
-        10 pos_inf_count uint64; 11 zero_count uint64; 100 minimum double; 101 maximum double; 102 mean double;
-        103 abs_mean double; 104 variance double; 105 sum_squares double""",
+        10 pos_inf_count uint64; 11 zero_count uint64; """
+    + "; ".join(f"{sent.number} {sent.name} {_WIRE_TYPES[field.form]}" for field, sent in SENT if sent.ours),
     "TensorSummary": "1 tensor_base TensorBase; 2 statistics Statistics",
 }
 """``Metadata.step`` is the step that the training stands after (or in, with ``cur_node``), -1 before the first;
 ``unrecorded`` is all that the training ran so far and could not show, with ``step`` the first step of it; ``session``
 is random and the same as long as a training process lives, so that one that comes back is known again.
 ``RunCMD.ahead`` is how many more steps it may run without asking, as long as no watchpoint has anything to say of them.
-In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; a field from 100
-on that is absent has no value (no finite element)."""
+In ``Statistics`` neg_zero_count and pos_zero_count are the numbers of negative and positive elements; the fields from
+100 on are those of ``stats.fields``: one that is absent has no value (no finite element), or the client is older."""
 
 UNSENT_NODES: Final = "nodes that came after the graph had been sent"
 """How our client's ``Unrecorded.what`` begins when its graph is no longer that of the step: from then on what the graph

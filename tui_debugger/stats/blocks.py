@@ -1,20 +1,13 @@
 """Statistics of one tensor in one pass: its blocks, exact sums over them, and what they add up to.
 
-Sums over one block, with bounds on what rounding does to them.
-
-In whatever order n numbers are added in float64, the sum is off by at most n·2⁻⁵³ of the sum of their magnitudes: for a
-block 7e-12 of it. In float32, 15 additions may be off by a millionth, so nothing is added there.
-
-Arrays in pieces that stay in the L2 cache, their elements as float32 or float64 without any rounding.
-
-Every element type of at most 24 significant bits fits into float32: half the memory of float64, and numpy is twice as
-fast on it. What float32 cannot hold becomes float64; complex elements become their magnitudes.
-
-Statistics of one tensor in one pass.
+A block is a piece of an array that stays in the L2 cache with what is made of it. Its elements are read as float32 or
+float64 without any rounding: every type of at most 24 significant bits fits into float32, which takes half the memory
+and time of float64; complex elements become their magnitudes.
 
 Counts and extremes are taken from the elements as they are, sums in float64: sums of squares of tiny gradients and
-variances at large offsets are wrong in anything less. What is made of a block stays in the L2 cache. Results of
-blocks, files, processes and hosts merge.
+variances at large offsets are wrong in anything less. In whatever order n numbers are added in float64, the sum is off
+by at most n·2⁻⁵³ of the sum of their magnitudes: for a block 7e-12 of it. In float32, 15 additions may be off by a
+millionth, so nothing is added there. Results of blocks, files, processes and hosts merge.
 """
 
 from __future__ import annotations
@@ -23,13 +16,14 @@ import math
 import threading
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tui_debugger.arrays import Array, Float32, Float64
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.dtypes import DType, is_numeric
+from tui_debugger.stats.fields import OTHERS, Made, Sums, sums_of
 from tui_debugger.stats.records import Bounds
 
 DOT: Final = 1 << 13
@@ -42,19 +36,19 @@ _ONES: Final = np.ones(DOT)
 
 
 def total(x: Float64) -> float:
-    """Sum of the elements; may overflow."""
+    """Returns the sum of the elements; may overflow."""
     n = len(x)
     # Either is faster than np.add.reduce: the first for few elements, the second because it adds in another order.
     return float(x.dot(_ONES[:n])) if n <= DOT else float(np.einsum("i->", x))
 
 
 def sum_of_squares(x: Float64) -> float:
-    """Sum of the squares of the elements; may overflow."""
+    """Returns the sum of the squares of the elements; may overflow."""
     return sum_of_products(x, x)
 
 
 def sum_of_products(x: Float64, y: Float64) -> float:
-    """Sum of the products of elements that stand at the same place; may overflow."""
+    """Returns the sum of the products of elements that stand at the same place; may overflow."""
     n = len(x)
     if n <= DOT:
         return float(x.dot(y))
@@ -64,17 +58,17 @@ def sum_of_products(x: Float64, y: Float64) -> float:
 
 
 def mean_of(x: Float64, sum_x: float) -> float:
-    """Mean of finite elements whose sum may have overflowed."""
+    """Returns the mean of finite elements whose sum may have overflowed."""
     return sum_x / len(x) if math.isfinite(sum_x) else total(x / len(x))
 
 
-def mean_and_spread(x: Float64, sum_x: float, squares: float) -> tuple[float, float]:
-    """The mean and Σ(x − mean)² of finite elements, from their sum and the sum of their squares where that will do."""
+def mean_and_deviations(x: Float64, sum_x: float, squares: float) -> tuple[float, float]:
+    """Returns the mean and Σ(x − mean)² of finite elements, from their sum and sum of squares where that will do."""
     n = len(x)
     mean = mean_of(x, sum_x)
-    spread = squares - sum_x * mean
-    if spread > ENOUGH * squares and spread < math.inf:
-        return mean, spread
+    deviations = squares - sum_x * mean
+    if deviations > ENOUGH * squares and deviations < math.inf:
+        return mean, deviations
     away = np.subtract(x, mean, out=scratch.double_work[:n])
     squares, rest = sum_of_squares(away), total(away) / n  # the rest is what rounding took from the mean
     return (mean + rest, max(squares - rest * rest * n, 0.0)) if math.isfinite(squares) else (mean, squares)
@@ -91,7 +85,6 @@ class Scratch(threading.local):
     """Buffers of one thread: fresh ones would cost more page faults than the arithmetic."""
 
     def __init__(self) -> None:
-        """Room for a block of two tensors, for what is made of them, and for the answers to questions about them."""
         self.singles = (np.empty(BLOCK, np.float32), np.empty(BLOCK, np.float32))
         self.doubles = (np.empty(BLOCK), np.empty(BLOCK))
         self.double_work = np.empty(BLOCK)
@@ -103,7 +96,7 @@ scratch: Final = Scratch()
 
 
 def exact(block: Array, side: int = 0) -> Float32 | Float64:
-    """A 1-D block as contiguous float32 where that holds all values of its type, else as float64.
+    """Returns a 1-D block as contiguous float32 where that holds all values of its type, else as float64.
 
     Args:
         block: at most ``BLOCK`` elements of a numeric type.
@@ -124,7 +117,7 @@ def exact(block: Array, side: int = 0) -> Float32 | Float64:
 
 
 def doubles(block: Array, side: int = 0) -> Float64:
-    """A 1-D block as contiguous float64; those that are are returned as they are. Complex: magnitudes."""
+    """Returns a 1-D block as contiguous float64; one that is that already comes back as it is. Complex: magnitudes."""
     dtype = block.dtype
     if dtype != SINGLE:
         if dtype == DOUBLE and block.flags.c_contiguous:
@@ -139,14 +132,14 @@ def doubles(block: Array, side: int = 0) -> Float64:
 
 
 def double_blocks(array: Array) -> Iterator[Float64]:
-    """All elements as float64 (complex: magnitudes) in pieces of at most ``BLOCK``; each is gone with the next one."""
+    """Yields all elements as float64 (complex: magnitudes), at most ``BLOCK`` at once; each is gone with the next."""
     for (piece,) in pieces(array):
         for start in range(0, len(piece), BLOCK):
             yield doubles(piece[start : start + BLOCK])
 
 
 def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """1-D pieces of arrays of one shape, elements in the same order in each; views wherever that is possible."""
+    """Yields 1-D pieces of arrays of one shape, elements in the same order in each; views where that is possible."""
     if all(array.flags.c_contiguous for array in arrays):
         yield tuple(array.reshape(-1) for array in arrays)
     elif all(array.flags.f_contiguous for array in arrays):
@@ -160,13 +153,13 @@ def pieces(*arrays: Array) -> Iterator[tuple[Array, ...]]:
 
 @lru_cache(maxsize=64)
 def _fits_single(dtype: DType) -> bool:
-    """Whether float32 holds every value of a type: at most 16 bits, whatever they mean, or float32 itself."""
+    """Returns whether float32 holds every value of a type: at most 16 bits, whatever they mean, or float32 itself."""
     return dtype.itemsize <= 2 or dtype.newbyteorder("=") == SINGLE
 
 
 @lru_cache(maxsize=64)
 def _table(dtype: DType) -> Float32 | None:
-    """The value of every bit pattern of a type whose conversion is slow; None when numpy's is fast."""
+    """Returns the value of every bit pattern of a type whose conversion is slow; None when numpy's is fast."""
     if dtype.kind in "biu" or dtype.itemsize > 2 or not dtype.isnative or dtype.name == "bfloat16":
         return None
     patterns = np.arange(1 << 8 * dtype.itemsize).astype(_unsigned(dtype))
@@ -178,7 +171,9 @@ def _unsigned(dtype: DType) -> DType:
     return np.dtype(np.uint8 if dtype.itemsize == 1 else np.uint16)
 
 
-Values = tuple[int, int, int, int, int, int, int, float, float, float, float, float, float]
+_OF_ALL: Final = tuple((name, made) for name, made in OTHERS if made.every)
+_IDENTITIES: Final = {name: made.identity for name, made in OTHERS}
+_OF_FINITE: Final = tuple((name, made) for name, made in OTHERS if not made.every)
 _ZERO: Final = {dtype: np.zeros((), dtype) for dtype in (SINGLE, DOUBLE)}
 """Comparing with an array costs half of what comparing with a Python number does."""
 
@@ -188,10 +183,11 @@ class Accumulator:
 
     __slots__ = (
         "_abs_mean",
+        "_deviations",
         "_maximum",
         "_mean",
         "_minimum",
-        "_spread",
+        "_others",
         "_squares",
         "count",
         "finite",
@@ -208,8 +204,9 @@ class Accumulator:
         self.count = self.finite = self.nan = self.pos_inf = self.neg_inf = self.negative = self.positive = 0
         self._minimum = math.inf
         self._maximum = -math.inf
-        self._mean = self._abs_mean = self._squares = self._spread = 0.0
+        self._mean = self._abs_mean = self._squares = self._deviations = 0.0
         self.ranges: dict[Bounds, int] = dict.fromkeys(ranges, 0)
+        self._others: dict[str, Sums] = _IDENTITIES.copy()
 
     def add(self, elements: Array) -> None:
         """Adds a 1-D array of a numeric type, of any length."""
@@ -222,16 +219,16 @@ class Accumulator:
                 for start in range(0, n, BLOCK):
                     self._add_block(exact(elements[start : start + BLOCK]))
 
-    def add_wide(self, x: Float32 | Float64, wide: Float64, room: Float64) -> None:
+    def add_wide(self, x: Float32 | Float64, wide: Float64, buffer: Float64) -> None:
         """Adds a block of at most ``BLOCK`` elements whose float64 copy is at hand.
 
         Args:
             x: contiguous; the block as it is.
             wide: the same as float64, not overwritten.
-            room: takes the magnitudes when the elements are finite and of either sign.
+            buffer: takes the magnitudes when the elements are finite and of either sign.
         """
         with np.errstate(all="ignore"):
-            self._add_block(x, wide, room)
+            self._add_block(x, wide, buffer)
 
     def merge(self, other: Accumulator) -> None:
         """Adds what another accumulator has seen."""
@@ -245,7 +242,9 @@ class Accumulator:
             self.ranges[bounds] = self.ranges.get(bounds, 0) + inside
         if other.finite:
             self._extend(other._minimum, other._maximum)
-            self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._spread)
+            self._merge(other.finite, other._mean, other._abs_mean, other._squares, other._deviations)
+        for name, made in OTHERS:
+            self._others[name] = made.merge(self._others[name], other._others[name])
 
     @property
     def zero(self) -> int:
@@ -272,26 +271,37 @@ class Accumulator:
         """Sum of the squares of the finite elements."""
         return self._squares
 
-    def values(self) -> Values:
-        """The result so far in the order of ``records.COUNTS`` and ``records.REALS``; NaN stands for None."""
+    def values(self) -> tuple[float, ...]:
+        """Returns the result so far in the order of ``fields.STORED``; NaN stands for None."""
+        return (*self._fast(), *(_real(made.result(self._others[name])) for name, made in OTHERS))
+
+    def stats(self) -> TensorStats:
+        """Returns the result so far."""
+        values: tuple[Any, ...] = self._fast()
+        if not self.finite:
+            values = (*values[:7], None, None, None, None, None, 0.0)
+        if not OTHERS:
+            return TensorStats(*values)
+        others: dict[str, Any] = {name: made.result(self._others[name]) for name, made in OTHERS}
+        return TensorStats(*values, **others)
+
+    def _fast(self) -> tuple[float, ...]:
+        """Returns the statistics of ``fields.FAST``."""
         finite = self.finite
         counts = (self.count, self.nan, self.pos_inf, self.neg_inf)
         signs = (finite - self.negative - self.positive, self.negative, self.positive)
         if not finite:
             return (*counts, *signs, math.nan, math.nan, math.nan, math.nan, math.nan, 0.0)
-        reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._spread / finite, self._squares)
+        reals = (self._minimum, self._maximum, self._mean, self._abs_mean, self._deviations / finite, self._squares)
         return (*counts, *signs, *reals)
 
-    def stats(self) -> TensorStats:
-        """The result so far."""
-        values = self.values()
-        return TensorStats(*values) if self.finite else TensorStats(*values[:7], None, None, None, None, None, 0.0)
-
-    def _add_block(self, x: Float32 | Float64, wide: Float64 | None = None, room: Float64 | None = None) -> None:
+    def _add_block(self, x: Float32 | Float64, wide: Float64 | None = None, buffer: Float64 | None = None) -> None:
         self.count += len(x)
         low, high = _extremes(x)
         if self.ranges:
             self._count_inside(x, low, high)
+        if _OF_ALL:
+            self._add_others(_OF_ALL, doubles(x) if wide is None else wide)
         if not (math.isfinite(low) and math.isfinite(high)):
             x, wide = self._count_not_finite(x), None
             if not len(x):
@@ -299,18 +309,26 @@ class Accumulator:
             low, high = _extremes(x)
         self._count_signs(x, low, high)
         self._extend(low, high)
+        if _OF_FINITE:
+            self._add_others(_OF_FINITE, doubles(x) if wide is None else wide)
         if low == high:
             self._merge(len(x), low, abs(low), len(x) * low * low, 0.0)
             return
         wide = doubles(x) if wide is None else wide
         sum_x, squares = total(wide), sum_of_squares(wide)
-        mean, spread = mean_and_spread(wide, sum_x, squares)
+        mean, deviations = mean_and_deviations(wide, sum_x, squares)
         abs_mean = abs(mean)
         if low < 0 < high:
-            room = scratch.doubles[0] if room is None else room  # in place: less to keep in the cache
-            magnitudes = np.abs(wide, out=room[: len(x)])
+            buffer = scratch.doubles[0] if buffer is None else buffer  # in place: less to keep in the cache
+            magnitudes = np.abs(wide, out=buffer[: len(x)])
             abs_mean = mean_of(magnitudes, total(magnitudes))
-        self._merge(len(x), mean, abs_mean, squares, spread)
+        self._merge(len(x), mean, abs_mean, squares, deviations)
+
+    def _add_others(self, others: tuple[tuple[str, Made], ...], x: Float64) -> None:
+        """Adds a block to the statistics that this class has no code of its own for."""
+        with np.errstate(all="ignore"):
+            for name, made in others:
+                self._others[name] = made.merge(self._others[name], sums_of(made, x))
 
     def _count_signs(self, x: Float32 | Float64, low: float, high: float) -> None:
         """Counts the elements on either side of zero; where all are on one side, no element is looked at."""
@@ -359,24 +377,24 @@ class Accumulator:
         self._minimum = min(self._minimum, low)
         self._maximum = max(self._maximum, high)
 
-    def _merge(self, n: int, mean: float, abs_mean: float, squares: float, spread: float) -> None:
+    def _merge(self, n: int, mean: float, abs_mean: float, squares: float, deviations: float) -> None:
         """Adds the sums of n finite elements, by Chan's formula."""
         finite = self.finite + n
         if self.finite:
             old, new = self.finite / finite, n / finite
             delta = mean - self._mean
-            self._spread += spread + delta * delta * old * n
+            self._deviations += deviations + delta * delta * old * n
             # The difference of two huge means may overflow.
             self._mean = self._mean + delta * new if math.isfinite(delta) else self._mean * old + mean * new
             self._abs_mean += (abs_mean - self._abs_mean) * new
         else:
-            self._spread, self._mean, self._abs_mean = spread, mean, abs_mean
+            self._deviations, self._mean, self._abs_mean = deviations, mean, abs_mean
         self._squares += squares
         self.finite = finite
 
 
 def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorStats, dict[Bounds, int]]:
-    """Statistics of an array of any shape, order and byte order, and how many elements lie in each range.
+    """Returns the statistics of an array of any shape, order and byte order, and how many elements lie in each range.
 
     Complex elements count by their magnitude.
 
@@ -396,8 +414,12 @@ def measure_stats(array: Array, ranges: Iterable[Bounds] = ()) -> tuple[TensorSt
     return accumulator.stats(), accumulator.ranges
 
 
+def _real(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def peak(stats: TensorStats | None) -> float | None:
-    """The greatest magnitude among the finite elements; None when there are none."""
+    """Returns the greatest magnitude among the finite elements; None when there are none."""
     if stats is None or stats.minimum is None or stats.maximum is None:
         return None
     return max(abs(stats.minimum), abs(stats.maximum))
@@ -405,7 +427,7 @@ def peak(stats: TensorStats | None) -> float | None:
 
 @lru_cache(maxsize=256)
 def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
-    """The least float32 that is not below a bound and the greatest one not above the other.
+    """Returns the least float32 that is not below a bound and the greatest one not above the other.
 
     A float32 lies between them exactly when, cast to double, it lies between the bounds.
     """
@@ -419,5 +441,5 @@ def single_bounds(start: float, end: float) -> tuple[np.float32, np.float32]:
 
 
 def _extremes(x: Float32 | Float64) -> tuple[float, float]:
-    """Least and greatest element; NaN when any element is."""
+    """Returns the least and greatest element; NaN when any element is."""
     return x.item(x.argmin()), x.item(x.argmax())

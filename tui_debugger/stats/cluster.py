@@ -2,6 +2,8 @@
 
 dask gives the tasks of a worker that died to another one by itself. What it cannot do, for want of workers or of its
 scheduler, comes back as lost, and is done right here (see ``scan``): results do not depend on a cluster.
+
+A file of its own, loaded when a cluster is asked for: it needs asyncio, which costs every start of a worker process.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import logging
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -36,6 +39,22 @@ _LATE: Final = (OSError, TimeoutError, asyncio.TimeoutError, concurrent.futures.
 """How distributed says that somebody does not answer: lost connections are OSErrors, and before Python 3.11 there were
 several TimeoutErrors."""
 _NOISE: Final = ("distributed", "tornado", "tornado.application")
+
+
+def executor_of(text: str) -> Executor:
+    """Returns the executor that a text names: ``dask:tcp://HOST:PORT`` is an existing dask.distributed cluster.
+
+    Raises:
+        TdbgError: the text names none, the package for it is missing, or nobody answers there.
+    """
+    match = re.fullmatch(r"dask:((?:tcp|tls|ucx)://\S+:\d{1,5})", text)
+    if match is None:
+        raise TdbgError(
+            f"{text!r} is no executor",
+            where="--executor",
+            hint="give the scheduler of a dask cluster, as in --executor dask:tcp://10.0.0.1:8786",
+        )
+    return Cluster(match[1])
 
 
 class Cluster(OwnExecutor):
@@ -129,8 +148,8 @@ class Cluster(OwnExecutor):
 
 
 def greet() -> str:
-    """What a worker says of itself: the version of this package."""
-    from tui_debugger.stats import measure, scan  # noqa: F401 - numpy has to be there as well
+    """Returns what a worker says of itself: the version of this package."""
+    from tui_debugger.stats import measure  # noqa: F401 - numpy has to be there as well
 
     return __version__
 

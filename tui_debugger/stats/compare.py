@@ -1,17 +1,11 @@
-"""Everything about how one tensor differs from another one, in one pass over both.
+"""Everything about how one tensor differs from another one, in one pass over both, block by block and in float64.
 
-Elements of two tensors of which one or both are NaN or infinite.
-
-What a stretch of two tensors adds up to: block by block, in buffers that stay in the L2 cache.
+Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
+would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
 
 A pass over a block costs as much as most arithmetic, so nothing is computed twice (the statistics of the difference say
 what its greatest error is, and whether any element differs), and the lists of the largest differences are looked at
 only where a block can still get into one.
-
-Everything about how one tensor differs from another one, in one pass over both, block by block and in float64.
-
-Errors are over the elements that are finite on both sides; what is NaN or infinite is counted apart, because one NaN
-would make every sum NaN. "There" is the reference: relative errors are parts of its elements.
 """
 
 from __future__ import annotations
@@ -55,7 +49,7 @@ from tui_debugger.stats.compare_pairs import (
     widened,
 )
 from tui_debugger.stats.dtypes import DType, name_of
-from tui_debugger.stats.sharing import Checkpoint, Span, in_order
+from tui_debugger.stats.spans import Checkpoint, Span, span_results
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +86,9 @@ class OddCounts:
 class OddElements:
     """Counts them, and keeps the first places where one side only is NaN, or infinite."""
 
-    def __init__(self, room: int) -> None:
-        """Nothing yet. ``room``: how many places are kept of each kind."""
-        self._room = room
+    def __init__(self, most: int) -> None:
+        """Nothing yet. ``most``: how many places are kept of each kind."""
+        self._most = most
         self._counts = [0] * 7
         self._nan: list[int] = []
         self._inf: list[int] = []
@@ -130,15 +124,15 @@ class OddElements:
     def merge(self, other: OddElements) -> None:
         """Adds what others found in elements that come after all of these."""
         self._counts = [mine + its for mine, its in zip(self._counts, other._counts, strict=True)]
-        self._nan += other._nan[: self._room - len(self._nan)]
-        self._inf += other._inf[: self._room - len(self._inf)]
+        self._nan += other._nan[: self._most - len(self._nan)]
+        self._inf += other._inf[: self._most - len(self._inf)]
 
     def _keep(self, kept: list[int], places: Positions, mask: Array) -> None:
-        if len(kept) < self._room:
-            kept += places[mask][: self._room - len(kept)].tolist()
+        if len(kept) < self._most:
+            kept += places[mask][: self._most - len(kept)].tolist()
 
     def counts(self) -> OddCounts:
-        """What was counted."""
+        """Returns what was counted."""
         return OddCounts(*self._counts)
 
     def positions(self) -> list[int]:
@@ -156,7 +150,7 @@ _ZEROS: Final = np.zeros(PIECE, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
+class LowestKept:
     """What other stretches have found already: less than that need not be looked at.
 
     Attributes:
@@ -173,48 +167,47 @@ class Floors:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CompareOptions:
     """What is asked about two tensors.
 
     Attributes:
         tolerance: what counts as equal; one by percent is counted in a pass of its own.
         top: how many of the largest differences are kept.
         unit: the type whose units in the last place count; None for none.
-        halves: see ``pairs.needs_halves``.
-        floors: what is known already; makes no difference to the result.
+        halves: see ``compare_pairs.needs_halves``.
+        lowest: what is known already; makes no difference to the result.
     """
 
     tolerance: Tolerance
     top: int
     unit: DType | None
     halves: bool
-    floors: Floors = Floors()
+    lowest: LowestKept = LowestKept()
 
 
-class Tally:
+class PartialDifferences:
     """Sums, counts and lists of all blocks so far. ``merge`` adds those of the next stretch."""
 
-    def __init__(self, question: Question) -> None:
-        """Nothing yet."""
-        self.question = question
+    def __init__(self, options: CompareOptions) -> None:
+        self.options = options
         self.here, self.there, self.difference = Accumulator(), Accumulator(), Accumulator()
-        top, floors = question.top, question.floors
+        top, lowest = options.top, options.lowest
         self.odd = OddElements(top)
-        self.by_abs, self.by_rel = Largest(top, floors.by_abs), Largest(top, floors.by_rel)
-        self.by_ulp = Largest(top, floors.by_ulp)
+        self.by_abs, self.by_rel = Largest(top, lowest.by_abs), Largest(top, lowest.by_rel)
+        self.by_ulp = Largest(top, lowest.by_ulp)
         self.finite = self.same = self.flips = self.from_zero = self.outside = 0
         self.max_abs = self.sum_abs = self.squares = 0.0
-        self.max_rel = floors.max_rel
+        self.max_rel = lowest.max_rel
         self.dot = self.own_squares = self.other_squares = 0.0
         self.ulps = self.within_one = 0
-        self.max_ulp = floors.max_ulp
+        self.max_ulp = lowest.max_ulp
 
     @property
-    def floors(self) -> Floors:
+    def lowest(self) -> LowestKept:
         """What others need not look at any more."""
-        return Floors(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
+        return LowestKept(self.by_abs.floor, self.by_rel.floor, self.by_ulp.floor, self.max_rel, self.max_ulp)
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: PartialDifferences) -> None:
         """Adds what was found in the elements that come next."""
         for name in ("here", "there", "difference", "odd", "by_abs", "by_rel", "by_ulp"):
             getattr(self, name).merge(getattr(other, name))
@@ -235,7 +228,7 @@ class Tally:
 
     def _add_same(self, here: Array, there: Array, x: Float32 | Float64) -> bool:
         """Adds a block that is finite and the same on both sides, bit by bit; False for any other block."""
-        if here.dtype != there.dtype or self.question.unit not in (None, here.dtype):
+        if here.dtype != there.dtype or self.options.unit not in (None, here.dtype):
             return False
         bits = f"u{here.itemsize}"
         one, other, n = here.view(bits), there.view(bits), len(here)
@@ -251,7 +244,7 @@ class Tally:
         self._add_products(block.squares, block.squares, block.squares)
         self.finite += n
         self.same += n
-        if self.question.unit is not None:
+        if self.options.unit is not None:
             self.ulps += n
             self.within_one += n
         return True
@@ -271,7 +264,7 @@ class Tally:
             one, other = widened(block.x, buffers.one), widened(block.y, buffers.other)
             self._add_products(dot_of(one, other), squares_of(one), squares_of(other))
         if len(one):
-            halves = self.question.halves
+            halves = self.options.halves
             found = exact_difference(block.here, block.there) if halves else subtracted(one, other)
             if not block.complex:
                 block.opposite, flips = opposite_signs(block.x, block.y, zeros=own.zero + its.zero > 0)
@@ -304,7 +297,7 @@ class Tally:
             error = magnitudes_of(found, change, buffers.one)
             reference = np.abs(other, out=buffers.other[:n])
             self._measure_errors(block, change, error, reference)
-        if self.question.unit is not None:
+        if self.options.unit is not None:
             self._count_ulps(block)
 
     def _measure_errors(self, block: Block, change: Accumulator, error: Float64, reference: Float64) -> None:
@@ -319,7 +312,7 @@ class Tally:
         self.max_abs = max(self.max_abs, greatest)
         if greatest >= self.by_abs.floor:
             self.by_abs.add(error, block.first, block.places)
-        tolerance = self.question.tolerance
+        tolerance = self.options.tolerance
         if tolerance.exact:
             self.outside += n - change.zero
         elif not tolerance.percent:
@@ -347,7 +340,7 @@ class Tally:
         self.by_rel.add(relative, block.first, block.at(at))
 
     def _count_ulps(self, block: Block) -> None:
-        unit, here, there = self.question.unit, block.here, block.there
+        unit, here, there = self.options.unit, block.here, block.there
         assert unit is not None  # noqa: S101 - asked for only then
         if compare_pairs.alike(here, there, unit):
             if not block.opposite:
@@ -392,24 +385,24 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
-    """The task of a span: its tally."""
+class CompareTask:
+    """What a worker does with a span."""
 
-    question: Question
+    options: CompareOptions
     cost: int = 12
 
     def prepare(self, arrays: tuple[Array, ...]) -> Pairs:
-        """The arrays side by side."""
+        """Returns the arrays side by side."""
         here, there = arrays
         return Pairs(here, there)
 
-    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> Tally:
-        """See ``sharing.Task``."""
-        tally = Tally(self.question)
+    def do(self, prepared: Pairs, span: Span, checkpoint: Checkpoint) -> PartialDifferences:
+        """See ``spans.SpanTask``."""
+        found = PartialDifferences(self.options)
         for first, here, there in prepared.blocks(*span):
             checkpoint(first - span[0])
-            tally.add(first, here, there)
-        return tally
+            found.add(first, here, there)
+        return found
 
 
 _SUMS: Final = (
@@ -536,40 +529,42 @@ def compare(
         progress: counts elements; may raise to stop.
     """
     unit = unit_of(pairs, types)
-    question = Question(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
-    tally = Tally(question)
+    options = CompareOptions(tolerance, top, unit, needs_halves(pairs.here, pairs.there))
+    found = PartialDifferences(options)
     first = _part_of_two(progress, 0) if tolerance.percent else progress
-    for part in in_order(pairs.stock, lambda: Count(replace(question, floors=tally.floors)), "comparing", first):
-        tally.merge(part)
-    return _result(pairs, tally, progress)
+    for part in span_results(
+        pairs.shared, lambda: CompareTask(replace(options, lowest=found.lowest)), "comparing", first
+    ):
+        found.merge(part)
+    return _result(pairs, found, progress)
 
 
-def _result(pairs: Pairs, tally: Tally, progress: ProgressFn) -> Differences:
-    """All of it."""
-    some, tolerance, unit = tally.finite > 0, tally.question.tolerance, tally.question.unit
-    odd, difference_ = tally.odd.counts(), tally.difference.stats()
+def _result(pairs: Pairs, found: PartialDifferences, progress: ProgressFn) -> Differences:
+    """Returns all of it."""
+    some, tolerance, unit = found.finite > 0, found.options.tolerance, found.options.unit
+    odd, difference_ = found.odd.counts(), found.difference.stats()
     boundary = tolerance.boundary(difference_)
-    outside = tally.outside + odd.unequal
-    by_abs, by_rel, by_ulp = _entries(pairs, tally, tally.by_abs, tally.by_rel, tally.by_ulp)
+    outside = found.outside + odd.unequal
+    by_abs, by_rel, by_ulp = _entries(pairs, found, found.by_abs, found.by_rel, found.by_ulp)
     if tolerance.percent:
         outside = count_outside(pairs, tolerance, boundary, _part_of_two(progress, 1))
     return Differences(
         shape=pairs.shape,
         odd=odd,
-        finite=tally.finite,
-        equal=tally.same + odd.same_inf,
-        sign_flips=tally.flips,
-        from_zero=tally.from_zero,
-        max_abs=tally.max_abs if some else None,
-        mean_abs=tally.sum_abs / tally.finite if some else None,
-        max_rel=tally.max_rel if some else None,
-        norm=math.sqrt(tally.squares) if some else None,
-        relative_norm=_ratio(math.sqrt(tally.squares), math.sqrt(tally.other_squares)) if some else None,
-        cosine=_cosine(tally.dot, tally.own_squares, tally.other_squares),
-        ulps=None if unit is None else Ulps(name_of(unit), tally.ulps, tally.max_ulp, tally.within_one),
+        finite=found.finite,
+        equal=found.same + odd.same_inf,
+        sign_flips=found.flips,
+        from_zero=found.from_zero,
+        max_abs=found.max_abs if some else None,
+        mean_abs=found.sum_abs / found.finite if some else None,
+        max_rel=found.max_rel if some else None,
+        norm=math.sqrt(found.squares) if some else None,
+        relative_norm=_ratio(math.sqrt(found.squares), math.sqrt(found.other_squares)) if some else None,
+        cosine=_cosine(found.dot, found.own_squares, found.other_squares),
+        ulps=None if unit is None else Ulps(name_of(unit), found.ulps, found.max_ulp, found.within_one),
         no_ulps="" if unit is not None else "units in the last place need floating-point numbers on both sides",
-        here=tally.here.stats(),
-        there=tally.there.stats(),
+        here=found.here.stats(),
+        there=found.there.stats(),
         difference=difference_,
         by_abs=by_abs,
         by_rel=by_rel,
@@ -580,20 +575,20 @@ def _result(pairs: Pairs, tally: Tally, progress: ProgressFn) -> Differences:
     )
 
 
-def _entries(pairs: Pairs, tally: Tally, *lists: Largest) -> list[tuple[Entry, ...]]:
-    """What each list says, elements that are in several looked at once."""
-    top, odd = tally.question.top, tally.odd.positions()
+def _entries(pairs: Pairs, found: PartialDifferences, *lists: Largest) -> list[tuple[Entry, ...]]:
+    """Returns what each list says, elements that are in several looked at once."""
+    top, odd = found.options.top, found.odd.positions()
     places = []
     for numbers in (largest.positions() for largest in lists):
         first = odd[: max(top - len(numbers), (top + 1) // 2)]
         places.append([*first, *numbers][:top])
     every = sorted({at for each in places for at in each})
-    known = dict(zip(every, entries_at(pairs, [pairs.index(at) for at in every], tally.question.unit), strict=True))
+    known = dict(zip(every, entries_at(pairs, [pairs.index(at) for at in every], found.options.unit), strict=True))
     return [tuple(known[at] for at in each) for each in places]
 
 
 def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> Entry:
-    """One element of both.
+    """Returns one element of both.
 
     Args:
         pairs: the arrays.
@@ -604,7 +599,7 @@ def entry_at(pairs: Pairs, index: Index, unit: DType | None) -> Entry:
 
 
 def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> list[Entry]:
-    """Several elements of both; see ``entry_at``."""
+    """Returns several elements of both; see ``entry_at``."""
     if not indexes:
         return []
     columns = tuple(np.array(column) for column in zip(*indexes, strict=True))
@@ -628,7 +623,7 @@ def entries_at(pairs: Pairs, indexes: Sequence[Index], unit: DType | None) -> li
 
 
 def unit_of(pairs: Pairs, types: tuple[DType | None, DType | None] = (None, None)) -> DType | None:
-    """The type whose units in the last place count for two arrays; ``types`` as for ``compare``."""
+    """Returns the type whose units in the last place count for two arrays; ``types`` as for ``compare``."""
     here, there = (type_ or array.dtype for type_, array in zip(types, (pairs.here, pairs.there), strict=True))
     return compare_pairs.common_type(here, there)
 
@@ -655,7 +650,7 @@ _DIMENSIONS: Final = 4
 
 
 def rearranged(here: Array, there: Array, found: Differences) -> str:
-    """How one follows from the other, in words; empty when it does not, or nothing differs, or they are too big.
+    """Says how one follows from the other; empty when it does not, or nothing differs, or they are too big.
 
     Args:
         here: one array in its own shape.
@@ -678,7 +673,7 @@ def rearranged(here: Array, there: Array, found: Differences) -> str:
 
 
 def _alike(found: Differences) -> bool:
-    """Whether counts and extremes allow it at all."""
+    """Returns whether counts and extremes allow it at all."""
     one, other = found.here, found.there
     counts = ("nan", "pos_inf", "neg_inf", "zero", "negative", "positive", "minimum", "maximum")
     return all(getattr(one, name) == getattr(other, name) for name in counts)
@@ -689,7 +684,7 @@ def _equal(one: Array, other: Array) -> bool:
 
 
 def _bits(array: Array) -> Array:
-    """Elements as unsigned integers, so that NaN equals itself."""
+    """Returns the elements as unsigned integers, so that NaN equals itself."""
     return (
         np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}") if array.dtype.itemsize in (1, 2, 4, 8) else array
     )

@@ -1,14 +1,11 @@
 """Two arrays element by element: whether they fit, their differences, ULPs, and when two elements count as equal.
 
-Distances between floating-point numbers in units in the last place: how many numbers of their type lie between them.
-
-The bits of a float, read as sign and magnitude, are its number among all floats of its type; that holds for every IEEE
-type and for bfloat16 and fp8. Both zeros have the number 0.
-
-Two arrays side by side: whether they fit, their elements block by block, and the difference of two blocks.
-
 Differences are taken in float64. Integers of any size and sign are subtracted exactly and rounded once; nothing wraps
 around. Infinities of the same sign are equal, so their difference is 0.
+
+Distances in units in the last place (ULPs) say how many numbers of a type lie between two: the bits of a float, read as
+sign and magnitude, are its number among all floats of its type. That holds for every IEEE type and for bfloat16 and
+fp8. Both zeros have the number 0.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, ReadSpec, TensorStats, no_progress
 from tui_debugger.stats.blocks import SINGLE, Accumulator, exact, scratch, sum_of_products
 from tui_debugger.stats.dtypes import DType, is_numeric, name_of
-from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_c_order, in_order
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_c_order, span_results
 from tui_debugger.stats.workers import Workers
 
 Index = tuple[int, ...]
@@ -51,7 +48,7 @@ class Fit(Enum):
 
 
 def fit_of(here: tuple[int, ...], there: tuple[int, ...]) -> Fit | None:
-    """How tensors of two shapes can be paired; None when they cannot.
+    """Returns how tensors of two shapes can be paired; None when they cannot.
 
     Equal shapes, the same number of elements, or one of them stretched over the other by numpy's rules.
     """
@@ -73,7 +70,7 @@ class Pairs:
         here, there: the arrays.
         shape: of both.
         count: elements of each.
-        stock: both as they were given, and who can go through them.
+        shared: both as they were given, and who can go through them.
     """
 
     def __init__(
@@ -107,26 +104,26 @@ class Pairs:
         self.shape: tuple[int, ...] = here.shape
         self.count = int(np.prod(self.shape, dtype=object))
         copied = fit is Fit.RESHAPED and not given[1].flags.c_contiguous
-        self.stock = Stock(given, self.count, () if copied else specs, workers)
+        self.shared = SharedArrays(given, self.count, () if copied else specs, workers)
         both = (here, there)
         in_c = all(array.flags.c_contiguous for array in both)
         self._fortran = not in_c and all(array.flags.f_contiguous for array in both)
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, Array, Array]]:
-        """(number of the first element, elements, elements) in 1-D blocks, in an order of its own: see ``index``.
+        """Yields (number of the first element, elements, elements), 1-D, in an order of its own: see ``index``.
 
         Args:
             start: the first element.
             end: the one after the last; None for all.
         """
-        here, there = (in_c_order(array.T if self._fortran else array) for array in (self.here, self.there))
+        here, there = (flat_in_c_order(array.T if self._fortran else array) for array in (self.here, self.there))
         end = self.count if end is None else end
         for first in range(start, end, PIECE):
             last = min(first + PIECE, end)
             yield first, np.asarray(here[first:last]), np.asarray(there[first:last])
 
     def index(self, number: int) -> Index:
-        """The index of an element that ``blocks`` gave as number so and so."""
+        """Returns the index of an element that ``blocks`` gave as number so and so."""
         if not self.shape:
             return ()
         order = self.shape[::-1] if self._fortran else self.shape
@@ -135,7 +132,7 @@ class Pairs:
 
 
 def does_not_fit(here: tuple[int, ...], there: tuple[int, ...]) -> TdbgError:
-    """The error of two shapes that cannot be paired."""
+    """Returns the error of two shapes that cannot be paired."""
     return TdbgError(
         "these tensors have different shapes",
         where=f"{here} and {there}",
@@ -144,19 +141,19 @@ def does_not_fit(here: tuple[int, ...], there: tuple[int, ...]) -> TdbgError:
 
 
 def wide(block: Array) -> Array:
-    """The elements as float64, complex ones as complex128; what is of that type is returned as it is."""
+    """Returns the elements as float64, complex ones as complex128; what is of that type is returned as it is."""
     target = np.complex128 if block.dtype.kind == "c" else np.float64
     return block.astype(target, copy=False)
 
 
 def difference(here: Array, there: Array) -> Array:
-    """``here`` − ``there`` for blocks or windows of one shape: float64, or complex128 when either is complex."""
+    """Returns ``here`` − ``there`` for blocks of one shape: float64, or complex128 when either is complex."""
     with np.errstate(all="ignore"):
         return exact_difference(here, there) if needs_halves(here, there) else wide_difference(wide(here), wide(there))
 
 
 def wide_difference(one: Array, other: Array) -> Array:
-    """The difference of what is float64 or complex128 already."""
+    """Returns the difference of what is float64 or complex128 already."""
     found: Array = np.asarray(one - other)
     if not np.isfinite(found).all():
         found[one == other] = 0  # the difference of two equal infinities
@@ -164,13 +161,13 @@ def wide_difference(one: Array, other: Array) -> Array:
 
 
 def needs_halves(here: Array, there: Array) -> bool:
-    """Whether these are integers whose difference takes more than float64 holds on the way."""
+    """Returns whether these are integers whose difference takes more than float64 holds on the way."""
     one, other = here.dtype, there.dtype
     return one.kind in "biu" and other.kind in "biu" and max(one.itemsize, other.itemsize) == 8
 
 
 def exact_difference(here: Array, there: Array) -> Array:
-    """The difference of 64-bit integers: their halves fit into float64, so that only the last addition rounds."""
+    """Subtracts 64-bit integers: their halves fit into float64, so that only the last addition rounds."""
     high, low = (np.asarray(one - other) for one, other in zip(_halves(here), _halves(there), strict=True))
     found: Array = high * 2.0**_HALF + low
     return found
@@ -197,13 +194,13 @@ _INTEGERS: Final = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def is_float(dtype: DType) -> bool:
-    """Whether a type is a real floating-point type whose neighbours can be counted."""
+    """Returns whether a type is a real floating-point type whose neighbours can be counted."""
     extension = is_numeric(dtype) and dtype.name.startswith(("bfloat", "float8"))
     return (dtype.kind == "f" and dtype.itemsize in _INTEGERS) or extension
 
 
 def common_type(here: DType, there: DType) -> DType | None:
-    """The type whose units two tensors are compared in: the coarser one, of fewer digits; None unless both are floats.
+    """Returns the type whose units two tensors are compared in: that of fewer digits; None unless both are floats.
 
     A float16 copy of a float32 tensor is right when it is the nearest float16, so units of float32 would say nothing.
     """
@@ -215,7 +212,7 @@ def common_type(here: DType, there: DType) -> DType | None:
 
 
 def numbers(block: Array) -> Array:
-    """The number of every element among the floats of its type, ascending, 0 for zeros, in integers as wide as that.
+    """Numbers every element among the floats of its type, ascending, 0 for zeros, in integers as wide as that.
 
     NaN gives anything.
     """
@@ -262,26 +259,26 @@ def distances_of_bits(here: Array, there: Array) -> Array:
 
 
 def alike(here: Array, there: Array, dtype: DType) -> bool:
-    """Whether both blocks are of the type whose units count, and that is one of those below: wider than a byte."""
+    """Says whether both blocks are of the type whose units count, and that is wider than a byte."""
     return here.dtype == there.dtype == dtype and dtype.itemsize > 1
 
 
-def same_sign_distances(here: Array, there: Array, room: Array) -> Array:
+def same_sign_distances(here: Array, there: Array, buffer: Array) -> Array:
     """Distances where each pair has the same sign bit: the difference of the magnitudes."""
     kind = _INTEGERS[here.dtype.itemsize]
-    apart = np.subtract(here.view(kind), there.view(kind), out=room[: len(here)].view(kind)[: len(here)])
+    apart = np.subtract(here.view(kind), there.view(kind), out=buffer[: len(here)].view(kind)[: len(here)])
     found: Array = np.abs(apart, out=apart).view(f"u{apart.itemsize}")
     return found
 
 
-def ulps_at_least(here: Array, there: Array, least: int, rooms: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
-    """What can be said without the distances themselves, which take twice as long.
+def ulps_at_least(here: Array, there: Array, least: int, work: tuple[Array, Array], mask: Mask) -> tuple[int, Mask]:
+    """Returns what can be said without the distances themselves, which take twice as long.
 
     Args:
         here: finite elements.
         there: the same number of them.
         least: distances below this are not looked for.
-        rooms: 64 bits for each element, twice.
+        work: 64 bits for each element, twice.
         mask: room for the answer.
 
     Returns:
@@ -290,7 +287,7 @@ def ulps_at_least(here: Array, there: Array, least: int, rooms: tuple[Array, Arr
     n, kind = len(here), _INTEGERS[here.dtype.itemsize]
     unsigned = np.dtype(f"u{here.dtype.itemsize}")
     one, other = here.view(kind), there.view(kind)
-    first, second = (room.view(kind)[:n] for room in rooms)
+    first, second = (buffer.view(kind)[:n] for buffer in work)
     # The numbers of opposite signs are never next to each other, nor so are their bits, but for zeros: see below.
     np.subtract(one, other, out=first)
     first += kind(1)
@@ -321,16 +318,16 @@ class Largest:
     what the others made hopeless, it can be told a ``floor``; what is kept in the end does not depend on that.
     """
 
-    __slots__ = ("_floor", "_least", "_positions", "_room", "_scores")
+    __slots__ = ("_floor", "_least", "_most", "_positions", "_scores")
 
-    def __init__(self, room: int, floor: float = 0.0) -> None:
+    def __init__(self, most: int, floor: float = 0.0) -> None:
         """Keeps nothing yet.
 
         Args:
-            room: how many at most.
+            most: how many at most.
             floor: so many scores elsewhere are this great or greater; smaller ones need not be kept.
         """
-        self._room = room
+        self._most = most
         self._floor = floor
         self._least = 0.0
         self._scores: Float64 = np.empty(0)
@@ -339,7 +336,7 @@ class Largest:
     @property
     def floor(self) -> float:
         """Scores below this cannot get into the list any more; Inf for a list without room."""
-        return max(self._least, self._floor) if self._room else math.inf
+        return max(self._least, self._floor) if self._most else math.inf
 
     def add(self, scores: Array, first: int, places: Positions | None = None) -> None:
         """Adds a block, later in order than all before.
@@ -349,55 +346,54 @@ class Largest:
             first: position of the first score.
             places: where each score stands after ``first``; None: one after the other.
         """
-        if not self._room or not len(scores):
+        if not self._most or not len(scores):
             return
         greatest = scores.max()
         if not greatest > self._least or greatest < self._floor:
             return
         enough = scores >= self._floor if self._floor > self._least else scores > self._least
-        found = _best(scores, np.flatnonzero(enough), self._room)
+        found = _best(scores, np.flatnonzero(enough), self._most)
         self._take(scores[found], first + (found if places is None else places[found]))
 
     def merge(self, other: Largest) -> None:
         """Adds what another list has kept, of scores that are all later in order."""
-        if self._room and len(other._scores):
+        if self._most and len(other._scores):
             self._take(other._scores, other._positions)
 
     def positions(self) -> list[int]:
-        """The positions, greatest score first."""
+        """Returns the positions, greatest score first."""
         found: list[int] = self._positions.tolist()
         return found
 
     def _take(self, scores: Array, where: Positions) -> None:
         together = np.concatenate([self._scores, scores])
-        order = np.argsort(-together, kind="stable")[: self._room]
+        order = np.argsort(-together, kind="stable")[: self._most]
         self._scores = together[order]
         self._positions = np.concatenate([self._positions, where])[order]
-        if len(self._scores) == self._room:
+        if len(self._scores) == self._most:
             self._least = float(self._scores[-1])
 
 
-def _best(scores: Array, candidates: Positions, room: int) -> Positions:
-    """The candidates with the greatest scores, the first ones of those that are equal, in ascending order."""
-    if len(candidates) <= room:
+def _best(scores: Array, candidates: Positions, most: int) -> Positions:
+    """Returns the candidates with the greatest scores, the first ones of those that are equal, in ascending order."""
+    if len(candidates) <= most:
         return candidates
     values = scores[candidates]
-    limit = np.partition(values, len(values) - room)[len(values) - room]
+    limit = np.partition(values, len(values) - most)[len(values) - most]
     above = candidates[values > limit]
-    level = candidates[values == limit][: room - len(above)]
+    level = candidates[values == limit][: most - len(above)]
     return np.sort(np.concatenate([above, level]))
 
 
-class Room(threading.local):
+class Buffers(threading.local):
     """Buffers of one thread, for float64 copies of a block, and for what is made of them."""
 
     def __init__(self) -> None:
-        """Room for three of them, and for the answers to a question."""
         self.one, self.other, self.difference = np.empty(PIECE), np.empty(PIECE), np.empty(PIECE)
         self.mask = np.empty(PIECE, np.bool_)
 
 
-buffers: Final = Room()
+buffers: Final = Buffers()
 
 
 @dataclass
@@ -431,53 +427,53 @@ class Block:
         return None if self.both is None else np.flatnonzero(self.both)
 
     def at(self, chosen: Positions) -> Positions:
-        """The places of some of them."""
+        """Returns the places of some of them."""
         return chosen if self.places is None else self.places[chosen]
 
     def only(self, both: Mask) -> Block:
-        """Some of them."""
+        """Returns some of them."""
         here, there = self.here[both], self.there[both]
         x = here if self.x is self.here else self.x[both]
         y = there if self.y is self.there else self.y[both]
         return Block(self.first, both, here, there, x, y)
 
 
-def add_to(statistics: Accumulator, x: Array, wide_: Array, room: Float64) -> None:
-    """Adds a block to its statistics; ``room`` may be overwritten."""
+def add_to(statistics: Accumulator, x: Array, wide_: Array, buffer: Float64) -> None:
+    """Adds a block to its statistics; ``buffer`` may be overwritten."""
     if x.dtype.kind == "c":
         statistics.add(x)
     else:
-        statistics.add_wide(x, wide_, room)
+        statistics.add_wide(x, wide_, buffer)
 
 
-def exact_beside(block: Array, side: int, room: Float64) -> Float32 | Float64:
+def exact_beside(block: Array, side: int, buffer: Float64) -> Float32 | Float64:
     """See ``blocks.exact``; what is converted to float64 goes where the statistics of other blocks leave it alone."""
     x = exact(block, side)
     if x.base is not scratch.doubles[side]:
         return x
-    np.copyto(room[: len(x)], x)
-    return room[: len(x)]
+    np.copyto(buffer[: len(x)], x)
+    return buffer[: len(x)]
 
 
-def widened(x: Array, room: Float64) -> Array:
-    """The elements as float64, in ``room`` unless they are that already; complex ones as they are."""
+def widened(x: Array, buffer: Float64) -> Array:
+    """Returns the elements as float64, in ``buffer`` unless they are that already; complex ones as they are."""
     if x.dtype != SINGLE:
         return x
-    out = room[: len(x)]
+    out = buffer[: len(x)]
     np.copyto(out, x)
     return out
 
 
 def subtracted(one: Array, other: Array) -> Array:
-    """The difference of finite elements, float64 or complex."""
+    """Returns the difference of finite elements, float64 or complex."""
     if "c" in (one.dtype.kind, other.dtype.kind):
         return np.asarray(one - other)
     return np.subtract(one, other, out=buffers.difference[: len(one)])
 
 
-def magnitudes_of(found: Array, block: Accumulator, room: Float64) -> Float64:
-    """|found|, where its statistics have left it, if they needed it."""
-    out = room[: len(found)]
+def magnitudes_of(found: Array, block: Accumulator, buffer: Float64) -> Float64:
+    """Returns |found|, where its statistics have left it, if they needed it."""
+    out = buffer[: len(found)]
     if found.dtype.kind != "c":
         if block.finite == len(found) and not block.negative:
             return found
@@ -501,14 +497,14 @@ def opposite_signs(x: Array, y: Array, *, zeros: bool) -> tuple[int, int]:
 
 
 def dot_of(one: Array, other: Array) -> float:
-    """The inner product; of complex vectors that of the real vectors that they are twice as long."""
+    """Returns the inner product; of complex vectors that of the real vectors that they are twice as long."""
     if "c" in (one.dtype.kind, other.dtype.kind):
         one, other = (np.ascontiguousarray(each, np.complex128).view(np.float64) for each in (one, other))
     return sum_of_products(one, other)
 
 
 def squares_of(x: Array) -> float:
-    """Sum of the squares of the magnitudes."""
+    """Returns the sum of the squares of the magnitudes."""
     return dot_of(x, x)
 
 
@@ -527,7 +523,7 @@ class Tolerance:
     percent: float = 0.0
 
     def boundary(self, stats: TensorStats) -> float:
-        """max(|max d|, |min d|) × percent, over the finite differences that ``stats`` are of."""
+        """Returns max(|max d|, |min d|) × percent, over the finite differences that ``stats`` are of."""
         if stats.minimum is None or stats.maximum is None:
             return 0.0
         return max(abs(stats.maximum), abs(stats.minimum)) * (self.percent / 100)
@@ -542,7 +538,7 @@ EXACT: Final = Tolerance()
 
 
 def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: float) -> Mask:
-    """Which of some pairs of finite elements are outside.
+    """Returns which of some pairs of finite elements are outside.
 
     Args:
         error: |here − there|.
@@ -557,7 +553,7 @@ def outside(error: Float64, reference: Float64, tolerance: Tolerance, boundary: 
 
 
 def outside_mask(here: Array, there: Array, tolerance: Tolerance, boundary: float) -> Mask:
-    """Which elements of two blocks or windows are outside; NaN equals NaN, an infinity one of its sign.
+    """Returns which elements of two blocks or windows are outside; NaN equals NaN, an infinity one of its sign.
 
     Where only one side is NaN or infinite no tolerance helps.
     """
@@ -580,7 +576,7 @@ def count_outside(pairs: Pairs, tolerance: Tolerance, boundary: float, progress:
         progress: counts elements; may raise to stop.
     """
     task = _CountOutside(tolerance, boundary)
-    return sum(in_order(pairs.stock, lambda: task, "tolerance", progress))
+    return sum(span_results(pairs.shared, lambda: task, "tolerance", progress))
 
 
 @dataclass(frozen=True, slots=True)

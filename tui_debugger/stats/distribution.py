@@ -17,7 +17,7 @@ from tui_debugger.arrays import Array, Float32, Float64, Int64, Mask
 from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.blocks import BLOCK, SINGLE, double_blocks, doubles, exact
 from tui_debugger.stats.dtypes import DType, is_numeric
-from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
 
 CLASSES: Final = 1 << 16
 SIGN: Final = 1 << 15
@@ -48,7 +48,7 @@ class KeyKind:
         return self.bits - 16
 
     def of(self, values: Float32 | Float64) -> Keys:
-        """The keys of values of this kind; −0 counts as 0."""
+        """Returns the keys of values of this kind; −0 counts as 0."""
         bits = (values + self.value.type(0)).view(self.key)
         signs = bits.view(f"i{self.bits // 8}") >> (self.bits - 1)  # all bits of negative ones, none of the others
         keys: Keys = signs.view(self.key)
@@ -62,12 +62,12 @@ class KeyKind:
         return 1 << (self.bits - 1)
 
     def upper_bits(self, values: Float32 | Float64 | Keys) -> npt.NDArray[np.uint16]:
-        """The upper 16 bits of every value, or key, as they are: a view."""
+        """Returns the upper 16 bits of every value, or key, as they are: a view."""
         parts = self.bits // 16
         return values.view(np.uint16)[parts - 1 if sys.byteorder == "little" else 0 :: parts]
 
     def key_of(self, value: float, *, above: bool = False) -> int:
-        """The least key of a value not below ``value``, with ``above`` of a greater one; at most the key of Inf."""
+        """Returns the least key of a value not below ``value``, with ``above`` of one above; at most that of Inf."""
         with np.errstate(all="ignore"):
             near = self.value.type(value) + self.value.type(0)
             if float(near) < value or (above and float(near) == value):
@@ -75,7 +75,7 @@ class KeyKind:
         return int(self.of(np.array([near], self.value))[0])
 
     def value_of(self, keys: Keys) -> Float32 | Float64:
-        """The values of keys."""
+        """Returns the values of keys."""
         top = self.key.type(1 << (self.bits - 1))
         bits = keys ^ np.where(keys & top, top, ~self.key.type(0))
         values: Float32 | Float64 = bits.astype(self.key).view(self.value)
@@ -93,7 +93,7 @@ DOUBLES: Final = KeyKind(64, np.dtype(np.float64), np.dtype(np.uint64))
 
 
 def kind_of(dtype: DType) -> KeyKind:
-    """32 bits where float32 holds every value of a type, else 64: see ``blocks.exact``.
+    """Takes 32 bits where float32 holds every value of a type, else 64: see ``blocks.exact``.
 
     Raises:
         TypeError: the element type is not numeric.
@@ -105,7 +105,7 @@ def kind_of(dtype: DType) -> KeyKind:
 
 
 def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -> Iterator[Float32 | Float64]:
-    """The elements of a span as float32 or float64, as the kind of their keys is, in pieces; complex: magnitudes."""
+    """Yields the elements of a span, as float32 or float64 by the kind of their keys; complex: magnitudes."""
     for start in range(*span, BLOCK):
         checkpoint(start - span[0])
         block = np.asarray(line[start : min(start + BLOCK, span[1])])
@@ -114,34 +114,36 @@ def value_blocks(line: Any, kind: KeyKind, span: Span, checkpoint: Checkpoint) -
 
 
 def chosen_keys(line: Any, kind: KeyKind, wanted: Mask, span: Span, checkpoint: Checkpoint) -> Iterator[Keys]:
-    """The keys of the elements of a span that are in some classes, in pieces; those of 0 are left out.
+    """Yields the keys of the elements of a span that are in some classes, in pieces; those of 0 are left out.
 
     Args:
-        line: see ``sharing.in_line``.
+        line: see ``spans.flat_in_memory_order``.
         kind: of the keys.
         wanted: the classes, as one of 65536 truths for each.
         span: first element and end.
-        checkpoint: see ``sharing``.
+        checkpoint: see ``spans``.
     """
     by_bits = wanted[CLASS_OF_BITS]
     with_zero = wanted[ZERO_CLASS] or by_bits[SIGN]  # -0 has the upper bits of tiny negative numbers
     zero = kind.key.type(kind.zero)
     for values in value_blocks(line, kind, span, checkpoint):
-        found = kind.of(values[np.take(by_bits, kind.upper_bits(values), out=_mask.room[: len(values)], mode="clip")])
+        found = kind.of(
+            values[np.take(by_bits, kind.upper_bits(values), out=_mask.answers[: len(values)], mode="clip")]
+        )
         if with_zero:
             found = found[found != zero]
         if len(found):
             yield found
 
 
-class _Room(threading.local):
+class _Buffers(threading.local):
     """A buffer of one thread."""
 
     def __init__(self) -> None:
-        self.room = np.empty(BLOCK, np.bool_)
+        self.answers = np.empty(BLOCK, np.bool_)
 
 
-_mask: Final = _Room()
+_mask: Final = _Buffers()
 
 _MANY: Final = 4 * BLOCK
 """Elements that are counted at once: adding up 65536 counts should not take longer than counting."""
@@ -171,27 +173,27 @@ class ClassCounts:
     held: Int64 | None = None
 
     def inside(self, classes: Mask) -> int:
-        """Elements other than 0 in some classes."""
+        """Returns the elements other than 0 in some classes."""
         return int(self.counts[classes].sum()) - (self.zeros if classes[ZERO_CLASS] else 0)
 
 
-def count_classes(array: Array | Stock, progress: ProgressFn = no_progress) -> ClassCounts:
+def count_classes(array: Array | SharedArrays, progress: ProgressFn = no_progress) -> ClassCounts:
     """Counts every element by its class, in one pass.
 
     Raises:
         TypeError: the element type is not numeric.
         CancelledError: from ``progress``.
     """
-    stock = stock_of(array)
-    dtype = stock.arrays[0].dtype
+    shared = shared_arrays(array)
+    dtype = shared.arrays[0].dtype
     kind = kind_of(dtype)
     if dtype.itemsize <= 2:
         patterns = np.zeros(1 << 8 * dtype.itemsize, np.int64)
-        for part in in_order(stock, lambda: _CountPatterns(dtype), "counting", progress):
+        for part in span_results(shared, lambda: _CountPatterns(dtype), "counting", progress):
             patterns += part
         return _of_patterns(patterns, dtype, kind)
     counts, zeros = np.zeros(CLASSES, np.int64), 0
-    for part, more in in_order(stock, lambda: _CountClasses(kind), "counting", progress):
+    for part, more in span_results(shared, lambda: _CountClasses(kind), "counting", progress):
         counts += part
         zeros += more
     return _summed(kind, counts, zeros)
@@ -207,7 +209,7 @@ def _summed(
 
 
 def _of_patterns(patterns: Int64, dtype: DType, kind: KeyKind) -> ClassCounts:
-    """Of types of at most 16 bits: how often there is each of their values is all that can be asked."""
+    """Counts for types of at most 16 bits: how often there is each of their values is all that can be asked."""
     there = np.flatnonzero(patterns)
     with np.errstate(all="ignore"):
         values = exact(there.astype(_unsigned(dtype)).view(dtype))  # no more than a block
@@ -230,7 +232,7 @@ class _CountPatterns:
     cost: int = 3
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
         size = 1 << 8 * self.dtype.itemsize
@@ -250,7 +252,7 @@ class _CountClasses:
     cost: int = 4
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> tuple[Int64, int]:
         by_bits, zeros, minus = np.zeros(CLASSES, np.int64), 0, 0
@@ -279,7 +281,7 @@ class _CountClasses:
             return np.concatenate([doubles(part).copy() for part in parts])
 
 
-KEPT: Final = 1 << 21
+MOST_KEPT: Final = 1 << 21
 """Elements that are kept and sorted: at most 16 MB."""
 _FEW: Final = 32
 """Bounds up to which comparing all elements with each is faster than finding the place of each among them."""
@@ -300,13 +302,13 @@ class Gathered:
     inside: Mask
 
     def below(self, bound: int) -> int:
-        """How many elements of all have keys below a bound; its class is among these."""
+        """Returns how many elements of all have keys below a bound; its class is among these."""
         kind, which = self.classes.kind, bound >> self.classes.kind.shift
         found = int(self.classes.below[which]) + self._before(bound) - self._before(which << kind.shift)
         return found + (self.classes.zeros if which == ZERO_CLASS and bound > kind.zero else 0)
 
     def at(self, rank: int) -> int:
-        """The key at a place of all finite elements in order; its class is among these."""
+        """Returns the key at a place of all finite elements in order; its class is among these."""
         kind, place = self.classes.kind, rank + self.classes.first
         which = class_at(self.classes, place)
         offset = place - int(self.classes.below[which])
@@ -321,12 +323,12 @@ class Gathered:
 
 
 def class_at(classes: ClassCounts, place: int) -> int:
-    """The class of the element at a place of all elements in order."""
+    """Returns the class of the element at a place of all elements in order."""
     return int(np.searchsorted(classes.below, place, "right")) - 1
 
 
 def classes_of_bounds(classes: ClassCounts, bounds: Iterable[int]) -> Mask:
-    """The classes that bounds divide, unless they hold nothing or it is 0 that they are divided at."""
+    """Returns the classes that bounds divide, unless they hold nothing or it is 0 that they are divided at."""
     shift, zero = classes.kind.shift, classes.kind.zero
     inner = (1 << shift) - 1
     found: Mask = np.zeros(CLASSES, np.bool_)
@@ -337,7 +339,7 @@ def classes_of_bounds(classes: ClassCounts, bounds: Iterable[int]) -> Mask:
 
 
 def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
-    """The classes with the finite elements at some places of their order, unless those are 0."""
+    """Returns the classes with the finite elements at some places of their order, unless those are 0."""
     found: Mask = np.zeros(CLASSES, np.bool_)
     for rank in ranks:
         place = rank + classes.first
@@ -348,9 +350,9 @@ def classes_of_ranks(classes: ClassCounts, ranks: Iterable[int]) -> Mask:
 
 
 def gather(
-    array: Array | Stock, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
+    array: Array | SharedArrays, classes: ClassCounts, inside: Mask, progress: ProgressFn = no_progress
 ) -> Gathered | None:
-    """The elements of some classes, in one pass; None where they are too many to be kept.
+    """Returns the elements of some classes, in one pass; None where they are too many to be kept.
 
     Args:
         array: what ``classes`` were counted of.
@@ -359,24 +361,24 @@ def gather(
         progress: may raise CancelledError.
     """
     many = classes.inside(inside)
-    if many > KEPT:
+    if many > MOST_KEPT:
         return None
     parts: list[Keys] = [np.zeros(0, classes.kind.key)]
     if many:
         task = _Gather(classes.kind, inside)
-        parts += in_order(stock_of(array), lambda: task, "sorting", progress)
+        parts += span_results(shared_arrays(array), lambda: task, "sorting", progress)
     return Gathered(classes, np.sort(np.concatenate(parts)), inside)
 
 
 def count_below(
-    array: Array | Stock,
+    array: Array | SharedArrays,
     classes: ClassCounts,
     bounds: Sequence[int],
     progress: ProgressFn = no_progress,
     *,
     gathered: Gathered | None = None,
 ) -> list[int]:
-    """How many elements have keys below each of ``bounds``; reads the array only when a bound lies inside a class.
+    """Counts elements with keys below each of ``bounds``; reads the array only when a bound lies inside a class.
 
     Args:
         array: what ``classes`` were counted of.
@@ -404,14 +406,14 @@ def count_below(
 
 
 def _counted(
-    array: Array | Stock, classes: ClassCounts, bounds: Sequence[int], split: Mask, progress: ProgressFn
+    array: Array | SharedArrays, classes: ClassCounts, bounds: Sequence[int], split: Mask, progress: ProgressFn
 ) -> dict[int, int]:
-    """The same for bounds that divide classes of many elements: those are counted between the bounds."""
+    """Returns the same for bounds that divide classes of many elements: those are counted between the bounds."""
     shift, zero = classes.kind.shift, classes.kind.zero
     cut = np.array(sorted({bound for bound in bounds if split[bound >> shift]}), classes.kind.key)
     task = _Below(classes.kind, split, cut)
     sums = np.zeros(len(cut), np.int64)
-    for part in in_order(stock_of(array), lambda: task, "counting", progress):
+    for part in span_results(shared_arrays(array), lambda: task, "counting", progress):
         sums += part
     held = np.where(split, classes.counts, 0)
     held[ZERO_CLASS] -= classes.zeros if split[ZERO_CLASS] else 0
@@ -433,7 +435,7 @@ class _Gather:
     cost: int = 3
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Keys:
         found = list(chosen_keys(prepared, self.kind, self.inside, span, checkpoint))
@@ -450,7 +452,7 @@ class _Below:
     cost: int = 3
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> Int64:
         below = np.zeros(len(self.bounds), np.int64)
@@ -485,35 +487,35 @@ class Bin:
 
 
 def equal_edges(low: float, high: float, bins: int) -> list[float]:
-    """Equally spaced, the first and the last exactly the bounds; the range may be wider than the greatest double."""
+    """Spaces edges equally, the first and last exactly the bounds; the range may exceed the greatest double."""
     scale = 1.0 if math.isfinite(high - low) else 0.5
     with np.errstate(all="ignore"):  # on the way to the last edge, which is then set to the bound itself
         found: list[float] = (np.linspace(low * scale, high * scale, bins + 1) / scale).tolist()
     return found
 
 
-def linear_bins(low: float, high: float, room: int, *, whole: bool = False) -> tuple[Bin, ...]:
-    """At most ``room`` bins of the same width from ``low`` to ``high``, both included; one when they are equal.
+def linear_bins(low: float, high: float, most: int, *, whole: bool = False) -> tuple[Bin, ...]:
+    """Makes at most ``most`` bins of one width from ``low`` to ``high``, both included; one when they are equal.
 
     Args:
         low: finite, not above ``high``.
         high: finite.
-        room: greatest number of bins, at least 1.
+        most: greatest number of bins, at least 1.
         whole: the values are whole numbers: every bin holds as many of them, and its lower edge is one.
     """
     if whole and max(-low, high) < 2**53:  # above it not every whole number is a double: edges would fall together
-        width = max(1, math.ceil((high - low + 1) / room))
+        width = max(1, math.ceil((high - low + 1) / most))
         starts = range(int(low), int(high) + 1, width)
         return tuple(Bin(float(start), float(start + width)) for start in starts)
     if low == high:
         return (Bin(low, high, with_high=True),)
-    edges = list(dict.fromkeys(equal_edges(low, high, room)))  # a narrow range holds fewer doubles than bins
+    edges = list(dict.fromkeys(equal_edges(low, high, most)))  # a narrow range holds fewer doubles than bins
     last = len(edges) - 2
     return tuple(Bin(edges[i], edges[i + 1], with_high=i == last) for i in range(last + 1))
 
 
-def log_bins(low: float, high: float, least: float | None, room: int) -> tuple[Bin, ...]:
-    """At most ``room`` bins by magnitude: octaves, several of them, or equal parts of one, whatever fits.
+def log_bins(low: float, high: float, least: float | None, most: int) -> tuple[Bin, ...]:
+    """Makes at most ``most`` bins by magnitude: octaves, several of them, or equal parts of one, whatever fits.
 
     Magnitudes from 2ᵃ up to, but without, 2ᵇ are a bin, with the sign; exactly 0 is a bin of its own in the middle.
 
@@ -521,11 +523,11 @@ def log_bins(low: float, high: float, least: float | None, room: int) -> tuple[B
         low: finite, not above ``high``.
         high: finite.
         least: least magnitude above 0 there is; None when all values are 0.
-        room: greatest number of bins; never less than 5 are allowed: zero, and small and great ones of either sign.
+        most: greatest number of bins; never less than 5 are allowed: zero, and small and great ones of either sign.
     """
     sides = _magnitudes(low, high, least)
     zero = low <= 0 <= high
-    fits = [level for level in range(_COARSEST, FINEST + 1) if sum(_many(side, level) for side in sides) + zero <= room]
+    fits = [level for level in range(_COARSEST, FINEST + 1) if sum(_many(side, level) for side in sides) + zero <= most]
     level = fits[-1] if fits else _COARSEST
     if all(side is None or side[0] == side[1] for side in sides):
         level = min(level, 0)  # one value: its octave says more than a sliver of it
@@ -556,7 +558,7 @@ def _many(side: _Side, level: int) -> int:
 
 
 def _index(magnitude: float, level: int) -> int:
-    """Number of the bin of a magnitude: 2**level bins an octave, or for a negative level 2**−level octaves a bin."""
+    """Numbers the bin of a magnitude: 2**level bins an octave, or for a negative level 2**−level octaves a bin."""
     fraction, exponent = math.frexp(magnitude)
     if level < 0:
         return (exponent - 1) >> -level
@@ -564,7 +566,7 @@ def _index(magnitude: float, level: int) -> int:
 
 
 def _edge(index: int, level: int) -> float:
-    """The least magnitude of a bin; 0 and Inf where there is no such double."""
+    """Returns the least magnitude of a bin; 0 and Inf where there is no such double."""
     octave, part = (index << -level, 0) if level < 0 else divmod(index, 1 << level)
     try:
         return math.ldexp(1 + part / (1 << max(level, 0)), octave)
@@ -639,13 +641,16 @@ def histogram(array: npt.NDArray[Any], low: float, high: float, bins: int = BINS
 
 
 def count_bins(
-    array: npt.NDArray[Any] | Stock, classes: ClassCounts, bins: Sequence[Bin], progress: ProgressFn = no_progress
+    array: npt.NDArray[Any] | SharedArrays,
+    classes: ClassCounts,
+    bins: Sequence[Bin],
+    progress: ProgressFn = no_progress,
 ) -> tuple[int, ...]:
     """Counts the elements in each of any bins, in one pass at most; none where the bins end where classes do.
 
     Args:
         array: what ``classes`` were counted of.
-        classes: from ``keys.count_classes``.
+        classes: from ``count_classes``.
         bins: of any widths.
         progress: may raise CancelledError.
     """

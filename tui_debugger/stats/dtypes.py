@@ -52,7 +52,7 @@ _ALIASES: Final = {
 
 @lru_cache(maxsize=256)
 def canonical_name(token: str) -> str:
-    """The name of an element type, or ``""`` when the token is none.
+    """Returns the name of an element type, or ``""`` when the token is none.
 
     Accepts numpy's names, MindSpore's tokens (``Float32``, ``BFloat16``, ``Int4``), ``torch.float32`` and the short
     forms ``bf16``, ``f32``, ``half`` ...
@@ -64,7 +64,7 @@ def canonical_name(token: str) -> str:
 
 
 def dtype_of(token: str) -> DType | None:
-    """The numpy type that reads elements of a named type; None for an unknown name.
+    """Returns the numpy type that reads elements of a named type; None for an unknown name.
 
     Types of less than a byte are read from the wider type that MindSpore stores them in (int4 as int8).
     """
@@ -74,18 +74,18 @@ def dtype_of(token: str) -> DType | None:
 
 @lru_cache(maxsize=256)
 def name_of(dtype: DType) -> str:
-    """The name of a numpy type, the same for every byte order."""
+    """Returns the name of a numpy type, the same for every byte order."""
     return str(dtype.name if dtype.kind not in "SUV" or dtype in _TYPES.values() else dtype.str)
 
 
 def is_numeric(dtype: DType) -> bool:
-    """Whether statistics are defined: bool, integers, floats of every width, complex."""
+    """Returns whether statistics are defined: bool, integers, floats of every width, complex."""
     return dtype.kind in "biufc" or dtype in _TYPES.values()
 
 
 @lru_cache(maxsize=256)
 def declared_view(stored: DType, token: str) -> tuple[DType, str]:
-    """What the elements of a file are when its name declares a type that its header cannot state.
+    """Returns what the elements of a file are when its name declares a type that its header cannot state.
 
     Args:
         stored: type by the header. ``V1`` and ``V2`` are raw elements (numpy writes ml_dtypes that way).

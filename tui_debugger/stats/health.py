@@ -48,7 +48,7 @@ def codes_of(
     inf: npt.NDArray[Any],
     bad: npt.NDArray[Any],
 ) -> Codes:
-    """The health of tensors by their strongest verdict, whether they are origins, and their NaN and Inf counts.
+    """Returns the health of tensors by their strongest verdict, whether they are origins, and their NaN and Inf counts.
 
     ``bad`` says where there is NaN or Inf of which no counts are known.
 
@@ -65,7 +65,7 @@ def codes_of(
 
 
 def worst_within(places: Int64, codes: Codes, first: Int64, size: Int64) -> Codes:
-    """For each range ``first .. first + size - 1`` the worst of the codes at places inside it; ABSENT without any.
+    """Returns for each range ``first .. first + size - 1`` the worst code at places inside it; ABSENT without any.
 
     Args:
         places: ascending; a place may occur several times.

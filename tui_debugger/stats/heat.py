@@ -61,11 +61,11 @@ class Window:
         return (self.rows.stop - self.rows.start) * (self.columns.stop - self.columns.start)
 
     def cell(self, row: int, column: int) -> tuple[range, range]:
-        """The rows and columns of the table that make a cell."""
+        """Returns the rows and columns of the table that make a cell."""
         return _of_cell(self.rows, row), _of_cell(self.columns, column)
 
     def place(self, row: int, column: int) -> tuple[int, int] | None:
-        """The cell with an element of the table; None when the element is outside."""
+        """Returns the cell with an element of the table; None when the element is outside."""
         inside = self.rows.start <= row < self.rows.stop and self.columns.start <= column < self.columns.stop
         if not inside:
             return None
@@ -115,7 +115,7 @@ class Picture:
         return (low, high) if low <= high else None
 
     def coarser(self, rows: int, columns: int) -> Picture:
-        """The same part in cells of so many cells: what ``shrink`` gives for the larger step."""
+        """Returns the same part in cells of so many cells: what ``shrink`` gives for the larger step."""
         window = self.window
         wider = Window(_stepped(window.rows, rows), _stepped(window.columns, columns))
 
@@ -140,7 +140,7 @@ def _stepped(cells: range, times: int) -> range:
 
 
 def whole(shape: tuple[int, int], most: tuple[int, int]) -> Window:
-    """All of a table in at most so many rows and columns of cells.
+    """Returns all of a table in at most so many rows and columns of cells.
 
     Args:
         shape: rows and columns of the table.
@@ -151,7 +151,7 @@ def whole(shape: tuple[int, int], most: tuple[int, int]) -> Window:
 
 
 def shrink(read: Read, window: Window, progress: ProgressFn = no_progress) -> Picture:
-    """The picture of a window.
+    """Returns the picture of a window.
 
     Memory stays within a block of elements and the picture, whatever the size of the table.
 
@@ -170,7 +170,7 @@ def shrink(read: Read, window: Window, progress: ProgressFn = no_progress) -> Pi
 
 
 def strongest(read: Read, rows: range, columns: range, progress: ProgressFn = no_progress) -> tuple[int, int] | None:
-    """Row and column of the element that a cell shows: its first NaN, else Inf, else the greatest magnitude.
+    """Finds the element that a cell shows, by row and column: its first NaN, else Inf, else the greatest magnitude.
 
     Args:
         read: the table.
@@ -203,7 +203,7 @@ def next_bad(
     kinds: frozenset[Kind] = frozenset(Kind) - {Kind.NUMBER},
     progress: ProgressFn = no_progress,
 ) -> tuple[int, int] | None:
-    """The next cell in reading order that holds a NaN or Inf.
+    """Returns the next cell in reading order that holds a NaN or Inf.
 
     Args:
         read: the table.
@@ -243,7 +243,7 @@ def _holding(picture: Picture, kinds: frozenset[Kind]) -> Mask:
 
 
 def _tiles(window: Window) -> Iterator[tuple[range, range]]:
-    """The window in rectangles of at most a block: along each side whole cells, or a part of one."""
+    """Yields the window in rectangles of at most a block: along each side whole cells, or a part of one."""
     width = window.columns.stop - window.columns.start
     for rows in _spans(window.rows, max(1, BLOCK // max(1, width))):
         for columns in _spans(window.columns, BLOCK):
@@ -262,7 +262,7 @@ def _spans(cells: range, most: int) -> Iterator[range]:
 
 
 def _tile(read: Read, rows: range, columns: range) -> Array:
-    """A rectangle as float32 or float64, without any rounding but that of wide integers; valid until the next one."""
+    """Reads a rectangle as float32 or float64; only wide integers are rounded; valid until the next one."""
     found = np.asarray(read(slice(rows.start, rows.stop), slice(columns.start, columns.stop)))
     with np.errstate(all="ignore"):
         return exact(found.reshape(-1)).reshape(len(rows), len(columns))
@@ -297,7 +297,7 @@ class _Draft:
         return slice(first[0], first[0] + shape[0]), slice(first[1], first[1] + shape[1])
 
     def _cells(self, how: np.ufunc, tile: Array, columns: range) -> Array:
-        """One number for each cell in a rectangle: rows first, because numpy does that for many columns at once."""
+        """Makes one number for each cell in a rectangle: rows first, which numpy does for many columns at once."""
         step, across = self.window.rows.step, self.window.columns
         if step > 1:
             even = len(tile) // step * step

@@ -1,15 +1,11 @@
-"""Measures a batch of tensors: reads each file once, small ones together, and fills in records.
+"""Measures a batch of tensors: reads each file once, in order, small ones together, and fills in records.
 
-Statistics of many small tensors at once: their elements side by side in one array, one numpy call for all of them.
+Most tensors of real dumps have a hundred elements or fewer and lie in a file of a few hundred bytes. A call of numpy
+costs about 1 µs whatever it is given, and the statistics of one tensor take fifteen of them, so the elements of many
+small tensors stand side by side in one array, and one call serves all of them. Their files cost one open, one fstat,
+one read and one close each; headers are looked up among those seen before.
 
-A call of numpy costs about 1 µs whatever it is given, and the statistics of one tensor take fifteen of them. Most
-tensors of real dumps have a hundred elements or fewer: taken one by one, the calls would be all there is to pay.
-
-Reads each file once, in order, and fills in a row of records.
-
-Most tensors of real dumps are small and lie in a file of a few hundred bytes. Such a file costs one open, one fstat,
-one read and one close; its header is looked up among those seen before, and its values wait to be measured together
-with others. Bigger tensors are read piece by piece (see ``side_by_side``).
+Bigger tensors are read piece by piece (see ``side_by_side``).
 """
 
 from __future__ import annotations
@@ -29,6 +25,7 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.opener import open_regular
 from tui_debugger.stats.dtypes import DType, is_numeric
+from tui_debugger.stats.fields import OTHERS, STORED, Made, sums_of
 from tui_debugger.stats.npy import FIRST_READ, Layout, TensorFile, header_layout, raw_layout
 from tui_debugger.stats.records import (
     CHANGE_KNOWN,
@@ -51,7 +48,7 @@ from tui_debugger.stats.side_by_side import (
     FileState,
     HeldValues,
     Other,
-    SideBySide,
+    PairReader,
     file_state,
     put_asked,
     put_compared,
@@ -89,7 +86,7 @@ class SmallTensors:
         return cls(values.astype(np.float64), counts, np.cumsum(counts) - counts)
 
     def columns(self) -> dict[str, Array]:
-        """The fields of ``TensorStats``, one column each; NaN stands for None."""
+        """Returns the statistics of ``fields.STORED``, one column each; NaN stands for None."""
         x, starts, amount = self.values, self.starts, self.counts
         columns: dict[str, Array] = {"count": amount} | dict.fromkeys(("nan", "pos_inf", "neg_inf"), 0 * amount)
         lowest, highest = np.minimum.reduceat(x, starts), np.maximum.reduceat(x, starts)
@@ -108,10 +105,20 @@ class SmallTensors:
         columns["mean"], columns["abs_mean"] = self._mean(x, amount), self._mean(np.abs(x), amount)
         columns["sum_squares"] = np.add.reduceat(x * x, starts)
         columns["variance"] = self._variance(columns, amount)
+        for name, made in OTHERS:
+            columns[name] = self._one_by_one(made)
         return columns
 
+    def _one_by_one(self, made: Made) -> Float64:
+        """Returns a statistic of each tensor that there is no faster way to make."""
+        results = []
+        for x in np.split(self.values, self.starts[1:]):
+            sums = sums_of(made, x if made.every else x[np.isfinite(x)])
+            results.append(made.result(sums))
+        return np.array(results, np.float64)
+
     def _mean(self, x: Float64, amount: Int64) -> Float64:
-        """Means, 0 / 0 = NaN where nothing is finite."""
+        """Returns the means, 0 / 0 = NaN where nothing is finite."""
         mean: Float64 = np.add.reduceat(x, self.starts) / amount
         overflown = (amount > 0) & ~np.isfinite(mean)
         if overflown.any():  # the sum of huge doubles does; every tensor is measured by itself, whatever the others are
@@ -121,11 +128,11 @@ class SmallTensors:
         return mean
 
     def _variance(self, columns: dict[str, Array], amount: Int64) -> Float64:
-        """From the sum of squares, unless most of that comes from the mean: then once more from every element."""
+        """Takes it from the sum of squares, unless that comes mostly from the mean: then from all elements."""
         mean, squares = columns["mean"], columns["sum_squares"]
-        spread = squares - amount * mean * mean
-        variance: Float64 = np.where(columns["minimum"] == columns["maximum"], 0.0, spread / amount)
-        lost = (columns["minimum"] < columns["maximum"]) & ~(spread > CANCELLED * squares)
+        deviations = squares - amount * mean * mean
+        variance: Float64 = np.where(columns["minimum"] == columns["maximum"], 0.0, deviations / amount)
+        lost = (columns["minimum"] < columns["maximum"]) & ~(deviations > CANCELLED * squares)
         if lost.any():
             some = self.some(lost)
             away = some.values - np.repeat(mean[lost], some.counts)
@@ -134,14 +141,14 @@ class SmallTensors:
         return variance
 
     def some(self, rows: Mask) -> SmallTensors:
-        """Some of the tensors."""
+        """Returns some of the tensors."""
         if rows.all():
             return self
         counts = self.counts[rows]
         return SmallTensors(self.values[np.repeat(rows, self.counts)], counts, np.cumsum(counts) - counts)
 
     def inside(self, bounds: Bounds, columns: dict[str, Array]) -> Int64:
-        """Elements within a range, both ends included; NaN is outside. ``columns``: what they are otherwise."""
+        """Counts elements within a range, both ends included; NaN is outside. ``columns``: their statistics."""
         start, end = bounds
         finite = columns["count"] - columns["nan"] - columns["pos_inf"] - columns["neg_inf"] == columns["count"]
         all_in = finite & (columns["minimum"] >= start) & (columns["maximum"] <= end)
@@ -152,7 +159,7 @@ class SmallTensors:
     def compared(
         self, previous: SmallTensors, closenesses: Iterable[Closeness]
     ) -> tuple[Float64, Float64, dict[Closeness, Mask]]:
-        """Mean |cur − prev|, mean |prev|, and for each closeness whether all elements are close; see ``stats``."""
+        """Returns mean |cur − prev|, mean |prev|, and for each closeness whether all elements are close."""
         now, before = self.values, previous.values
         difference = np.abs(now - before)
         magnitude = np.abs(before)
@@ -199,41 +206,42 @@ Pair = tuple[int, bytes, bytes, int, int, int]
 """Row, elements and those that they are compared with as bytes, their number, size and time of the other's file."""
 
 
-class Group:
+class TypeQueue:
     """The waiting tensors of one element type."""
 
     __slots__ = ("dtype", "pairs", "tensors")
 
     def __init__(self, dtype: DType) -> None:
-        """Starts empty."""
         self.dtype = dtype
         self.tensors: list[Tensor] = []
         self.pairs: list[Pair] = []
 
 
-class Window:
+class SmallTensorQueue:
     """The waiting tensors of a batch.
 
     Attributes:
-        room: what may be added yet; it is time to measure when nothing is left.
+        free: what may be added yet; it is time to measure when nothing is left.
     """
 
-    def __init__(self, looks: ReadRequests, records: Records) -> None:
-        """``records`` has a row for each of ``looks``, which says what was asked."""
+    def __init__(self, requests: ReadRequests, records: Records) -> None:
+        """``records`` has a row for each of ``requests``, which says what was asked."""
         self._records = records
-        self._need = looks.need
-        self._asking = {bounds: np.array([bounds in need.ranges for need in looks.needs]) for bounds in records.ranges}
-        self._groups: dict[DType, Group] = {}
-        self.room = ELEMENTS
+        self._need = requests.need
+        self._asking = {
+            bounds: np.array([bounds in need.ranges for need in requests.needs]) for bounds in records.ranges
+        }
+        self._groups: dict[DType, TypeQueue] = {}
+        self.free = ELEMENTS
 
-    def group(self, dtype: DType) -> Group:
-        """Where tensors of an element type wait."""
-        return self._groups.setdefault(dtype, Group(dtype))
+    def group(self, dtype: DType) -> TypeQueue:
+        """Returns where tensors of an element type wait."""
+        return self._groups.setdefault(dtype, TypeQueue(dtype))
 
-    def add(self, group: Group, tensor: Tensor) -> None:
+    def add(self, group: TypeQueue, tensor: Tensor) -> None:
         """Lets a tensor wait."""
         group.tensors.append(tensor)
-        self.room -= tensor[2] + LIKE_ELEMENTS
+        self.free -= tensor[2] + LIKE_ELEMENTS
 
     def measure(self) -> None:
         """Measures all that wait."""
@@ -244,7 +252,7 @@ class Window:
             if group.pairs:
                 self._compare(group.dtype, group.pairs)
                 group.pairs = []
-        self.room = ELEMENTS
+        self.free = ELEMENTS
 
     def _measure(self, dtype: DType, tensors: list[Tensor]) -> None:
         rows_, values, counts_, metas, sizes, times = zip(*tensors, strict=True)
@@ -267,7 +275,7 @@ class Window:
                 counted[rows[asked]] = small.inside(bounds, columns)[asked]
 
     def _put_empty(self, rows: Int64) -> None:
-        for name in ("minimum", "maximum", "mean", "abs_mean", "variance"):
+        for name in _NAN_WHEN_EMPTY:
             self._records.rows[name][rows] = np.nan
         for bounds, counted in self._records.ranges.items():
             counted[rows[self._asking[bounds][self._need[rows]]]] = 0
@@ -293,12 +301,15 @@ class Window:
             column[rows[asked]] = answer[asked]
 
 
+_NAN_WHEN_EMPTY: Final = tuple(each.name for each in STORED if each.unknown is None)
+
+
 def _joined(values: tuple[Any, ...], dtype: DType) -> npt.NDArray[Any]:
     return np.frombuffer(b"".join(values), dtype)
 
 
 def fits(layout: Layout) -> bool:
-    """Whether tensors like this are measured in windows; complex elements need more than a cast."""
+    """Returns whether tensors like this are measured in windows; complex elements need more than a cast."""
     return layout.count <= SMALL and layout.dtype.kind != "c" and is_numeric(layout.dtype)
 
 
@@ -313,24 +324,24 @@ SHARES: Final = 6
 
 
 def costs(sizes: Int64) -> Int64:
-    """What looking at files costs, in bytes, by their sizes; -1 stands for a missing file."""
+    """Returns what looking at files costs, in bytes, by their sizes; -1 stands for a missing file."""
     cost: Int64 = np.maximum(sizes, 0) + LIKE_BYTES
     return cost
 
 
-def compared_with(looks: ReadRequests) -> Int64:
-    """For each file the number of the one that it is compared with, -1 where nothing is asked about that."""
-    asking = np.array([*(need.previous for need in looks.needs), False])  # ONLY_COMPARED is the last one
-    return np.where(asking[looks.need], looks.previous, -1).astype(np.int64)
+def compared_with(requests: ReadRequests) -> Int64:
+    """Returns for each file the number of the one it is compared with, -1 where nothing is asked about that."""
+    asking = np.array([*(need.previous for need in requests.needs), False])  # ONLY_COMPARED is the last one
+    return np.where(asking[requests.need], requests.previous, -1).astype(np.int64)
 
 
-def cuts(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
-    """First file and end of every batch.
+def batch_bounds(requests: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int, int]]:
+    """Yields the first file and the end of every batch.
 
     The steps of a tensor stay together, unless they are too much for one batch.
 
     Args:
-        looks: neighbours that are steps of one tensor stand one after the other.
+        requests: neighbours that are steps of one tensor stand one after the other.
         sizes: bytes of each file.
         workers: how many work at the same time.
     """
@@ -338,9 +349,9 @@ def cuts(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int,
     if not len(ends):
         return
     most = min(max(int(ends[-1]) // (SHARES * workers), LEAST), MOST)
-    compared = compared_with(looks)
-    follows = (compared >= 0) & (compared == np.arange(len(looks)) - 1)
-    chains = np.append(np.flatnonzero(~follows), len(looks))
+    compared = compared_with(requests)
+    follows = (compared >= 0) & (compared == np.arange(len(requests)) - 1)
+    chains = np.append(np.flatnonzero(~follows), len(requests))
     start = 0
     while start < len(ends):
         before = int(ends[start - 1]) if start else 0
@@ -351,52 +362,52 @@ def cuts(looks: ReadRequests, sizes: Int64, workers: int) -> Iterator[tuple[int,
         start = end
 
 
-def part(looks: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
-    """Some looks by themselves, and the row of each of their files in the whole.
+def subset(requests: ReadRequests, rows: Int64) -> tuple[ReadRequests, Int64]:
+    """Returns some requests by themselves, and the row of each of their files in the whole.
 
     What they are compared with comes along: files that are not among them are read once more, only for that.
 
     Args:
-        looks: the whole.
+        requests: the whole.
         rows: ascending.
     """
-    compared = compared_with(looks)[rows] if len(rows) else rows
+    compared = compared_with(requests)[rows] if len(rows) else rows
     more = np.setdiff1d(compared[compared >= 0], rows)
     every = np.sort(np.concatenate([rows, more]))
     previous = np.full(len(every), -1, np.int32)
     mine = np.searchsorted(every, rows)
     previous[mine] = np.where(compared >= 0, np.searchsorted(every, compared), -1)
     need = np.full(len(every), ONLY_COMPARED, np.int16)
-    need[mine] = looks.need[rows]
-    paths = looks.specs.paths
-    specs = Specs([paths[row] for row in every.tolist()], looks.specs.kinds, looks.specs.kind[every])
-    return ReadRequests(specs, previous, looks.needs, need), every
+    need[mine] = requests.need[rows]
+    paths = requests.specs.paths
+    specs = Specs([paths[row] for row in every.tolist()], requests.specs.kinds, requests.specs.kind[every])
+    return ReadRequests(specs, previous, requests.needs, need), every
 
 
-HELD: Final = 1 << 24
+KEPT_BIG: Final = 1 << 24
 """Bytes up to which the values of a big tensor are kept for the next one to be compared with."""
 KEPT_SMALL: Final = 1 << 20
 """Bytes of small files that are kept for the same purpose."""
 
 
-def read_all(looks: ReadRequests, checkpoint: Checkpoint | None = None) -> Records:
+def read_all(requests: ReadRequests, checkpoint: Checkpoint | None = None) -> Records:
     """Reads every file of a batch and measures what its need asks for.
 
     Never raises for a bad file: its row says what is wrong. Elements without numbers (text, dates) give a row with type
     and shape and no statistics. Files that are only compared with get no row.
 
     Args:
-        looks: what to read.
+        requests: what to read.
         checkpoint: called between files (small ones: between a few hundred of them) and between the pieces of a big
             tensor; may raise to stop.
     """
-    batch = _Batch(looks, checkpoint)
+    batch = _Batch(requests, checkpoint)
     with np.errstate(all="ignore"):
         batch.run()
     return batch.records
 
 
-_Header = tuple[Layout, int, Group, int, int, int]
+_Header = tuple[Layout, int, TypeQueue, int, int, int]
 """What is known of all small files with one header: layout, number of type and shape, where their values wait, where
 they begin and end in the file, how many there are. A plain tuple: it is taken apart for every file."""
 _START: Final = 3
@@ -412,8 +423,8 @@ class _Buffers(threading.local):
     def __init__(self) -> None:
         self._pair = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
-    def room(self, nbytes: int) -> Bytes:
-        """A buffer; that of the call before stays as it is."""
+    def take(self, nbytes: int) -> Bytes:
+        """Returns a buffer; that of the call before stays as it is."""
         self._pair.reverse()
         if len(self._pair[0]) < nbytes:
             self._pair[0] = np.empty(nbytes, np.uint8)
@@ -426,34 +437,34 @@ _buffers = _Buffers()
 class _Batch:
     """The work on one batch."""
 
-    def __init__(self, looks: ReadRequests, checkpoint: Checkpoint | None) -> None:
-        self.records = Records(len(looks))
-        self._looks = looks
+    def __init__(self, requests: ReadRequests, checkpoint: Checkpoint | None) -> None:
+        self.records = Records(len(requests))
+        self._requests = requests
         self._checkpoint = checkpoint
-        self._paths = looks.specs.paths
-        self._kind: list[int] = looks.specs.kind.tolist()
-        self._raw = [spec.format == "raw" for spec in looks.specs.kinds]
-        self._archived = [spec.format == "npz" for spec in looks.specs.kinds]
-        self._headers: list[dict[bytes, _Header | None]] = [{} for _ in looks.specs.kinds]
+        self._paths = requests.specs.paths
+        self._kind: list[int] = requests.specs.kind.tolist()
+        self._raw = [spec.format == "raw" for spec in requests.specs.kinds]
+        self._archived = [spec.format == "npz" for spec in requests.specs.kinds]
+        self._headers: list[dict[bytes, _Header | None]] = [{} for _ in requests.specs.kinds]
         self._files: dict[int, _File] = {}
-        self._files_room = KEPT_SMALL
+        self._files_free = KEPT_SMALL
         self._held: tuple[int, Other] | None = None
         self._believed = time.time_ns() - YOUNG
-        self._before = compared_with(looks).tolist()
+        self._before = compared_with(requests).tolist()
         self._again = set(self._before)
-        for number, need in enumerate(looks.needs):
-            put_asked(self.records, looks.need == number, need)
-        self._window = Window(looks, self.records)
+        for number, need in enumerate(requests.needs):
+            put_asked(self.records, requests.need == number, need)
+        self._queue = SmallTensorQueue(requests, self.records)
 
     def run(self) -> None:
-        """Looks at everything."""
-        window, read_small, files, again = self._window, self._read_small, self._files, self._again
-        for row, (need, before) in enumerate(zip(self._looks.need.tolist(), self._before, strict=True)):
+        """Measures everything."""
+        queue, read_small, files, again = self._queue, self._read_small, self._files, self._again
+        for row, (need, before) in enumerate(zip(self._requests.need.tolist(), self._before, strict=True)):
             if need == ONLY_COMPARED:
                 continue
             file = read_small(row)
             if file is None:
-                self._look_big(row, before)
+                self._measure_big(row, before)
                 continue
             header, values, size, time_ns = file
             _, meta, group, _, _, count = header
@@ -466,23 +477,23 @@ class _Batch:
                     group.pairs.append((row, values, other[1], count, other[2], other[3]))
                 else:
                     self._compare_small(row, file, before)
-            window.room -= count + LIKE_ELEMENTS
-            if window.room <= 0:
-                self._measure_window()
-        self._measure_window()
+            queue.free -= count + LIKE_ELEMENTS
+            if queue.free <= 0:
+                self._measure_small()
+        self._measure_small()
 
-    def _measure_window(self) -> None:
+    def _measure_small(self) -> None:
         if self._checkpoint is not None:
             self._checkpoint()
-        self._window.measure()
+        self._queue.measure()
 
     def _spec(self, row: int) -> ReadSpec:
-        return replace(self._looks.specs.kinds[self._kind[row]], path=os.fsdecode(self._paths[row]))
+        return replace(self._requests.specs.kinds[self._kind[row]], path=os.fsdecode(self._paths[row]))
 
     # -- small tensors -----------------------------------------------------------------------------
 
     def _read_small(self, row: int) -> _File | None:
-        """A small file in one go; None when it is not small, lies in an archive, or anything about it is odd."""
+        """Returns a small file in one go; None when it is not small, is in an archive, or anything about it is odd."""
         try:
             fd, status = open_regular(self._paths[row])
         except (OSError, ValueError):
@@ -509,22 +520,22 @@ class _Batch:
         return (header, values, size, time_ns) if time_ns <= self._believed else (header, values, *UNSURE)
 
     def _new_header(self, kind: int, key: bytes) -> _Header | None:
-        spec = self._looks.specs.kinds[kind]
+        spec = self._requests.specs.kinds[kind]
         if self._archived[kind]:
             return None
         layout = raw_layout(spec) if self._raw[kind] else header_layout(key, spec.dtype)
         header = None
         if layout is not None and fits(layout):
-            number, group = self.records.meta_number(layout.meta), self._window.group(layout.dtype)
+            number, group = self.records.meta_number(layout.meta), self._queue.group(layout.dtype)
             header = (layout, number, group, layout.offset, layout.offset + layout.nbytes, layout.count)
         self._headers[kind][key] = header
         return header
 
     def _keep_file(self, row: int, file: _File) -> None:
-        self._files_room -= len(file[1])
-        if self._files_room < 0:
+        self._files_free -= len(file[1])
+        if self._files_free < 0:
             self._files.clear()
-            self._files_room = KEPT_SMALL
+            self._files_free = KEPT_SMALL
         self._files[row] = file
 
     def _compare_small(self, row: int, file: _File, before: int) -> None:
@@ -552,7 +563,7 @@ class _Batch:
 
     # -- big tensors -------------------------------------------------------------------------------
 
-    def _look_big(self, row: int, before: int) -> None:
+    def _measure_big(self, row: int, before: int) -> None:
         if self._checkpoint is not None:
             self._checkpoint()
         sides = self._sides(row, before)
@@ -565,36 +576,36 @@ class _Batch:
         except MemoryError:
             put_error(self.records, row, "does not fit into memory", UNSURE)
 
-    def _sides(self, row: int, before: int) -> SideBySide:
-        """How a tensor is read together with what it is compared with."""
-        need = self._looks.needs[int(self._looks.need[row])]
+    def _sides(self, row: int, before: int) -> PairReader:
+        """Returns how a tensor is read together with what it is compared with."""
+        need = self._requests.needs[int(self._requests.need[row])]
         other = None
         if before >= 0:
             held = self._held
             other = held[1] if held is not None and held[0] == before else Other(self._spec(before))
-        return SideBySide(self._spec(row), other, need, self._checkpoint)
+        return PairReader(self._spec(row), other, need, self._checkpoint)
 
-    def _measure_file(self, row: int, file: TensorFile, sides: SideBySide, state: FileState) -> None:
+    def _measure_file(self, row: int, file: TensorFile, sides: PairReader, state: FileState) -> None:
         layout = file.layout
         if not is_numeric(layout.dtype):
             put_file(self.records, row, State.NO_NUMBERS, layout, state)
         elif fits(layout):  # a small tensor in a big file, or under a header of another version
             meta, values = self.records.meta_number(layout.meta), file.read(0, layout.count).tobytes()
-            self._window.add(self._window.group(layout.dtype), (row, values, layout.count, meta, *state))
+            self._queue.add(self._queue.group(layout.dtype), (row, values, layout.count, meta, *state))
             if sides.other is not None:
                 put_compared(self.records, row, sides.measure(file)[1])
-        elif row in self._again and layout.nbytes <= HELD:
-            self._held = None  # its values stay where they are until the next room is asked for
-            room = _buffers.room(layout.nbytes)
-            self._put_big(row, file, sides, state, room)
-            self._held = (row, Other(sides.spec, HeldValues(layout, room[: layout.nbytes].view(layout.dtype)), state))
+        elif row in self._again and layout.nbytes <= KEPT_BIG:
+            self._held = None  # its values stay where they are until the next into is asked for
+            into = _buffers.take(layout.nbytes)
+            self._put_big(row, file, sides, state, into)
+            self._held = (row, Other(sides.spec, HeldValues(layout, into[: layout.nbytes].view(layout.dtype)), state))
         else:
             self._put_big(row, file, sides, state)
 
     def _put_big(
-        self, row: int, file: TensorFile, sides: SideBySide, state: FileState, room: Bytes | None = None
+        self, row: int, file: TensorFile, sides: PairReader, state: FileState, into: Bytes | None = None
     ) -> None:
-        sums, answer = sides.measure(file, room)
+        sums, answer = sides.measure(file, into)
         put_file(self.records, row, State.MEASURED, file.layout, state)
         put_stats(self.records, row, sums)
         put_compared(self.records, row, answer)

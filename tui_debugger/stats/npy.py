@@ -114,7 +114,7 @@ class TensorFile:
         return self._member is not None and self._member.deflated
 
     def __enter__(self) -> TensorFile:  # noqa: PYI034  # typing.Self needs Python 3.11
-        """The file itself."""
+        """Returns the file itself."""
         return self
 
     def __exit__(
@@ -130,7 +130,7 @@ class TensorFile:
             self._fd = -1
 
     def read(self, start: int, count: int, buffer: npt.NDArray[np.uint8] | None = None) -> Array:
-        """Elements ``start`` to ``start + count`` in the order of the file, as a 1-D array.
+        """Returns the elements ``start`` to ``start + count`` in the order of the file, as a 1-D array.
 
         Args:
             start: first element.
@@ -159,7 +159,7 @@ class TensorFile:
         return target.view(layout.dtype)
 
     def array(self) -> Array:
-        """All values in their shape, read-only: read when the file is small, else memory-mapped.
+        """Returns all values in their shape, read-only: read when the file is small, else memory-mapped.
 
         What is packed is unpacked into a temporary file for that.
         """
@@ -225,7 +225,7 @@ def _unpacked(member: MemberFile) -> mmap.mmap:
 
 
 def open_array(spec: ReadSpec) -> Array:
-    """The values of a tensor: read-only, in shape, memory-mapped unless the file is small.
+    """Returns the values of a tensor: read-only, in shape, memory-mapped unless the file is small.
 
     bfloat16 that is stored as float32 stays float32; raw bfloat16 and fp8 come as their ``ml_dtypes`` types; big-endian
     and Fortran-ordered files come as they are.
@@ -241,7 +241,7 @@ def open_array(spec: ReadSpec) -> Array:
 
 
 def read_meta(spec: ReadSpec) -> TensorMeta:
-    """Element type, shape and size from the header; the length of the file is checked as well.
+    """Reads element type, shape and size from the header; the length of the file is checked as well.
 
     Raises:
         UnreadableTensorError: anything wrong with the file.
@@ -251,7 +251,7 @@ def read_meta(spec: ReadSpec) -> TensorMeta:
 
 
 def header_layout(header: bytes, declared: str) -> Layout | None:
-    """The layout by all bytes before the first element of a .npy file of version 1; None when anything is odd."""
+    """Reads the layout from all bytes before the first element, version 1 only; None when anything is odd."""
     if header[:8] != _VERSION_1:
         return None
     parsed = _parse_header(header[10:], 10, False, declared)
@@ -259,7 +259,7 @@ def header_layout(header: bytes, declared: str) -> Layout | None:
 
 
 def raw_layout(spec: ReadSpec) -> Layout | None:
-    """The layout of raw bytes; None when the spec does not say enough."""
+    """Returns the layout of raw bytes; None when the spec does not say enough."""
     try:
         return _raw_layout(spec)
     except UnreadableTensorError:
@@ -276,7 +276,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _preamble(head: bytes, spec: ReadSpec) -> tuple[int, int]:
-    """Offset and length of the header text."""
+    """Returns offset and length of the header text."""
     if not head:
         raise _unreadable(spec, "is empty", "the file was probably never written to the end")
     if not head.startswith(MAGIC):
@@ -301,7 +301,7 @@ def _npy_layout(header: bytes, start: int, utf8: bool, spec: ReadSpec) -> Layout
 
 @lru_cache(maxsize=1024)
 def _parse_header(header: bytes, start: int, utf8: bool, declared: str) -> Layout | str:
-    """The layout, or what is wrong: failures are cached like the rest."""
+    """Returns the layout, or what is wrong: failures are cached like the rest."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's parser warns on stderr, in the middle of the screen

@@ -29,7 +29,7 @@ from tui_debugger.stats.distribution import (
     gather,
 )
 from tui_debugger.stats.dtypes import canonical_name, dtype_of
-from tui_debugger.stats.sharing import Checkpoint, Span, Stock, in_line, in_order, stock_of
+from tui_debugger.stats.spans import Checkpoint, SharedArrays, Span, flat_in_memory_order, shared_arrays, span_results
 
 PERCENTS: Final = (0.1, 1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 _STEP: Final = 16
@@ -52,9 +52,12 @@ class Quantiles:
 
 
 def quantiles(
-    array: Array | Stock, classes: ClassCounts, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+    array: Array | SharedArrays,
+    classes: ClassCounts,
+    percents: Sequence[float] = PERCENTS,
+    progress: ProgressFn = no_progress,
 ) -> Quantiles:
-    """The percentiles of the finite elements, as float64 (complex: of the magnitudes).
+    """Returns the percentiles of the finite elements, as float64 (complex: of the magnitudes).
 
     Raises:
         CancelledError: from ``progress``.
@@ -81,14 +84,14 @@ def _between(low: float, high: float, part: float) -> float:
 
 
 def order_statistics(
-    array: Array | Stock,
+    array: Array | SharedArrays,
     classes: ClassCounts,
     ranks: Iterable[int],
     progress: ProgressFn = no_progress,
     *,
     gathered: Gathered | None = None,
 ) -> dict[int, float]:
-    """The finite elements at places of the sorted tensor, 0 for the smallest.
+    """Returns the finite elements at places of the sorted tensor, 0 for the smallest.
 
     Args:
         array: what ``classes`` were counted of.
@@ -112,8 +115,10 @@ def order_statistics(
     return dict(zip(wanted, values.tolist(), strict=True))
 
 
-def _narrowed(array: Array | Stock, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn) -> list[int]:
-    """The keys at places, where the elements of their classes are too many to be kept."""
+def _narrowed(
+    array: Array | SharedArrays, classes: ClassCounts, wanted: Sequence[int], progress: ProgressFn
+) -> list[int]:
+    """Returns the keys at places, where the elements of their classes are too many to be kept."""
     kind, found = classes.kind, {}
     places, offsets = [], []
     for rank in wanted:
@@ -129,11 +134,11 @@ def _narrowed(array: Array | Stock, classes: ClassCounts, wanted: Sequence[int],
     if not places:
         return [found[rank] for rank in wanted]
     search = _Search(kind, np.array([which for _, which in places], np.uint64), np.array(offsets, np.int64))
-    stock = stock_of(array)
-    search.narrow(stock, progress)
-    while search.left and search.elements > distribution.KEPT:
-        search.narrow(stock, progress)
-    keys = search.collect(stock, progress).tolist()
+    shared = shared_arrays(array)
+    search.narrow(shared, progress)
+    while search.left and search.elements > distribution.MOST_KEPT:
+        search.narrow(shared, progress)
+    keys = search.collect(shared, progress).tolist()
     return [found[rank] if rank in found else keys[[at for at, _ in places].index(rank)] for rank in wanted]
 
 
@@ -151,11 +156,11 @@ class _Search:
         self.inside = np.zeros(CLASSES, np.bool_)
         self.inside[(self.prefixes >> np.uint64(self.kind.shift - self.left)).astype(np.int64)] = True
 
-    def narrow(self, stock: Stock, progress: ProgressFn) -> None:
+    def narrow(self, shared: SharedArrays, progress: ProgressFn) -> None:
         """One more pass: 16 more bits of every class."""
         counts = np.zeros(len(self.prefixes) * CLASSES, np.int64)
         task = _Narrow(self.kind, self.inside, self.prefixes, self.left)
-        for at, many in in_order(stock, lambda: task, "narrowing down", progress):
+        for at, many in span_results(shared, lambda: task, "narrowing down", progress):
             counts[at] += many
         classes, offsets, held = [], [], {}
         for which, offset in zip(self.which.tolist(), self.offsets.tolist(), strict=True):
@@ -169,12 +174,12 @@ class _Search:
         self.elements = sum(held.values())
         self._take(np.array(classes, np.uint64), np.array(offsets, np.int64))
 
-    def collect(self, stock: Stock, progress: ProgressFn) -> Keys:
-        """The keys of the wanted elements, in their order."""
+    def collect(self, shared: SharedArrays, progress: ProgressFn) -> Keys:
+        """Returns the keys of the wanted elements, in their order."""
         if not self.left:  # a class is a single value
             return self.prefixes[self.which].astype(self.kind.key)
         task = _Collect(self.kind, self.inside, self.prefixes, self.left)
-        keys = np.sort(np.concatenate(list(in_order(stock, lambda: task, "sorting", progress))))
+        keys = np.sort(np.concatenate(list(span_results(shared, lambda: task, "sorting", progress))))
         starts = np.searchsorted(keys, self.prefixes << np.uint64(self.left))
         picked: Keys = keys[starts[self.which] + self.offsets]
         return picked
@@ -191,10 +196,10 @@ class _OfClasses:
     cost: int = 4
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        return in_line(arrays[0])
+        return flat_in_memory_order(arrays[0])
 
     def chosen(self, keys: Keys) -> tuple[Keys, Int64]:
-        """The keys that are in one of the classes, and in which."""
+        """Returns the keys that are in one of the classes, and in which."""
         high = (keys >> self.kind.key.type(self.left)).astype(np.uint64)
         at = np.searchsorted(self.prefixes, high)
         inside = self.prefixes[np.minimum(at, len(self.prefixes) - 1)] == high
@@ -225,7 +230,7 @@ class _Narrow(_OfClasses):
         return there, counts[there]
 
     def _places(self, keys: Keys) -> Int64:
-        """Where each key that is in one of the classes stands in the counts of all of them."""
+        """Returns where each key that is in one of the classes stands in the counts of all of them."""
         shift, mask = self.kind.key.type(self.left - _STEP), self.kind.key.type(CLASSES - 1)
         if self.left < self.kind.shift:
             chosen, at = self.chosen(keys)
@@ -278,7 +283,7 @@ class FloatLimits:
 
 @lru_cache(maxsize=64)
 def limits_of(dtype: str) -> FloatLimits | None:
-    """The limits of an element type by name; complex: of its parts. None for integers and unknown names."""
+    """Returns the limits of an element type by name; complex: of its parts. None for integers and unknown names."""
     name = _PARTS.get(dtype, canonical_name(dtype))
     found = dtype_of(name)
     if found is None or not name.startswith(("float", "bfloat")):
@@ -294,7 +299,7 @@ def limits_of(dtype: str) -> FloatLimits | None:
 
 @lru_cache(maxsize=64)
 def capacity(dtype: str) -> float | None:
-    """The greatest finite magnitude of an element type; None for bool and unknown names."""
+    """Returns the greatest finite magnitude of an element type; None for bool and unknown names."""
     limits = limits_of(dtype)
     if limits is not None:
         return limits.largest
@@ -306,7 +311,7 @@ def capacity(dtype: str) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Conversion:
     """What would become of the finite elements in another type, rounded to nearest.
 
     Attributes:
@@ -331,18 +336,18 @@ class Headroom:
         greatest: greatest magnitude; None when no element is finite.
         least: least magnitude above 0; None when there is none.
         own: their own type; None for integers.
-        fates: own type first (nothing overflows there any more), then ``TARGETS`` for floating-point elements.
+        conversions: own type first (nothing overflows there any more), then ``TARGETS`` for floating-point elements.
     """
 
     finite: int
     greatest: float | None
     least: float | None
     own: FloatLimits | None
-    fates: tuple[Fate, ...]
+    conversions: tuple[Conversion, ...]
 
 
 def headroom(
-    array: Array | Stock,
+    array: Array | SharedArrays,
     classes: ClassCounts,
     dtype: str,
     progress: ProgressFn = no_progress,
@@ -374,14 +379,14 @@ def headroom(
         inside = classes_of_bounds(classes, bounds) | classes_of_ranks(classes, ends | beside)
         gathered = gather(array, classes, inside, progress)
     below = [count - classes.first for count in count_below(array, classes, bounds, progress, gathered=gathered)]
-    fates = [
-        _fate(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)
+    conversions = [
+        _conversion(limits, below[2 + 6 * i : 8 + 6 * i], negative, up_to_zero, classes.finite)
         for i, limits in enumerate(types)
     ]
     found = order_statistics(array, classes, ends | beside, progress, gathered=gathered)
     greatest = max((abs(found[rank]) for rank in ends), default=greatest)
     least = min((abs(found[rank]) for rank in beside), default=least)
-    return Headroom(classes.finite, greatest, least, own, tuple(fates))
+    return Headroom(classes.finite, greatest, least, own, tuple(conversions))
 
 
 def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
@@ -398,16 +403,16 @@ def _bounds_of(limits: FloatLimits, classes: ClassCounts) -> list[int]:
     ]
 
 
-def _fate(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Fate:
-    """From the number of finite elements below each bound."""
+def _conversion(limits: FloatLimits, below: list[int], negative: int, up_to_zero: int, finite: int) -> Conversion:
+    """Follows from the number of finite elements below each bound."""
     over = max(below[0], 0) + max(finite - below[5], 0)
     vanishing = (negative - below[2]) + (below[3] - up_to_zero)
     subnormal = (below[2] - below[1]) + (below[4] - below[3])
-    return Fate(limits, over, vanishing, subnormal)
+    return Conversion(limits, over, vanishing, subnormal)
 
 
 def _known(extremes: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    """The greatest magnitude, and the least one where all elements are on one side of 0."""
+    """Returns the greatest magnitude, and the least one where all elements are on one side of 0."""
     if extremes is None:
         return None, None
     low, high = extremes

@@ -1,11 +1,10 @@
-"""What is asked of tensors (``RequiredStats``, ``ReadRequests``) and what was measured (``Record``, ``Records``).
+"""What is asked of tensors, what was measured, and what follows from that without reading anything.
 
-A condition is judged from a Record alone, so numpy (offline), torch (live, on the device) and a
-statistic.csv only have to produce records.
-
-Many looks at once, as columns: what to read, what to compare it with, what to measure.
-
-A batch is what one task of an executor gets; it is small, picklable and names only files.
+``RequiredStats`` and ``ReadRequests`` ask; a batch of requests is what one task of an executor gets: small, picklable,
+and with nothing in it but names of files. ``Record`` is what is known of one tensor, ``Records`` of many, as columns.
+A condition is judged from records alone, so numpy (offline), torch (live, on the device) and a statistic.csv only have
+to make them. ``derive`` fills in what measured rows leave only one answer to, so that a check with other thresholds
+reads no tensor.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int8, Int32, Int64, Integers, Mask
 from tui_debugger.model import ReadSpec, TensorMeta, TensorStats
+from tui_debugger.stats.fields import STORED, STORED_NAMES
 
 Bounds = tuple[float, float]
 """Inclusive (start, end) of a range; ±inf when a bound is not set."""
@@ -44,11 +44,11 @@ class RequiredStats:
         return self.change or bool(self.closeness)
 
     def __or__(self, other: RequiredStats) -> RequiredStats:
-        """Everything that either needs."""
+        """Returns everything that either needs."""
         return RequiredStats(self.ranges | other.ranges, self.change or other.change, self.closeness | other.closeness)
 
     def covers(self, other: RequiredStats) -> bool:
-        """Whether a record made for this need answers the other one too."""
+        """Returns whether a record made for this need answers the other one too."""
         return self.ranges >= other.ranges and (self.change or not other.change) and self.closeness >= other.closeness
 
 
@@ -65,13 +65,13 @@ class Change:
     mean_abs_previous: float
 
     def ratio(self, epsilon: float) -> float:
-        """abs_mean_update_ratio: mean |cur − prev| / (mean |prev| + epsilon)."""
+        """Returns abs_mean_update_ratio: mean |cur − prev| / (mean |prev| + epsilon)."""
         return self.mean_abs_difference / (self.mean_abs_previous + epsilon)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The result of one look.
+    """What was measured of one tensor.
 
     Attributes:
         meta: dtype and shape; None when unreadable.
@@ -115,7 +115,7 @@ class Specs:
 
     @classmethod
     def of(cls, specs: Iterable[ReadSpec]) -> Specs:
-        """Of specs one by one: not for many."""
+        """Makes columns of specs one by one: not for many."""
         paths, kinds, kind = list[bytes](), dict[ReadSpec, int](), list[int]()
         for spec in specs:
             paths.append(os.fsencode(spec.path))
@@ -123,13 +123,13 @@ class Specs:
         return cls(paths, tuple(kinds), np.array(kind, np.int32))
 
     def __len__(self) -> int:
-        """Number of tensors."""
+        """Returns the number of tensors."""
         return len(self.paths)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRequests:
-    """A batch of looks. Neighbours that are steps of one tensor, ascending, are read once each.
+    """A batch of requests. Neighbours that are steps of one tensor, ascending, are read once each.
 
     Attributes:
         specs: the files, those that are only compared with included.
@@ -145,7 +145,7 @@ class ReadRequests:
     need: npt.NDArray[np.int16]
 
     def __len__(self) -> int:
-        """Number of files."""
+        """Returns the number of files."""
         return len(self.specs)
 
 
@@ -173,11 +173,8 @@ class Before(IntEnum):
 BEFORE_WORDS: Final = ("none", "ok", "shape", "unreadable", "no value")
 """``Record.previous`` by ``Before``."""
 
-COUNTS: Final = ("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive")
-REALS: Final = ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares")
 ROW: Final = np.dtype(
-    [(name, "<i8") for name in COUNTS]
-    + [(name, "<f8") for name in REALS]
+    [(each.name, f"<{each.form.value}") for each in STORED]
     + [
         ("difference", "<f8"),
         ("reference", "<f8"),
@@ -192,10 +189,13 @@ ROW: Final = np.dtype(
         ("spare", "u1"),
     ]
 )
-"""One tensor: the fields of ``TensorStats`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the file and
-that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be relied
-on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED``/``CHANGE_KNOWN`` bits."""
+"""One tensor: the statistics of ``fields.STORED`` (NaN stands for None), mean |cur − prev| and mean |prev|, how the
+file and that of the previous step looked when they were read (bytes, modification time in ns; 0 when that is not to be
+relied on), the number of its element type and shape, ``State``, ``Before``, and ``CHANGE_ASKED`` and ``CHANGE_KNOWN``
+bits."""
 _NAMES: Final = ROW.names or ()
+_OPTIONAL: Final = tuple((each.name, each.unknown is None) for each in STORED)
+"""The statistics, and whether NaN stands for None."""
 _WHOLE: Final = np.dtype((np.void, ROW.itemsize))
 """A row as bytes. numpy copies chosen rows field by field, fifteen times as slowly, unless they are seen like this, or
 with ``np.take``."""
@@ -209,7 +209,7 @@ NOT_KNOWN: Final = -2
 
 
 class Records:
-    """What looks at ``n`` tensors yielded. Rows are numbered as whoever made it numbers the tensors.
+    """What was measured of ``n`` tensors. Rows are numbered as whoever made it numbers the tensors.
 
     Attributes:
         rows: structured array of ``ROW``.
@@ -232,18 +232,18 @@ class Records:
         self._meta_numbers: dict[TensorMeta, int] = {}
 
     def __len__(self) -> int:
-        """Number of tensors."""
+        """Returns the number of tensors."""
         return len(self.rows)
 
     def meta_number(self, meta: TensorMeta) -> int:
-        """The number of an element type and shape."""
+        """Returns the number of an element type and shape."""
         number = self._meta_numbers.setdefault(meta, len(self.metas))
         if number == len(self.metas):
             self.metas.append(meta)
         return number
 
     def covers(self, need: RequiredStats, indices: Integers) -> Mask:
-        """Which of some rows answer a need; what is wrong with a file answers every need."""
+        """Returns which of some rows answer a need; what is wrong with a file answers every need."""
         state = self.rows["state"][indices]
         full = np.ones(len(state), np.bool_)
         if need.change:
@@ -256,7 +256,7 @@ class Records:
         return answered
 
     def get(self, index: int) -> Record | None:
-        """One row as a record; None when it was not looked at."""
+        """Returns one row as a record; None when it was not looked at."""
         row = self._row(index)
         if row["state"] == State.UNKNOWN:
             return None
@@ -277,7 +277,7 @@ class Records:
         )
 
     def _row(self, index: int) -> dict[str, Any]:
-        """A row as Python's own numbers, all at once: asking numpy for one after the other takes ten times as long."""
+        """Returns a row as Python's own numbers, all at once: one after the other takes ten times as long."""
         return dict(zip(_NAMES, self.rows[index].item(), strict=True))
 
     def put(self, index: int, record: Record) -> None:
@@ -293,7 +293,7 @@ class Records:
             row["state"] = State.NO_NUMBERS
         else:
             row["state"] = State.MEASURED
-            for name in (*COUNTS, *REALS):
+            for name in STORED_NAMES:
                 value = getattr(record.stats, name)
                 row[name] = math.nan if value is None else value
         if record.need.change:
@@ -307,13 +307,13 @@ class Records:
             self.close_column(closeness)[index] = record.close.get(closeness, NOT_KNOWN)
 
     def range_column(self, bounds: Bounds) -> Int64:
-        """The column of a range, made when it is new."""
+        """Returns the column of a range, made when it is new."""
         if bounds not in self.ranges:
             self.ranges[bounds] = np.full(len(self), NOT_ASKED, np.int64)
         return self.ranges[bounds]
 
     def close_column(self, closeness: Closeness) -> Int8:
-        """The column of a closeness, made when it is new."""
+        """Returns the column of a closeness, made when it is new."""
         if closeness not in self.close:
             self.close[closeness] = np.full(len(self), NOT_ASKED, np.int8)
         return self.close[closeness]
@@ -333,7 +333,7 @@ class Records:
             column[indices] = NOT_ASKED
 
     def compared(self) -> Mask:
-        """Which rows were asked how they changed since the previous step."""
+        """Returns which rows were asked how they changed since the previous step."""
         asked: Mask = (self.rows["asked"] & CHANGE_ASKED) != 0
         for column in self.close.values():
             asked |= column != NOT_ASKED
@@ -347,7 +347,7 @@ class Records:
             column[indices] = NOT_ASKED
 
     def part(self, start: int, stop: int) -> Records:
-        """Some rows by themselves; values are shared, not copied."""
+        """Returns some rows by themselves; values are shared, not copied."""
         other = Records(0)
         other.rows = self.rows[start:stop]
         other.metas, other._meta_numbers = self.metas, self._meta_numbers
@@ -374,6 +374,68 @@ class Records:
 
 
 def _stats(row: Mapping[str, Any]) -> TensorStats:
-    fields = {name: row[name] for name in COUNTS}
-    fields |= {name: None if math.isnan(row[name]) else row[name] for name in REALS[:-1]}
-    return TensorStats(**fields, sum_squares=row["sum_squares"])
+    values: dict[str, Any] = {
+        name: None if optional and math.isnan(row[name]) else row[name] for name, optional in _OPTIONAL
+    }
+    return TensorStats(**values)
+
+
+Rows = npt.NDArray[np.integer[Any]]
+
+MARGIN: Final = 1e-6
+"""Sums of differences are rounded; a conclusion is drawn only where that cannot matter."""
+HUGE: Final = 1e280
+"""Below this the differences of close values cannot overflow, however many there are."""
+
+
+def derive(records: Records, need: RequiredStats, rows: Rows) -> None:
+    """Fills in what a need asks of measured rows where their statistics leave only one answer.
+
+    Args:
+        records: the table.
+        need: what is going to be asked.
+        rows: rows whose statistics come from values, each once.
+    """
+    rows = rows[records.rows["state"][rows] == State.MEASURED]
+    for bounds in need.ranges:
+        _derive_range(records, bounds, rows)
+    for closeness in need.closeness:
+        _derive_closeness(records, closeness, rows)
+
+
+def _derive_range(records: Records, bounds: Bounds, rows: Rows) -> None:
+    """All finite elements lie inside, or none does."""
+    column = records.range_column(bounds)
+    rows = rows[column[rows] == NOT_ASKED]
+    table, (start, end) = np.take(records.rows, rows), bounds
+    infinite = np.where(end == math.inf, table["pos_inf"], 0) + np.where(start == -math.inf, table["neg_inf"], 0)
+    finite = table["count"] - table["nan"] - table["pos_inf"] - table["neg_inf"]
+    inside = (finite == 0) | ((table["minimum"] >= start) & (table["maximum"] <= end))
+    outside = (finite > 0) & ((table["maximum"] < start) | (table["minimum"] > end))
+    column[rows[inside]] = (finite + infinite)[inside]
+    column[rows[outside]] = infinite[outside]
+
+
+def _derive_closeness(records: Records, closeness: Closeness, rows: Rows) -> None:
+    """No element can differ by more than all together; some element differs at least as much as the mean."""
+    column = records.close_column(closeness)
+    rows = rows[column[rows] == NOT_ASKED]
+    table, (rtol, atol, equal_nan) = np.take(records.rows, rows), closeness
+    infinite = (table["pos_inf"] > 0) | (table["neg_inf"] > 0)
+    asked = (table["asked"] & CHANGE_ASKED) != 0
+    # NaN and Inf are reported instead of any comparison: see ``watch.evaluate``.
+    idle = infinite | ((table["nan"] > 0) & (not equal_nan))
+    column[rows[asked & (idle | (table["before"] != Before.OK))]] = NOT_KNOWN
+    if not 0 <= rtol <= 0.5 or not 0 <= atol < HUGE:
+        return
+    compared = asked & (table["before"] == Before.OK) & ((table["asked"] & CHANGE_KNOWN) != 0) & (table["count"] > 0)
+    compared &= ~infinite & (table["nan"] == 0)
+    with np.errstate(all="ignore"):
+        most = table["difference"] * table["count"] * (1 + MARGIN)
+        allowed = (atol + rtol * table["reference"]) * (1 + MARGIN)
+        # A sum that is not finite comes from NaN or Inf that is gone: close values of this size do not add up to Inf.
+        small = np.maximum(np.abs(table["minimum"]), np.abs(table["maximum"])) < HUGE
+        far = (~np.isfinite(table["difference"]) & small) | (table["difference"] > allowed)
+    close = (table["difference"] == 0) | (most <= atol)
+    column[rows[compared & close]] = 1
+    column[rows[compared & ~close & far]] = 0

@@ -51,14 +51,14 @@ def saturation(array: npt.NDArray[Any], family: str) -> Saturation:
 
 
 def unit_axis(shape: tuple[int, ...]) -> int | None:
-    """Which axis counts the units of a layer: channels of images (N, C, H, W), else the last; None without samples."""
+    """Says which axis counts a layer's units: channels of images (N, C, H, W), else the last; None without samples."""
     if len(shape) < 2:
         return None
     return 1 if len(shape) in (4, 5) else len(shape) - 1
 
 
 def silent_units(array: npt.NDArray[Any]) -> tuple[int, int] | None:
-    """How many units are 0 or below for every sample, of how many; None where there is no axis of samples."""
+    """Returns how many units are 0 or below for every sample, of how many; None where there is no axis of samples."""
     axis = unit_axis(array.shape)
     if axis is None or not array.size:
         return None

@@ -17,7 +17,7 @@ from tui_debugger.arrays import Int64
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
 from tui_debugger.stats.dtypes import is_numeric
-from tui_debugger.stats.measure import compared_with, costs, cuts, part, read_all
+from tui_debugger.stats.measure import batch_bounds, compared_with, costs, read_all, subset
 from tui_debugger.stats.npy import Layout, TensorFile
 from tui_debugger.stats.records import ONLY_COMPARED, Before, ReadRequests, Records, RequiredStats, State
 from tui_debugger.stats.side_by_side import (
@@ -26,8 +26,8 @@ from tui_debugger.stats.side_by_side import (
     Compared,
     FileState,
     Other,
-    SideBySide,
-    Sums,
+    PairReader,
+    PartialResult,
     compared,
     file_state,
     put_asked,
@@ -40,17 +40,17 @@ from tui_debugger.stats.workers import OwnExecutor, Workers
 
 
 @dataclass(slots=True)
-class SpanSums:
+class SpanResult:
     """What one span of a tensor adds up to, and what was found of the files when it was read."""
 
     layout: Layout
     state: FileState
-    sums: Sums
+    sums: PartialResult
     answer: Compared
 
 
 def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], ...]:
-    """The spans of a tensor that is worth sharing; none for any other, and for one that is odd in any way.
+    """Returns the spans of a tensor that is worth sharing; none for any other, and for one that is odd in any way.
 
     Args:
         spec: the tensor.
@@ -68,27 +68,27 @@ def spans_of(spec: ReadSpec, before: ReadSpec | None) -> tuple[tuple[int, int], 
     return tuple(spans(layout.count)) if not packed and layout.count > SPAN and is_numeric(layout.dtype) else ()
 
 
-def look_span(
+def measure_file_span(
     spec: ReadSpec,
     before: ReadSpec | None,
     need: RequiredStats,
     span: tuple[int, int],
     checkpoint: Checkpoint | None = None,
-) -> SpanSums | None:
+) -> SpanResult | None:
     """Measures one span; None when that is not possible, for whatever reason: the whole tensor then says why."""
     state = file_state(spec.path)
-    sides = SideBySide(spec, Other(before) if before is not None else None, need, checkpoint, span)
+    sides = PairReader(spec, Other(before) if before is not None else None, need, checkpoint, span)
     try:
         with TensorFile(spec) as file, np.errstate(all="ignore"):
             if span[1] > file.layout.count or not is_numeric(file.layout.dtype):
                 return None
-            return SpanSums(file.layout, state, *sides.measure(file))
+            return SpanResult(file.layout, state, *sides.measure(file))
     except (UnreadableTensorError, MemoryError):
         return None
 
 
-def joined(parts: Sequence[SpanSums | None], need: RequiredStats) -> Records | None:
-    """One row from all spans of a tensor, in order; None when they are not of one and the same state of its files."""
+def joined(parts: Sequence[SpanResult | None], need: RequiredStats) -> Records | None:
+    """Makes one row of all spans of a tensor, in order; None when they are not of one state of its files."""
     first = parts[0]
     if first is None:
         return None
@@ -121,27 +121,27 @@ TRIES: Final = 2
 """How often a batch is given away before it is done right here."""
 
 
-def nothing() -> bool:
-    """There is nothing else to do."""
+def no_other_work() -> bool:
+    """Says that there is nothing else to do."""
     return False
 
 
 def scan(
-    looks: ReadRequests,
+    requests: ReadRequests,
     sizes: Int64,
     workers: Workers,
     result: Records,
     progress: ProgressFn = no_progress,
     *,
-    meanwhile: Meanwhile = nothing,
+    meanwhile: Meanwhile = no_other_work,
 ) -> None:
-    """Takes all looks. What they yield does not depend on who works, nor on how many.
+    """Serves all requests. What they yield does not depend on who works, nor on how many.
 
     Args:
-        looks: steps of one tensor stand one after the other, ascending.
+        requests: steps of one tensor stand one after the other, ascending.
         sizes: bytes of each file, -1 where there is none.
         workers: who works.
-        result: has a row for each of ``looks``, which is filled in the caller's thread as soon as it is known.
+        result: has a row for each of ``requests``, which is filled in the caller's thread as soon as it is known.
         progress: called in the caller's thread with done and total files. When it raises (``CancelledError``), work
             that has not begun is dropped and the exception goes on; what is in ``result`` stands.
         meanwhile: called in the caller's thread whenever all others have enough to do.
@@ -152,9 +152,9 @@ def scan(
     executor = workers.executor(int(costs(sizes).sum()))
     remote = isinstance(executor, OwnExecutor) and executor.remote
     parallel = workers.parallel if executor is not None else 1
-    work = _Work(looks, sizes, result, progress, parallel=parallel, remote=remote)
+    work = _Work(requests, sizes, result, progress, parallel=parallel, remote=remote)
     work.tell()
-    if executor is not None and not _elsewhere(work, executor, workers, meanwhile):
+    if executor is not None and not _by_workers(work, executor, workers, meanwhile):
         workers.give_up(executor, "the workers were lost: the work was finished by this process alone")
     while (task := work.next()) is not None:
         if workers.closed:
@@ -162,7 +162,7 @@ def scan(
         work.here(task)
 
 
-def _elsewhere(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
+def _by_workers(work: _Work, executor: Executor, workers: Workers, meanwhile: Meanwhile) -> bool:
     """Has the work done; returns whether all is done: when the executor breaks, something is left."""
     pending: dict[Future[Any], _Task] = {}
     try:
@@ -185,7 +185,7 @@ def _elsewhere(work: _Work, executor: Executor, workers: Workers, meanwhile: Mea
 
 def _fill(pending: dict[Future[Any], _Task], work: _Work, executor: Executor) -> bool:
     """Keeps the workers busy; False when the executor takes no more."""
-    while len(pending) < work.room and (task := work.next()) is not None:
+    while len(pending) < work.most_pending and (task := work.next()) is not None:
         if isinstance(executor, OwnExecutor) and not executor.ready and not executor.broken:
             work.here(task)  # the workers are still starting
             continue
@@ -221,16 +221,23 @@ class _Work:
     """What is to be done, and what has been."""
 
     def __init__(
-        self, looks: ReadRequests, sizes: Int64, result: Records, progress: ProgressFn, *, parallel: int, remote: bool
+        self,
+        requests: ReadRequests,
+        sizes: Int64,
+        result: Records,
+        progress: ProgressFn,
+        *,
+        parallel: int,
+        remote: bool,
     ) -> None:
-        self.room = parallel * AHEAD
+        self.most_pending = parallel * AHEAD
         self._remote = remote
-        self._looks = _absolute(looks) if self._remote else looks
+        self._requests = _absolute(requests) if self._remote else requests
         self._sizes = sizes
         self._result = result
         self._progress = progress
         self._parallel = parallel
-        self._done, self._total = 0, int(np.count_nonzero(looks.need != ONLY_COMPARED))
+        self._done, self._total = 0, int(np.count_nonzero(requests.need != ONLY_COMPARED))
         self._tasks = self._cut()
         self._again: deque[_Task] = deque()
 
@@ -239,7 +246,7 @@ class _Work:
         self._progress(Progress(self._done, self._total))
 
     def next(self) -> _Task | None:
-        """Something to do; None when all of it has been given out."""
+        """Returns something to do; None when all of it has been given out."""
         return self._again.popleft() if self._again else next(self._tasks, None)
 
     def again(self, task: _Task) -> None:
@@ -264,7 +271,7 @@ class _Work:
             task.deliver(future.result(), self._remote)
 
     def _cut(self) -> Iterator[_Task]:
-        for start, end in cuts(self._looks, self._sizes, self._parallel):
+        for start, end in batch_bounds(self._requests, self._sizes, self._parallel):
             huge = self._huge(start) if end == start + 1 and self._parallel > 1 else None
             if huge is not None:
                 yield from huge
@@ -272,7 +279,7 @@ class _Work:
                 yield self._batch(np.arange(start, end))
 
     def _batch(self, rows: Int64) -> _Task:
-        batch, every = part(self._looks, rows)
+        batch, every = subset(self._requests, rows)
         return _Task(read_all, (batch,), partial(self._place, batch, every))
 
     def _place(self, batch: ReadRequests, every: Int64, records: Records, doubtful: bool) -> None:
@@ -287,17 +294,17 @@ class _Work:
         self._done += len(at)
 
     def _huge(self, row: int) -> Iterator[_Task] | None:
-        """The spans of a file that is worth sharing."""
-        if self._sizes[row] < SPAN or self._looks.need[row] == ONLY_COMPARED:
+        """Yields the spans of a file that is worth sharing."""
+        if self._sizes[row] < SPAN or self._requests.need[row] == ONLY_COMPARED:
             return None
-        need, before = self._looks.needs[int(self._looks.need[row])], int(compared_with(self._looks)[row])
+        need, before = self._requests.needs[int(self._requests.need[row])], int(compared_with(self._requests)[row])
         specs = self._spec(row), self._spec(before) if before >= 0 else None
         spans = spans_of(*specs)
         if not spans:
             return None
-        found: dict[int, SpanSums | None] = {}
+        found: dict[int, SpanResult | None] = {}
 
-        def deliver(number: int, sums: SpanSums | None, _: bool) -> None:
+        def deliver(number: int, sums: SpanResult | None, _: bool) -> None:
             found[number] = sums
             if len(found) < len(spans):
                 return
@@ -308,15 +315,18 @@ class _Work:
                 self._result.place(records, np.zeros(1, np.int64), np.array([row]))
                 self._done += 1
 
-        return (_Task(look_span, (*specs, need, span), partial(deliver, number)) for number, span in enumerate(spans))
+        return (
+            _Task(measure_file_span, (*specs, need, span), partial(deliver, number))
+            for number, span in enumerate(spans)
+        )
 
     def _spec(self, row: int) -> ReadSpec:
-        specs = self._looks.specs
+        specs = self._requests.specs
         return dataclasses.replace(specs.kinds[int(specs.kind[row])], path=os.fsdecode(specs.paths[row]))
 
 
-def _absolute(looks: ReadRequests) -> ReadRequests:
-    """The same files for workers that stand in another directory."""
+def _absolute(requests: ReadRequests) -> ReadRequests:
+    """Returns the same files for workers that stand in another directory."""
     here = os.path.join(os.fsencode(os.getcwd()), b"")  # noqa: PTH109,PTH118 - bytes
-    paths = [path if path.startswith(b"/") else here + path for path in looks.specs.paths]
-    return dataclasses.replace(looks, specs=dataclasses.replace(looks.specs, paths=paths))
+    paths = [path if path.startswith(b"/") else here + path for path in requests.specs.paths]
+    return dataclasses.replace(requests, specs=dataclasses.replace(requests.specs, paths=paths))

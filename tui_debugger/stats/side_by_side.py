@@ -1,11 +1,8 @@
-"""A tensor side by side with what it is compared with, measured span by span.
+"""A tensor side by side with what it is compared with, measured span by span: each is read once, in float64.
 
-One tensor compared with another one, element by element, in one pass and in float64.
-
-Measures a stretch of one tensor, together with what it is compared with: piece by piece, in buffers that stay.
-
-A tensor of many gigabytes is many such spans, which several workers can measure at once. Spans are always the same, so
-that a tensor has the same statistics to the last bit whoever measures it.
+A tensor of many gigabytes is many spans, which several workers can measure at once. Spans are always the same, so that
+a tensor has the same statistics to the last bit whoever measures it. Within a span both are read piece by piece, into
+buffers that stay.
 """
 
 from __future__ import annotations
@@ -26,13 +23,12 @@ from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats.blocks import BLOCK, Accumulator, doubles, pieces, scratch, total
 from tui_debugger.stats.dtypes import is_numeric
+from tui_debugger.stats.fields import STORED_NAMES
 from tui_debugger.stats.npy import Layout, TensorFile, open_array
 from tui_debugger.stats.records import (
     CHANGE_ASKED,
     CHANGE_KNOWN,
-    COUNTS,
     NOT_KNOWN,
-    REALS,
     Before,
     Change,
     Closeness,
@@ -69,7 +65,7 @@ class Comparison:
             self._close[closeness] = self._close.get(closeness, True) and close
 
     def result(self) -> tuple[Change, dict[Closeness, bool]]:
-        """The means, and for each closeness whether all elements are close. Empty tensors are never close."""
+        """Returns the means, and for each closeness whether all elements are close. Empty tensors are never close."""
         if not self._count:
             return Change(math.nan, math.nan), dict.fromkeys(self._close, False)
         return Change(self._difference / self._count, self._previous / self._count), dict(self._close)
@@ -142,7 +138,7 @@ def compare(
 
 
 def _all_close(difference: Float64, magnitude: Float64, rtol: float, atol: float) -> bool:
-    """Whether all differences of finite elements are within their tolerance, or nothing at all."""
+    """Returns whether all differences of finite elements are within their tolerance, or nothing at all."""
     n = len(difference)
     tolerance, close = scratch.double_work[:n], scratch.mask[:n]
     np.add(np.multiply(magnitude, rtol, out=tolerance), atol, out=tolerance)
@@ -179,7 +175,7 @@ class Values(Protocol):
         """Element type, shape, order."""
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:
-        """Some elements in the order of the file."""
+        """Returns some elements in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +186,7 @@ class HeldValues:
     values: Array
 
     def read(self, start: int, count: int, buffer: Bytes | None = None) -> Array:  # noqa: ARG002 - as files have it
-        """Some elements in the order of the file."""
+        """Returns some elements in the order of the file."""
         return self.values[start : start + count]
 
 
@@ -199,7 +195,7 @@ class OtherUnreadableError(Exception):
 
 
 @dataclass(slots=True)
-class Sums:
+class PartialResult:
     """What a stretch of a tensor adds up to.
 
     Attributes:
@@ -210,7 +206,7 @@ class Sums:
     stats: Accumulator
     change: Comparison | None = None
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: PartialResult) -> None:
         """Adds the next stretch."""
         self.stats.merge(other.stats)
         if self.change is not None and other.change is not None:
@@ -218,7 +214,7 @@ class Sums:
 
 
 def spans(count: int) -> Iterator[tuple[int, int]]:
-    """First element and end of every span of a tensor; one that is empty for a tensor without elements."""
+    """Yields the first element and the end of every span; one empty span for a tensor without elements."""
     for start in range(0, max(count, 1), SPAN):
         yield start, min(start + SPAN, count)
 
@@ -230,8 +226,8 @@ def measure_span(
     span: tuple[int, int],
     checkpoint: Checkpoint | None,
     *,
-    room: Bytes | None = None,
-) -> Sums:
+    into: Bytes | None = None,
+) -> PartialResult:
     """Reads both side by side, each once.
 
     Args:
@@ -240,13 +236,13 @@ def measure_span(
         need: what is asked.
         span: first element and end.
         checkpoint: called between the pieces; may raise to stop.
-        room: takes the values, each at its place in the whole tensor, instead of a buffer for one piece.
+        into: takes the values, each at its place in the whole tensor, instead of a buffer for one piece.
 
     Raises:
         UnreadableTensorError: the file became shorter meanwhile, or the device fails.
         OtherUnreadableError: so it is with ``other``.
     """
-    sums = Sums(Accumulator(need.ranges), Comparison(need.closeness) if other is not None else None)
+    sums = PartialResult(Accumulator(need.ranges), Comparison(need.closeness) if other is not None else None)
     buffer, other_buffer = _pieces.pair
     first, end = span
     size = file.layout.dtype.itemsize
@@ -255,7 +251,7 @@ def measure_span(
         if start and checkpoint is not None:
             checkpoint()
         count = min(step, end - start)
-        block = file.read(start, count, buffer if room is None else room[start * size :])
+        block = file.read(start, count, buffer if into is None else into[start * size :])
         sums.stats.add(block)
         if other is not None and sums.change is not None:
             sums.change.add(block, _read_other(other, start, count, other_buffer))
@@ -277,7 +273,7 @@ YOUNG: Final = 2_000_000_000
 
 
 def file_state(path: str | bytes) -> FileState:
-    """How a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
+    """Returns how a file looks now. To be asked before it is read, so that what is written meanwhile shows later."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a path of bytes
     except (OSError, ValueError):
@@ -290,7 +286,7 @@ Identity = tuple[int, int, int, int]
 
 
 def identity(path: str | bytes) -> Identity | None:
-    """What tells a file from what it was and from another one in its place; None when it is not there."""
+    """Returns what tells a file from what it was and from another one in its place; None when it is not there."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a path that is no text would not survive pathlib
     except (OSError, ValueError):
@@ -324,7 +320,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class SideBySide:
+class PairReader:
     """How a tensor and what it is compared with are read.
 
     Attributes:
@@ -341,41 +337,43 @@ class SideBySide:
     checkpoint: Checkpoint | None = None
     span: tuple[int, int] | None = None
 
-    def measure(self, file: TensorFile, room: Bytes | None = None) -> tuple[Sums, Compared]:
+    def measure(self, file: TensorFile, into: Bytes | None = None) -> tuple[PartialResult, Compared]:
         """Reads both, each once wherever that is possible.
 
         Args:
             file: the tensor, open; its elements are numbers.
-            room: takes its values.
+            into: takes its values.
 
         Raises:
             UnreadableTensorError: the file became shorter meanwhile, or the device fails.
         """
         other = self.other
         if other is None:
-            return self._sums(file, None, room), Compared()
+            return self._sums(file, None, into), Compared()
         if other.held is not None:
-            return self._against(file, other.held, other.state, room)
+            return self._against(file, other.held, other.state, into)
         state = file_state(other.spec.path)
         try:
             opened = TensorFile(other.spec)
         except UnreadableTensorError:
-            return self._sums(file, None, room), Compared(Before.UNREADABLE, state)
+            return self._sums(file, None, into), Compared(Before.UNREADABLE, state)
         with opened:
-            return self._against(file, opened, state, room)
+            return self._against(file, opened, state, into)
 
-    def _against(self, file: TensorFile, other: Values, state: FileState, room: Bytes | None) -> tuple[Sums, Compared]:
+    def _against(
+        self, file: TensorFile, other: Values, state: FileState, into: Bytes | None
+    ) -> tuple[PartialResult, Compared]:
         mine, theirs = file.layout, other.layout
         if mine.shape != theirs.shape:
-            return self._sums(file, None, room), Compared(Before.SHAPE, state)
+            return self._sums(file, None, into), Compared(Before.SHAPE, state)
         if is_numeric(theirs.dtype) and mine.fortran == theirs.fortran:
             try:
-                sums = self._sums(file, other, room)
+                sums = self._sums(file, other, into)
             except OtherUnreadableError:
                 pass
             else:
                 return sums, compared(sums, state)
-        sums, answer = self._sums(file, None, room), Compared(Before.UNREADABLE, state)
+        sums, answer = self._sums(file, None, into), Compared(Before.UNREADABLE, state)
         if is_numeric(theirs.dtype) and mine.fortran != theirs.fortran and self.other is not None:
             try:
                 pair = open_array(self.spec), open_array(self.other.spec)
@@ -385,17 +383,17 @@ class SideBySide:
             answer = Compared(Before.OK, state, change, close)
         return sums, answer
 
-    def _sums(self, file: Values, other: Values | None, room: Bytes | None) -> Sums:
+    def _sums(self, file: Values, other: Values | None, into: Bytes | None) -> PartialResult:
         wanted = spans(file.layout.count) if self.span is None else (self.span,)
-        parts = (measure_span(file, other, self.need, span, self.checkpoint, room=room) for span in wanted)
+        parts = (measure_span(file, other, self.need, span, self.checkpoint, into=into) for span in wanted)
         total = next(parts)
         for part in parts:
             total.merge(part)
         return total
 
 
-def compared(sums: Sums, state: FileState) -> Compared:
-    """The outcome of a comparison that went well; of none when there was nothing to compare with."""
+def compared(sums: PartialResult, state: FileState) -> Compared:
+    """Returns the outcome of a comparison that went well; of none when there was nothing to compare with."""
     if sums.change is None:
         return Compared()
     return Compared(Before.OK, state, *sums.change.result())
@@ -416,10 +414,10 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
     records.errors[row] = error
 
 
-def put_stats(records: Records, row: int, sums: Sums) -> None:
+def put_stats(records: Records, row: int, sums: PartialResult) -> None:
     """What its elements add up to."""
     at = records.rows[row]
-    for name, value in zip((*COUNTS, *REALS), sums.stats.values(), strict=True):
+    for name, value in zip(STORED_NAMES, sums.stats.values(), strict=True):
         at[name] = value
     for bounds, inside in sums.stats.ranges.items():
         records.ranges[bounds][row] = inside

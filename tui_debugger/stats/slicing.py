@@ -39,13 +39,13 @@ class Slice:
         return tuple(len(entry) for entry in self.entries if isinstance(entry, range))
 
     def index(self, *cell: int) -> tuple[int, ...]:
-        """The tensor's own index of a cell of the window (one number per free dimension)."""
+        """Returns the tensor's own index of a cell of the window (one number per free dimension)."""
         position = iter(cell)
         return tuple(entry[next(position)] if isinstance(entry, range) else entry for entry in self.entries)
 
 
 def default_slice(shape: Sequence[int]) -> str:
-    """The first plane: the last two dimensions free, index 0 in the others.
+    """Returns the first plane: the last two dimensions free, index 0 in the others.
 
     A dimension without elements cannot be indexed, so it is free in place of another one. With more than two
     such dimensions no slice is possible; ``parse_slice`` then says that the tensor is empty.
@@ -75,14 +75,14 @@ def parse_slice(text: str, shape: Sequence[int]) -> Slice:
 
 
 def apply(array: npt.NDArray[Any], window: Slice) -> npt.NDArray[Any]:
-    """The window as a view (no copy, at most two dimensions) of an array of the slice's shape."""
+    """Returns the window as a view (no copy, at most two dimensions) of an array of the slice's shape."""
     cut = (_python_slice(entry) if isinstance(entry, range) else entry for entry in window.entries)
     index = (*cut, Ellipsis)
     return array[index]
 
 
 def range_text(entry: range) -> str:
-    """A range of indices as an entry of a slice."""
+    """Returns a range of indices as an entry of a slice."""
     if not entry:
         return "0:0"
     stop = "" if entry.stop < 0 else str(entry.stop)

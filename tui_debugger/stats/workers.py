@@ -1,15 +1,10 @@
 """Who does the work of a session: this thread, a pool of local worker processes, or an executor that was given.
 
-A worker process runs ``serve``: calls come in through stdin, answers go out through stdout.
-
-A pool of worker processes that is safe to start at any time.
-
 ``concurrent.futures.ProcessPoolExecutor`` would do but for its ways to start a process. *fork* is unsafe while other
 threads run, and the screen has several. *spawn* and *forkserver* run the main module of the program again in each
 process, which is a user's training script when this is used as a library. Here a worker is a fresh interpreter that
-imports ``stats`` and nothing else; it dies with its parent, as its stdin ends, and is replaced when it is killed.
-
-Who does the work of a session: this thread, local worker processes, or an executor that was given.
+imports ``stats`` and runs ``serve``: calls come in through stdin, answers go out through stdout. It dies with its
+parent, as its stdin ends, and is replaced when it is killed.
 
 Measured on 2 cores with files in the page cache, speed against one thread right here:
 
@@ -26,7 +21,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -35,19 +29,19 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from contextlib import suppress
+from importlib import import_module
 from queue import Empty, SimpleQueue
 from typing import IO, Any, Final, NoReturn, TypeVar, cast
-
-from tui_debugger.errors import TdbgError
 
 START: Final = """\
 import sys
 size = int.from_bytes(sys.stdin.buffer.read(8), "little")
 sys.path[:] = __import__("pickle").loads(sys.stdin.buffer.read(size))
 from tui_debugger.stats.workers import serve
-serve()
+serve("tui_debugger.stats.scan")
 """
-"""The program of a worker: it first gets the places where its modules are."""
+"""The program of a worker: it first gets the places where its modules are. What it is going to need is loaded before
+anybody waits for it; its name stands here because that module imports this one."""
 _ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Every core has a worker already: more threads would take memory and time from each other."""
 _KEEP_FREED: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 22), "MALLOC_TRIM_THRESHOLD_": str(1 << 24)}
@@ -77,16 +71,18 @@ def receive(pipe: IO[bytes]) -> bytes:
     return message
 
 
-def serve() -> NoReturn:
+def serve(module: str) -> NoReturn:
     """Answers calls until nobody is left to make any.
 
     The first message just says that the worker is there; an answer is (True, result) or (False, exception), pickled.
+
+    Args:
+        module: is imported first.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever presses Ctrl-C means the parent, and that decides
     calls, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the answers
-    from tui_debugger.stats import measure, scan  # noqa: F401 - before anybody waits for them
-
+    import_module(module)
     try:
         send(answers, b"here")
         while True:
@@ -149,22 +145,22 @@ class Pool(OwnExecutor):
     def __init__(self, workers: int) -> None:
         """``workers``: number of processes."""
         self._max_workers = workers
-        self._crew = _Crew(workers)
-        self._finalizer = weakref.finalize(self, self._crew.stop)
+        self._threads = _PoolThreads(workers)
+        self._finalizer = weakref.finalize(self, self._threads.stop)
 
     def start(self) -> None:
         """Starts the processes without waiting for them. Idempotent."""
-        self._crew.start()
+        self._threads.start()
 
     @property
     def ready(self) -> bool:
         """Whether a worker is there to take a task."""
-        return self._crew.ready > 0
+        return self._threads.ready > 0
 
     @property
     def broken(self) -> bool:
         """Whether no worker is left, nor can be expected."""
-        return self._crew.broken
+        return self._threads.broken
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Hands over a call of a function that a worker can import.
@@ -175,14 +171,14 @@ class Pool(OwnExecutor):
         if kwargs:
             msg = "a worker takes no keyword arguments"
             raise TypeError(msg)
-        return self._crew.submit((fn, args))
+        return self._threads.submit((fn, args))
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
         """Ends the processes at once, whatever they are doing; what was not finished fails. Idempotent."""
         self._finalizer()
 
 
-class _Crew:
+class _PoolThreads:
     """What the threads of a pool share. They do not hold the pool itself, so that a forgotten one ends."""
 
     def __init__(self, size: int) -> None:
@@ -192,16 +188,16 @@ class _Crew:
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._size = size
-        self._hands = 0
+        self._running = 0
         self._replaced = 0
         self._processes: set[_Process] = set()
 
     def start(self) -> None:
         """Begins work."""
         with self._lock:
-            if self._hands or self.broken:
+            if self._running or self.broken:
                 return
-            self._hands = self._size
+            self._running = self._size
         threads = [threading.Thread(target=self._work, name="tdbg worker", daemon=True) for _ in range(self._size)]
         while threads:
             try:
@@ -237,7 +233,7 @@ class _Crew:
         """One thread, which has one process at a time."""
         process = None
         try:
-            process = self._hire()
+            process = self._start_process()
             while process is not None and (task := self._tasks.get()) is not None:
                 future, call = task
                 if not future.set_running_or_notify_cancel():
@@ -245,19 +241,19 @@ class _Crew:
                 try:
                     future.set_result(process.ask(call))
                 except LostWorkerError as error:
-                    self._dismiss(process)
-                    process = self._hire(replaced=True)  # first: who gets the error may try again at once
+                    self._end_process(process)
+                    process = self._start_process(replaced=True)  # first: who gets the error may try again at once
                     future.set_exception(error)
                 except Exception as error:  # noqa: BLE001 - of the call, whatever it is
                     future.set_exception(error)
         finally:
             if process is not None:
-                self._dismiss(process)
+                self._end_process(process)
             self._leave()
 
-    def _hire(self, *, replaced: bool = False) -> _Process | None:
-        """A process that is there; None when none can be had."""
-        if not self._may_hire(replaced=replaced):
+    def _start_process(self, *, replaced: bool = False) -> _Process | None:
+        """Returns a process that is there; None when none can be had."""
+        if not self._may_start(replaced=replaced):
             return None
         try:
             process = _Process()
@@ -271,20 +267,20 @@ class _Crew:
         try:
             process.greet()
         except LostWorkerError:
-            self._dismiss(process, counted=False)
+            self._end_process(process, counted=False)
             return None
         with self._lock:
             self.ready += 1
         return process
 
-    def _may_hire(self, *, replaced: bool) -> bool:
+    def _may_start(self, *, replaced: bool) -> bool:
         if getattr(sys, "frozen", False):  # the executable is no Python, but this program in one file
             return False
         with self._lock:
             self._replaced += replaced
             return not self.broken and self._replaced <= REPLACED
 
-    def _dismiss(self, process: _Process, *, counted: bool = True) -> None:
+    def _end_process(self, process: _Process, *, counted: bool = True) -> None:
         process.end()
         process.close()
         with self._lock:
@@ -293,8 +289,8 @@ class _Crew:
 
     def _leave(self) -> None:
         with self._lock:
-            self._hands -= 1
-            last = not self._hands
+            self._running -= 1
+            last = not self._running
             self.broken |= last
         if last:
             self._drop_tasks()
@@ -328,7 +324,7 @@ class _Process:
         self._receive()
 
     def ask(self, call: _Call) -> Any:
-        """The result of a call.
+        """Returns the result of a call.
 
         Raises:
             LostWorkerError: the process is gone.
@@ -368,7 +364,7 @@ class _Process:
 
 
 WORTH_STARTING: Final = 1 << 27
-"""Bytes of work, as ``cut.costs`` counts it, from which on worker processes are started: 0.1 s right here."""
+"""Bytes of work, as ``measure.costs`` counts it, from which on worker processes are started: 0.1 s right here."""
 WORTH_HANDING_OVER: Final = 1 << 23
 """The same for workers that are there: some 5 ms."""
 MOST_JOBS: Final = 8
@@ -376,7 +372,7 @@ MOST_JOBS: Final = 8
 
 
 def cores() -> int:
-    """Number of processor cores that this process may use."""
+    """Returns the number of processor cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except (AttributeError, OSError):  # not on this system
@@ -389,7 +385,7 @@ class Workers:
     Attributes:
         parallel: how many work at the same time once it is worth it.
         closed: whether ``close`` was called.
-        asked: cost of all work so far, see ``cut.costs``.
+        asked: cost of all work so far, see ``measure.costs``.
     """
 
     def __init__(self, jobs: int | None = None, executor: Executor | None = None) -> None:
@@ -398,7 +394,7 @@ class Workers:
         Args:
             jobs: local processes; 1 works right here, None takes the cores of this process, at most ``MOST_JOBS``.
             executor: works instead of local processes, whatever ``jobs`` says. ``close`` shuts it down when it came
-                from ``executor_of``; any other is the caller's.
+                from ``cluster.executor_of``; any other is the caller's.
         """
         self.parallel = jobs if jobs is not None else min(cores(), MOST_JOBS)
         self.closed = False
@@ -423,7 +419,7 @@ class Workers:
                 self._notices.append(text)
 
     def executor(self, cost: int) -> Executor | None:
-        """Where to do work of a cost (see ``cut.costs``); None: right here."""
+        """Returns where to do work of a cost (see ``measure.costs``); None: right here."""
         with self._lock:
             self.asked += cost
             if self.closed or (self.parallel < 2 and self._local):
@@ -466,24 +462,6 @@ class Workers:
             pool.start()
             self._executor, self._working = pool, True
         return self._executor
-
-
-def executor_of(text: str) -> Executor:
-    """The executor that a text names: ``dask:tcp://HOST:PORT`` is an existing dask.distributed cluster.
-
-    Raises:
-        TdbgError: the text names none, the package for it is missing, or nobody answers there.
-    """
-    match = re.fullmatch(r"dask:((?:tcp|tls|ucx)://\S+:\d{1,5})", text)
-    if match is None:
-        raise TdbgError(
-            f"{text!r} is no executor",
-            where="--executor",
-            hint="give the scheduler of a dask cluster, as in --executor dask:tcp://10.0.0.1:8786",
-        )
-    from tui_debugger.stats.cluster import Cluster
-
-    return Cluster(match[1])
 
 
 def _end(executor: Executor) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Tolerance
+from tui_debugger.stats.fields import COMPARED, COMPARED_COUNTS
 from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.text.values import exact_text
 
@@ -144,19 +145,18 @@ def element_text(entry: Entry, *, exact: bool = False) -> str:
 
 def stats_lines(found: Differences) -> list[str]:
     """Statistics of both tensors and of their difference below each other, after a line of titles."""
-    titles = ("", "min", "max", "mean", "mean |x|", "σ", "norm", "zero", "NaN", "+Inf", "-Inf")
+    titles = ("", *(field.on_screen for field in (*COMPARED, *COMPARED_COUNTS)))
     rows = [titles, *(_stats_cells(name, getattr(found, name)) for name in ("here", "there", "difference"))]
     kept = [i for i in range(len(titles)) if i < _ALWAYS or any(row[i] != "0" for row in rows[1:])]
     widths = {i: max(len(row[i]) for row in rows) for i in kept}
     return ["  ".join(row[i].rjust(widths[i]) if i else row[i].ljust(widths[i]) for i in kept) for row in rows]
 
 
-_ALWAYS: Final = 7
+_ALWAYS: Final = 1 + len(COMPARED)
 """The first columns always stand there; counts only where there is something to count."""
 
 
 def _stats_cells(name: str, stats: TensorStats) -> tuple[str, ...]:
-    deviation = None if stats.variance is None else math.sqrt(stats.variance)
-    sizes = (stats.minimum, stats.maximum, stats.mean, stats.abs_mean, deviation, stats.norm)
-    counts = (stats.zero, stats.nan, stats.pos_inf, stats.neg_inf)
-    return ("d" if name == "difference" else name, *map(number, sizes), *map(count, counts))
+    sizes = (number(field.value(stats)) for field in COMPARED)
+    counts = (count(int(field.value(stats) or 0)) for field in COMPARED_COUNTS)
+    return ("d" if name == "difference" else name, *sizes, *counts)

@@ -7,21 +7,15 @@ from collections.abc import Sequence
 
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
-from tui_debugger.stats.quantiles import Fate, Headroom, Quantiles, capacity
+from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS
+from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
 from tui_debugger.text.numbers import number, percent, plural
 from tui_debugger.text.tensors import short
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
     """Every element is in exactly one of these, from the least to the greatest."""
-    return (
-        ("NaN", stats.nan),
-        ("-Inf", stats.neg_inf),
-        ("negative", stats.negative),
-        ("zero", stats.zero),
-        ("positive", stats.positive),
-        ("+Inf", stats.pos_inf),
-    )
+    return tuple((field.on_screen, int(field.value(stats) or 0)) for field in DISTRIBUTION_COUNTS)
 
 
 def share(part: int, whole: int) -> str:
@@ -31,15 +25,7 @@ def share(part: int, whole: int) -> str:
 
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
     """Of the finite elements."""
-    deviation = None if stats.variance is None else math.sqrt(stats.variance)
-    return (
-        ("min", stats.minimum),
-        ("max", stats.maximum),
-        ("mean", stats.mean),
-        ("σ", deviation),
-        ("mean |x|", stats.abs_mean),
-        ("norm", stats.norm),
-    )
+    return tuple((field.on_screen, field.value(stats)) for field in DISTRIBUTION_MOMENTS)
 
 
 def bin_text(each: Bin) -> str:
@@ -85,12 +71,12 @@ def floor_text(room: Headroom) -> str:
     return f"{said} below its least normal, {short(normal)}"
 
 
-def fate_items(fate: Fate, finite: int) -> list[str]:
+def conversion_items(conversion: Conversion, finite: int) -> list[str]:
     """``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
     parts = (
-        (fate.overflowing, "overflow"),
-        (fate.vanishing, "become 0"),
-        (fate.subnormal, "are subnormal"),
+        (conversion.overflowing, "overflow"),
+        (conversion.vanishing, "become 0"),
+        (conversion.subnormal, "are subnormal"),
     )
     return [f"{share(count, finite)} {what} ({count:,})" for count, what in parts if count]
 
@@ -117,9 +103,9 @@ def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
     """What there is to say about the own type, about each other type in which something is lost, about the rest."""
     lines = [[text for text in (range_text(room.greatest, dtype), floor_text(room)) if text]]
     fitting = []
-    for fate in room.fates if room.finite else ():
-        name, own = fate.limits.name, fate.limits == room.own
-        items = fate_items(fate, room.finite)
+    for conversion in room.conversions if room.finite else ():
+        name, own = conversion.limits.name, conversion.limits == room.own
+        items = conversion_items(conversion, room.finite)
         if items:
             lines.append([f"{'as' if own else 'in'} {name}: {items[0]}", *items[1:]])
         elif not own:

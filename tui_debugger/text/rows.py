@@ -6,7 +6,6 @@ is the text ``nan``, ``inf`` or ``-inf``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,6 +21,7 @@ from tui_debugger.model import (
     Watchpoint,
     WatchResult,
 )
+from tui_debugger.stats.fields import COLUMNS
 from tui_debugger.text.documents import plain
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.conditions import reasons
@@ -50,10 +50,7 @@ def meta_row(meta: TensorMeta | None) -> Row:
     return {"dtype": meta.dtype, "shape": list(meta.shape), "nbytes": meta.nbytes}
 
 
-STATS_COLUMNS = (
-    *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
-    *("min", "max", "mean", "abs_mean", "std", "norm"),
-)
+STATS_COLUMNS = tuple(field.column for field in COLUMNS)
 """The keys of ``stats_row``."""
 
 
@@ -61,21 +58,7 @@ def stats_row(stats: TensorStats | None) -> Row:
     """Counts and moments (over finite elements); ``std`` has divisor n, ``norm`` is the root of the sum of squares."""
     if stats is None:
         return dict.fromkeys(STATS_COLUMNS)
-    return {
-        "count": stats.count,
-        "nan": stats.nan,
-        "pos_inf": stats.pos_inf,
-        "neg_inf": stats.neg_inf,
-        "zero": stats.zero,
-        "negative": stats.negative,
-        "positive": stats.positive,
-        "min": plain(stats.minimum),
-        "max": plain(stats.maximum),
-        "mean": plain(stats.mean),
-        "abs_mean": plain(stats.abs_mean),
-        "std": None if stats.variance is None else plain(math.sqrt(stats.variance)),
-        "norm": plain(stats.norm),
-    }
+    return {field.column: plain(field.value(stats)) for field in COLUMNS}
 
 
 def hit_row(hit: Hit) -> Row:

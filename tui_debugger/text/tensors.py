@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE, brief, count, number, percent
 
@@ -114,7 +115,7 @@ def flags(stats: TensorStats) -> str:
     return " ".join(f"{name} {amount:,}" for name, amount in found if amount)
 
 
-STATISTIC_TITLES: Final = ("NaN", "Inf", "min", "max", "mean", "zeros")
+STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
 """What ``statistic_texts`` are."""
 
 
@@ -122,8 +123,13 @@ def statistic_texts(stats: TensorStats | None) -> list[str]:
     """The statistics that the tables of commands and reports have; a dash each when nothing is known."""
     if stats is None:
         return [NONE] * len(STATISTIC_TITLES)
-    ends = [short(value) for value in (stats.minimum, stats.maximum, stats.mean)]
-    return [count(stats.nan), count(stats.inf), *ends, f"{percent(stats.zero_percentage)}%"]
+    return [_statistic_text(field, field.value(stats)) for field in TENSOR_TABLE]
+
+
+def _statistic_text(field: Field, value: float | None) -> str:
+    if field.form is Form.COUNT:
+        return count(int(value or 0))
+    return short(value) if field.form is Form.REAL else f"{percent(value or 0.0)}%"
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ copies of them), and the sums of pieces are joined by Chan's formula.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ import torch
 
 from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import TensorMeta, TensorStats
+from tui_debugger.stats.fields import OTHERS, Made, Sums
 from tui_debugger.stats.records import Bounds, Change, Closeness, Record, RequiredStats
 from tui_debugger.torch.elements import as_array, dense, flat_pieces, local, meta_of, numeric
 
@@ -133,7 +135,10 @@ HOST: Final = {"cpu"}
 """Devices whose memory NumPy reads."""
 PIECE: Final = 1 << 22
 """Elements that are looked at together."""
-_STATISTICS: Final = 13
+_FAST: Final = 13
+"""Numbers of a piece that the statistics of ``fields.FAST`` are made of: see ``_piece``."""
+_STATISTICS: Final = _FAST + sum(len(made.identity) for _, made in OTHERS)
+"""And those of the others."""
 _COMPARED: Final = 2
 
 
@@ -219,6 +224,7 @@ def _piece(
     inside = [((x >= start) & (x <= end)).sum() for start, end in ranges]
     low, high = torch.where(finite, x, math.inf).amin(), torch.where(finite, x, -math.inf).amax()
     zero = torch.zeros((), dtype=wide, device=x.device)
+    others = [number for _, made in OTHERS for number in _sums(made, x, finite)]
     x = torch.where(finite, x, zero)
     numbers += [(x < 0).sum(), (x > 0).sum()]
     total = x.sum()
@@ -227,7 +233,14 @@ def _piece(
     reals = [low, high, total, x.abs().sum(), x.square().sum(), spread]
     count = torch.full((), part.numel(), dtype=wide, device=x.device)
     changes = [] if before is None else _changes(part, before, wide, closeness)
-    return torch.stack([each.to(wide) for each in (count, *numbers, *reals, *inside, *changes)])
+    return torch.stack([each.to(wide) for each in (count, *numbers, *reals, *others, *inside, *changes)])
+
+
+def _sums(made: Made, x: torch.Tensor, finite: torch.Tensor) -> list[torch.Tensor]:
+    """The sums of a statistic that there is no code of its own for; waits for the device."""
+    chosen = x if made.every else x[finite]
+    sums: Sums = made.part(chosen) if len(chosen) else made.identity
+    return [torch.as_tensor(number, dtype=x.dtype, device=x.device) for number in sums]
 
 
 def _changes(
@@ -281,14 +294,25 @@ def _change(rows: Sequence[Doubles], at: int, count: int) -> Change:
 
 def _stats(rows: Sequence[Doubles]) -> TensorStats:
     """Joins pieces: counts and sums add up, spreads by Chan's formula."""
+    others = _others(rows)
     count, finite, nan, above, below, negative, positive = (int(sum(row[at] for row in rows)) for at in range(7))
     counts = (count, nan, above, below, finite - negative - positive, negative, positive)
     if not finite:
-        return TensorStats(*counts, None, None, None, None, None, 0.0)
+        return TensorStats(*counts, None, None, None, None, None, 0.0, **others)
     total, magnitudes, squares = (math.fsum(row[at] for row in rows) for at in (9, 10, 11))
     mean, spread = total / finite, 0.0
     for row in rows:
         if row[1]:
             spread += float(row[12]) + float(row[1]) * (float(row[9]) / float(row[1]) - mean) ** 2
     low, high = float(min(row[7] for row in rows)), float(max(row[8] for row in rows))
-    return TensorStats(*counts, low, high, mean, magnitudes / finite, spread / finite, squares)
+    return TensorStats(*counts, low, high, mean, magnitudes / finite, spread / finite, squares, **others)
+
+
+def _others(rows: Sequence[Doubles]) -> dict[str, Any]:
+    """The statistics that there is no code of its own for."""
+    found, at = dict[str, Any](), _FAST
+    for name, made in OTHERS:
+        parts = (tuple(row[at : at + len(made.identity)].tolist()) for row in rows)
+        found[name] = made.result(functools.reduce(made.merge, parts, made.identity))
+        at += len(made.identity)
+    return found

@@ -21,6 +21,7 @@ from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
 from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.stats.fields import SENT
 from tui_debugger.version import __version__
 
 _LAST_NUMBER = 49
@@ -175,16 +176,12 @@ def summary(found: tuple[TensorMeta, TensorStats | None] | None) -> Any:
 
 def _set_statistics(message: Any, meta: TensorMeta | None, stats: TensorStats) -> None:
     message.is_bool = meta is not None and meta.dtype == "bool"
-    message.max_value = _single(stats.maximum, -math.inf)
-    message.min_value = _single(stats.minimum, math.inf)
-    message.avg_value = _single(stats.mean, 0.0)
-    message.count, message.zero_count, message.nan_count = stats.count, stats.zero, stats.nan
-    message.neg_zero_count, message.pos_zero_count = stats.negative, stats.positive
-    message.neg_inf_count, message.pos_inf_count = stats.neg_inf, stats.pos_inf
-    for name in ("minimum", "maximum", "mean", "abs_mean", "variance", "sum_squares"):
-        value = getattr(stats, name)
+    for field, sent in SENT:
+        value = field.value(stats)
         if value is not None:
-            setattr(message, name, value)
+            setattr(message, sent.name, value)
+        if sent.rounded:
+            setattr(message, sent.rounded, _single(value, sent.nothing))
 
 
 def _single(value: float | None, absent: float) -> float:

@@ -21,6 +21,7 @@ from tui_debugger.live.server.limits import Memory
 from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
 from tui_debugger.model import ParamResult, TensorMeta, TensorStats
 from tui_debugger.stats.dtypes import dtype_of
+from tui_debugger.stats.fields import SENT, STORED
 
 _OWN_NAMES: Final = {number: name for name, number in OWN_TYPES.items()}
 _MOST_DIMS: Final = 64
@@ -66,38 +67,20 @@ def stats_beside_hit(hit: Any) -> tuple[TensorMeta | None, TensorStats | None]:
     return meta, _stats(hit.statistics, full=True) if meta and hit.HasField("statistics") else None
 
 
-def _stats(sent: Any, full: bool) -> TensorStats | None:
-    count, nan = int(sent.count), int(sent.nan_count)
-    negative_inf, positive_inf = int(sent.neg_inf_count), int(sent.pos_inf_count)
-    if full and not (count or sent.HasField("count")):
+def _stats(message: Any, full: bool) -> TensorStats | None:
+    if full and not (message.count or message.HasField("count")):
         return None  # its elements are no numbers
-    finite = count - nan - negative_inf - positive_inf
-    if full:
-        minimum, maximum, mean = (_given(sent, name) for name in ("minimum", "maximum", "mean"))
-    else:
-        # All-NaN is told as lowest and highest number there is, and zero is not written at all.
-        minimum, maximum, mean = (
-            _finite(value) if finite > 0 else None for value in (sent.min_value, sent.max_value, sent.avg_value)
-        )
-    return TensorStats(
-        count=count,
-        nan=nan,
-        pos_inf=positive_inf,
-        neg_inf=negative_inf,
-        zero=int(sent.zero_count),
-        negative=int(sent.neg_zero_count),
-        positive=int(sent.pos_zero_count),
-        minimum=minimum,
-        maximum=maximum,
-        mean=mean,
-        abs_mean=_given(sent, "abs_mean") if full else None,
-        variance=_given(sent, "variance") if full else None,
-        sum_squares=float(sent.sum_squares) if full else math.nan,
-    )
-
-
-def _given(sent: Any, name: str) -> float | None:
-    return float(getattr(sent, name)) if sent.HasField(name) else None
+    finite = message.count - message.nan_count - message.neg_inf_count - message.pos_inf_count
+    values: dict[str, Any] = {field.name: field.unknown for field in STORED}
+    for field, sent in SENT:
+        if not sent.ours:
+            values[field.name] = int(getattr(message, sent.name))
+        elif full:
+            if message.HasField(sent.name):  # an older client of ours does not know all of them
+                values[field.name] = getattr(message, sent.name)
+        elif sent.rounded and finite > 0:  # all-NaN is told as lowest and highest number, and zero not written at all
+            values[field.name] = _finite(getattr(message, sent.rounded))
+    return TensorStats(**values)
 
 
 def _finite(value: float) -> float | None:

@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
+from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.text.tensors import round_text, shape_text, step_text
@@ -22,28 +23,41 @@ if TYPE_CHECKING:
     from tui_debugger.session import TensorRow
 
 
-COUNTS: Final = (Column("NaN", 5, right=True), Column("Inf", 5, right=True))
-ENDS: Final = (Column("min", 10, right=True), Column("max", 10, right=True))
-STATISTICS: Final = (*COUNTS, *ENDS, Column("mean", 10, right=True), Column("zero %", 6, right=True))
+_WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
+STATISTICS: Final = tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in TENSOR_TABLE)
+COUNTS: Final = STATISTICS[:2]
+ENDS: Final = STATISTICS[2:4]
 
 
 def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
     """Returns the numbers of NaN and Inf; ``unknown`` stands where nothing is known."""
     if stats is None:
         return _nothing(unknown, len(COUNTS))
-    return [Text(count(amount), theme.FINDING) if amount else Text("0", theme.DIM) for amount in (stats.nan, stats.inf)]
+    return [_cell(field, stats) for field in TENSOR_TABLE[:2]]
 
 
 def end_cells(stats: TensorStats | None) -> list[Cell]:
     """Returns the least and the greatest finite element."""
-    return _nothing(theme.NONE, len(ENDS)) if stats is None else [number(stats.minimum), number(stats.maximum)]
+    return _nothing(theme.NONE, len(ENDS)) if stats is None else [_cell(field, stats) for field in TENSOR_TABLE[2:4]]
 
 
 def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
     """Returns all of ``STATISTICS``."""
     if stats is None:
         return _nothing(unknown, len(STATISTICS))
-    return [*count_cells(stats), *end_cells(stats), number(stats.mean), percent(stats.zero_percentage)]
+    return [_cell(field, stats) for field in TENSOR_TABLE]
+
+
+def _cell(field: Field, stats: TensorStats) -> Cell:
+    value = field.value(stats)
+    if field.form is Form.REAL:
+        return number(value)
+    if field.form is Form.PERCENT:
+        return percent(value or 0.0)
+    amount = int(value or 0)
+    if not amount:
+        return Text("0", theme.DIM)
+    return Text(count(amount), theme.FINDING) if field.alarm else count(amount)
 
 
 def _nothing(text: str, cells: int) -> list[Cell]:

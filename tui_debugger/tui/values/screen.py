@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from textual.widget import Widget
 from tui_debugger.arrays import Array
 from tui_debugger.check.types import TensorRow
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
+from tui_debugger.stats.fields import TENSOR_COUNTS, TENSOR_MOMENTS
 from tui_debugger.stats.heat import Kind, strongest
 from tui_debugger.stats.slicing import Slice, apply
 from tui_debugger.text.clean import clean, clean_lines
@@ -51,22 +51,8 @@ def stats_text(row: TensorRow) -> str:
     if row.meta is not None and row.meta.dtype == "bool":
         true = stats.count - stats.zero
         return f"count {stats.count}  True {true}  False {stats.zero}"
-    deviation = None if stats.variance is None else math.sqrt(stats.variance)
-    places = [
-        f"min {number(stats.minimum)}",
-        f"max {number(stats.maximum)}",
-        f"mean {number(stats.mean)}",
-        f"σ {number(deviation)}",
-    ]
-    counts = [
-        f"count {stats.count}",
-        f"zero {stats.zero}",
-        f"negative {stats.negative}",
-        f"positive {stats.positive}",
-        f"NaN {stats.nan}",
-        f"+Inf {stats.pos_inf}",
-        f"-Inf {stats.neg_inf}",
-    ]
+    places = [f"{field.on_screen} {number(field.value(stats))}" for field in TENSOR_MOMENTS]
+    counts = [f"{field.on_screen} {field.value(stats)}" for field in TENSOR_COUNTS]
     source = ["(from statistic.csv)"] if row.recorded else []
     return "  ".join(places + source) + "\n" + "  ".join(counts)
 

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from tests.stats.test_differences import arrays
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ReadSpec
-from tui_debugger.stats import sharing, workers
+from tui_debugger.stats import spans, workers
 from tui_debugger.stats.compare import compare
 from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance
 from tui_debugger.stats.distribution import count_bins, count_classes, linear_bins
 from tui_debugger.stats.npy import open_array
 from tui_debugger.stats.quantiles import headroom, quantiles
-from tui_debugger.stats.sharing import Stock, in_order
+from tui_debugger.stats.spans import SharedArrays, span_results
 from tui_debugger.stats.workers import Workers
 
 Array = npt.NDArray[Any]
@@ -99,29 +99,29 @@ def test_differences_are_the_same_whoever_works(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sharing, "SPAN", span)
+    monkeypatch.setattr(spans, "SPAN", span)
     here = noise(kinds[0], size, seed)
     there = noise(kinds[0], size, seed) if same else noise(kinds[1], size, seed + 1)
     specs = (saved(tmp_path, "here.npy", here), saved(tmp_path, "there.npy", there))
     files = [open_array(spec) for spec in specs]
     alone = compare(Pairs(here, there), tolerance=tolerance, top=top)
     for n in (1, 2, 5):
-        shared = compare(Pairs(files[0], files[1], specs, threads(n)), tolerance=tolerance, top=top)
-        assert repr(shared) == repr(alone)
+        by_workers = compare(Pairs(files[0], files[1], specs, threads(n)), tolerance=tolerance, top=top)
+        assert repr(by_workers) == repr(alone)
 
 
 def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_opened(
     threads: Callable[[int], Workers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "SPAN", 64)
+    monkeypatch.setattr(spans, "SPAN", 64)
     old, new = noise("f4", 500, 1), noise("f4", 500, 2)
     spec, other = saved(tmp_path, "tensor.npy", old), saved(tmp_path, "other.npy", new)
     opened = open_array(spec)
     pairs = Pairs(opened, opened, (spec, spec), threads(2))
-    stock = Stock((opened,), opened.size, (spec,), threads(2))
+    shared = SharedArrays((opened,), opened.size, (spec,), threads(2))
     Path(other.path).replace(spec.path)
     assert repr(compare(pairs)) == repr(compare(Pairs(old, old)))
-    assert count_classes(stock).counts.tolist() == count_classes(old).counts.tolist()
+    assert count_classes(shared).counts.tolist() == count_classes(old).counts.tolist()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -143,12 +143,12 @@ def test_distributions_are_the_same_whoever_works(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sharing, "SPAN", span)
-    monkeypatch.setattr("tui_debugger.stats.distribution.KEPT", kept)
+    monkeypatch.setattr(spans, "SPAN", span)
+    monkeypatch.setattr("tui_debugger.stats.distribution.MOST_KEPT", kept)
     array = noise(kind, size, seed)
     spec = saved(tmp_path, "array.npy", array)
 
-    def everything(values: Array | Stock) -> str:
+    def everything(values: Array | SharedArrays) -> str:
         classes = count_classes(values)
         found = quantiles(values, classes)
         bins = linear_bins(-3.3, 7.7, 9)
@@ -157,7 +157,7 @@ def test_distributions_are_the_same_whoever_works(
 
     alone = everything(array)
     for n in (1, 2, 5):
-        assert everything(Stock((open_array(spec),), size, (spec,), threads(n))) == alone
+        assert everything(SharedArrays((open_array(spec),), size, (spec,), threads(n))) == alone
 
 
 @given(arrays(), st.integers(1, 9))
@@ -165,7 +165,7 @@ def test_spans_of_any_size_merge_into_what_one_pass_finds(pair: tuple[Array, Arr
     """All but the last bits of sums: those depend on where a tensor is cut, which is always the same."""
     whole = compare(Pairs(*pair), top=5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sharing, "SPAN", span)
+        patch.setattr(spans, "SPAN", span)
         cut = compare(Pairs(*pair), top=5)
     for name in ("odd", "finite", "equal", "sign_flips", "from_zero", "max_abs", "max_rel", "ulps", "outside"):
         assert repr(getattr(cut, name)) == repr(getattr(whole, name))
@@ -174,7 +174,7 @@ def test_spans_of_any_size_merge_into_what_one_pass_finds(pair: tuple[Array, Arr
 
 
 def test_worker_processes_find_what_this_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SPAN", 50_000)
+    monkeypatch.setattr(spans, "SPAN", 50_000)
     with closing(Workers(2)) as crew:
         executor = crew.executor(1)
         assert executor is not None
@@ -184,13 +184,13 @@ def test_worker_processes_find_what_this_one_finds(tmp_path: Path, monkeypatch: 
             specs = (saved(tmp_path, f"{kind}-1.npy", here), saved(tmp_path, f"{kind}-2.npy", there))
             files = [open_array(spec) for spec in specs]
             tolerance = Tolerance(percent=10)
-            shared = compare(Pairs(files[0], files[1], specs, crew), tolerance=tolerance)
-            assert repr(shared) == repr(compare(Pairs(here, there), tolerance=tolerance))
-            stock = Stock((files[0],), here.size, specs[:1], crew)
-            classes, own = count_classes(stock), count_classes(here)
+            by_workers = compare(Pairs(files[0], files[1], specs, crew), tolerance=tolerance)
+            assert repr(by_workers) == repr(compare(Pairs(here, there), tolerance=tolerance))
+            shared = SharedArrays((files[0],), here.size, specs[:1], crew)
+            classes, own = count_classes(shared), count_classes(here)
             assert np.array_equal(classes.counts, own.counts)
-            assert quantiles(stock, classes) == quantiles(here, own)
-            assert headroom(stock, classes, here.dtype.name) == headroom(here, own, here.dtype.name)
+            assert quantiles(shared, classes) == quantiles(here, own)
+            assert headroom(shared, classes, here.dtype.name) == headroom(here, own, here.dtype.name)
         assert crew.notices == ()
 
 
@@ -224,13 +224,13 @@ class Waiting(ThreadPoolExecutor):
         return self.given[-1]
 
 
-def stock(tmp_path: Path, crew: Workers) -> Stock:
+def shared(tmp_path: Path, crew: Workers) -> SharedArrays:
     spec = saved(tmp_path, "values.npy", np.arange(100))
-    return Stock((open_array(spec),), 100, (spec,), crew)
+    return SharedArrays((open_array(spec),), 100, (spec,), crew)
 
 
 def test_progress_can_stop_while_others_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SPAN", 10)
+    monkeypatch.setattr(spans, "SPAN", 10)
     executor = Waiting()
     told: list[Progress] = []
 
@@ -240,20 +240,20 @@ def test_progress_can_stop_while_others_work(tmp_path: Path, monkeypatch: pytest
             raise CancelledError("stopped")
 
     with pytest.raises(CancelledError):
-        list(in_order(stock(tmp_path, Workers(executor=executor)), Sum, "adding", stop))
+        list(span_results(shared(tmp_path, Workers(executor=executor)), Sum, "adding", stop))
     assert told[0] == Progress(0, 100, "adding")
-    assert len(executor.given) == sharing.AHEAD  # no more are on their way than that
+    assert len(executor.given) == spans.AHEAD  # no more are on their way than that
     assert all(future.cancelled() for future in executor.given[1:])
     executor.may.set()
     executor.shutdown()
 
 
 def test_closing_the_workers_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "SPAN", 10)
+    monkeypatch.setattr(spans, "SPAN", 10)
     executor = Waiting()
     crew = Workers(executor=executor)
     with pytest.raises(CancelledError):
-        list(in_order(stock(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
+        list(span_results(shared(tmp_path, crew), Sum, "adding", lambda _: crew.close()))
     executor.may.set()
     executor.shutdown()
 
@@ -281,9 +281,9 @@ class Broken(ThreadPoolExecutor):
 def test_what_lost_workers_leave_is_done_right_here(
     takes: int, says_so: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sharing, "SPAN", 10)
+    monkeypatch.setattr(spans, "SPAN", 10)
     crew = Workers(executor=Broken(takes, says_so=says_so))
-    found = list(in_order(stock(tmp_path, crew), Sum, "adding"))
+    found = list(span_results(shared(tmp_path, crew), Sum, "adding"))
     assert found == [sum(range(start, start + 10)) for start in range(0, 100, 10)]
     assert bool(crew.notices) is says_so
 
@@ -291,16 +291,16 @@ def test_what_lost_workers_leave_is_done_right_here(
 def test_a_file_that_was_written_over_is_read_from_where_it_was_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: Callable[[int], Workers]
 ) -> None:
-    monkeypatch.setattr(sharing, "SPAN", 10)
-    values = stock(tmp_path, threads(2))
+    monkeypatch.setattr(spans, "SPAN", 10)
+    values = shared(tmp_path, threads(2))
     (tmp_path / "values.npy").unlink()
-    assert sum(in_order(values, Sum, "adding")) == sum(range(100))
+    assert sum(span_results(values, Sum, "adding")) == sum(range(100))
 
 
 def test_what_no_file_holds_is_done_right_here() -> None:
     executor = Waiting()
-    values = Stock((np.arange(100),), 100, (), Workers(executor=executor))
-    assert sum(in_order(values, Sum, "adding")) == sum(range(100))
+    values = SharedArrays((np.arange(100),), 100, (), Workers(executor=executor))
+    assert sum(span_results(values, Sum, "adding")) == sum(range(100))
     assert not executor.given
     executor.may.set()
     executor.shutdown()

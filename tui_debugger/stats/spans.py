@@ -1,4 +1,4 @@
-"""Passes over whole tensors, shared by processes: span by span, and what spans add up to put together in their order.
+"""Passes over whole tensors, span by span, by several processes; what spans add up to comes in their order.
 
 Spans are always the same, whoever works and however many do, so that the answer is the same to the last bit. Threads
 would be simpler, but between two calls of numpy, which take some ten microseconds each on what fits into a cache, they
@@ -37,7 +37,7 @@ T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 
-class Task(Protocol[T_co]):
+class SpanTask(Protocol[T_co]):
     """What is done with a span. Can be pickled, and holds nothing of its own: it is used for many spans."""
 
     @property
@@ -45,14 +45,14 @@ class Task(Protocol[T_co]):
         """What an element costs, in bytes as ``Workers.executor`` counts them."""
 
     def prepare(self, arrays: tuple[Array, ...]) -> Any:
-        """What ``do`` needs of the arrays; cheap."""
+        """Returns what ``do`` needs of the arrays; cheap."""
 
     def do(self, prepared: Any, span: Span, checkpoint: Checkpoint) -> T_co:
-        """What a span, first element and end, adds up to."""
+        """Returns what a span, first element and end, adds up to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class SharedArrays:
     """Tensors that are gone through side by side, and who can do it.
 
     Attributes:
@@ -76,26 +76,28 @@ class Stock:
         object.__setattr__(self, "files", tuple(_File.of(spec, array) for spec, array in files))
 
 
-def stock_of(array: Array | Stock) -> Stock:
-    """An array that only this process has; a stock is returned as it is."""
-    return array if isinstance(array, Stock) else Stock((array,), array.size)
+def shared_arrays(array: Array | SharedArrays) -> SharedArrays:
+    """Returns an array that only this process has; shared arrays are returned as they are."""
+    return array if isinstance(array, SharedArrays) else SharedArrays((array,), array.size)
 
 
-def in_line(array: Array) -> Any:
-    """All elements one after the other, as they lie in memory where that is possible, to be sliced."""
-    return in_c_order(array.T if array.flags.f_contiguous else array)
+def flat_in_memory_order(array: Array) -> Any:
+    """Returns all elements one after the other, as they lie in memory where that is possible, to be sliced."""
+    return flat_in_c_order(array.T if array.flags.f_contiguous else array)
 
 
-def in_c_order(array: Array) -> Any:
-    """All elements in C order, to be sliced: a view, or what copies only the slice."""
+def flat_in_c_order(array: Array) -> Any:
+    """Returns all elements in C order, to be sliced: a view, or what copies only the slice."""
     return array.reshape(-1) if array.flags.c_contiguous else array.flat
 
 
-def in_order(stock: Stock, ask: Callable[[], Task[T]], what: str, progress: ProgressFn = no_progress) -> Iterator[T]:
-    """What the spans of tensors add up to, one after the other.
+def span_results(
+    shared: SharedArrays, ask: Callable[[], SpanTask[T]], what: str, progress: ProgressFn = no_progress
+) -> Iterator[T]:
+    """Yields what the spans of tensors add up to, one after the other.
 
     Args:
-        stock: the tensors.
+        shared: the tensors.
         ask: the task for the next span: it may know more than for the one before, as long as that changes no result.
         what: is said beside the progress.
         progress: called in this thread with elements done. When it raises, nothing more is begun, and what others are
@@ -104,64 +106,68 @@ def in_order(stock: Stock, ask: Callable[[], Task[T]], what: str, progress: Prog
     Raises:
         CancelledError: from ``progress``, or the workers were closed meanwhile.
     """
-    spans = deque((first, min(first + SPAN, stock.count)) for first in range(0, stock.count, SPAN))
-    prepared = ask().prepare(stock.arrays)
+    spans = deque((first, min(first + SPAN, shared.count)) for first in range(0, shared.count, SPAN))
+    prepared = ask().prepare(shared.arrays)
 
     def here(span: Span) -> T:
-        return ask().do(prepared, span, lambda done: progress(Progress(span[0] + done, stock.count, what)))
+        return ask().do(prepared, span, lambda done: progress(Progress(span[0] + done, shared.count, what)))
 
-    executor = _executor(stock, ask().cost * stock.count, len(spans))
-    if executor is not None and stock.workers is not None:
-        crew = _Crew(executor, stock.workers, stock)
-        yield from _shared(spans, crew, ask, here, lambda first: progress(Progress(first, stock.count, what)))
+    executor = _executor(shared, ask().cost * shared.count, len(spans))
+    if executor is not None and shared.workers is not None:
+        helpers = _Helpers(executor, shared.workers, shared)
+        yield from _shared(spans, helpers, ask, here, lambda first: progress(Progress(first, shared.count, what)))
     while spans:
         yield here(spans.popleft())
 
 
 def _shared(
-    spans: deque[Span], crew: _Crew, ask: Callable[[], Task[T]], here: Callable[[Span], T], tell: Callable[[int], None]
+    spans: deque[Span],
+    helpers: _Helpers,
+    ask: Callable[[], SpanTask[T]],
+    here: Callable[[Span], T],
+    tell: Callable[[int], None],
 ) -> Iterator[T]:
-    """Until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
+    """Goes on until all spans are done, or the workers are lost: what was not begun is then left in ``spans``."""
     pending: deque[tuple[Span, Future[T]]] = deque()
     try:
-        while pending or (spans and not crew.lost):
-            while spans and len(pending) < crew.room and crew.ready and crew.give(pending, spans[0], ask()):
+        while pending or (spans and not helpers.lost):
+            while spans and len(pending) < helpers.most and helpers.ready and helpers.give(pending, spans[0], ask()):
                 spans.popleft()
             if not pending:  # the workers are still starting
-                if not crew.lost:
+                if not helpers.lost:
                     yield here(spans.popleft())
                 continue
             span, future = pending[0]
             tell(span[0])
             while wait([future], POLL).not_done:
                 tell(span[0])
-                crew.check()
+                helpers.check()
             pending.popleft()
-            found = crew.take(future)
+            found = helpers.take(future)
             yield here(span) if found is None else found
     finally:
         for _, future in pending:
             future.cancel()
 
 
-class _Crew:
+class _Helpers:
     """Who works besides this process."""
 
-    def __init__(self, executor: Executor, workers: Workers, stock: Stock) -> None:
-        self.room = workers.parallel * AHEAD
+    def __init__(self, executor: Executor, workers: Workers, shared: SharedArrays) -> None:
+        self.most = workers.parallel * AHEAD
         self._executor = executor
         self._workers = workers
-        self._files = stock.files
+        self._files = shared.files
         self.lost = False
 
     @property
     def ready(self) -> bool:
         return not isinstance(self._executor, OwnExecutor) or self._executor.ready
 
-    def give(self, pending: deque[tuple[Span, Future[T]]], span: Span, task: Task[T]) -> bool:
+    def give(self, pending: deque[tuple[Span, Future[T]]], span: Span, task: SpanTask[T]) -> bool:
         """Hands a span over; False when nobody is left to take it."""
         try:
-            pending.append((span, self._executor.submit(_elsewhere, task, self._files, span)))
+            pending.append((span, self._executor.submit(_on_worker, task, self._files, span)))
         except (BrokenExecutor, RuntimeError):  # RuntimeError: it was shut down
             self._lose()
             return False
@@ -173,7 +179,7 @@ class _Crew:
             raise CancelledError("closed")
 
     def take(self, future: Future[T]) -> T | None:
-        """What a worker found; None when it could not: a file that others cannot read may still be mapped here."""
+        """Returns what a worker found; None when it could not: what others cannot read may still be mapped here."""
         try:
             return future.result()
         except (BrokenExecutor, DroppedError):
@@ -210,8 +216,8 @@ class _File:
         return array
 
 
-def _elsewhere(task: Task[T], files: tuple[_File, ...], span: Span) -> T:
-    """What a worker does."""
+def _on_worker(task: SpanTask[T], files: tuple[_File, ...], span: Span) -> T:
+    """Returns what a worker does."""
     return task.do(task.prepare(tuple(file.read() for file in files)), span, _never)
 
 
@@ -219,9 +225,9 @@ def _never(_: int) -> None:
     """Nobody stops a worker in the middle of a span."""
 
 
-def _executor(stock: Stock, cost: int, spans: int) -> Executor | None:
-    """Who else could do it: nobody where it is too little, and no other machine, which may see other files."""
-    if not stock.specs or stock.workers is None or spans < 2:
+def _executor(shared: SharedArrays, cost: int, spans: int) -> Executor | None:
+    """Returns who else could do it: nobody where it is too little, and no other machine, which may see other files."""
+    if not shared.specs or shared.workers is None or spans < 2:
         return None
-    executor = stock.workers.executor(cost)
+    executor = shared.workers.executor(cost)
     return None if isinstance(executor, OwnExecutor) and executor.remote else executor

@@ -1,0 +1,418 @@
+"""The table of statistics: what each one is, how it is made of values, merged, kept, sent and shown.
+
+Everything that goes through the statistics one by one follows from ``FIELDS``: the rows of records and with them the
+cache, what worker processes return, the messages of the live protocol, what is measured on a device, JSON, CSV,
+``--sort``, ``--metric`` and the tables on screen. The conditions of watchpoints are a table of their own
+(``watch.condition_table``), and so are the columns of MindSpore's ``statistic.csv``, which are not ours to change.
+
+To add a statistic: an attribute of ``model.TensorStats`` that is None by default, a row of ``FIELDS`` with its
+``Made``, and its name in those of the lists at the end of this file where it is to be shown. It is then slow but
+right everywhere; code that makes it together with the others (``Made.fast``) can follow when it is worth it.
+
+Numpy is not imported here: the command line reads this file at start-up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from tui_debugger.model import TensorStats
+
+Sums = tuple[Any, ...]
+"""What a part of a tensor adds up to for one statistic: a few numbers."""
+Number = float | int | None
+
+
+class Form(Enum):
+    """What kind of number a statistic is: how it is stored, sent, and printed."""
+
+    COUNT = "i8"
+    """A number of elements. Whoever does not know it says 0."""
+    REAL = "f8"
+    """A float64, or nothing: without a finite element, or where nobody knows it."""
+    PERCENT = ""
+    """Never stored: it follows from counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a statistic is made of values, in its simplest form.
+
+    Attributes:
+        identity: the sums of no elements: merged with others it changes nothing.
+        part: the sums of one block, a 1-D float64 array of at least one element (complex ones: their magnitudes). Uses
+            nothing but what numpy's arrays and torch's tensors have in common.
+        merge: the sums of two parts together.
+        result: the statistic, from the sums of all parts.
+        every: NaN and Inf are among the elements that ``part`` gets; else only finite ones.
+        fast: ``blocks.Accumulator``, ``measure.SmallTensors`` and ``torch.exact`` have code that makes it together with
+            others in one pass; ``part`` and ``merge`` are what tests hold against that. Without such code it costs a
+            call for every block and every tensor, and on a device the training waits for it.
+        version: to be raised when results change: what was remembered of an earlier version is measured again.
+    """
+
+    identity: Sums
+    part: Callable[[Any], Sums]
+    merge: Callable[[Sums, Sums], Sums]
+    result: Callable[[Sums], Number]
+    every: bool = False
+    fast: bool = False
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How a statistic travels in a ``Statistics`` message of the live protocol.
+
+    Attributes:
+        number: of the message's field: below ``OURS`` it is MindSpore's and every client sends it; from there on only
+            our own client does, since that version which brought it. Never used again for anything else.
+        name: of the message's field.
+        rounded: MindSpore's field of float32 that says about the same; empty when there is none.
+        nothing: what that one says where there is no finite element.
+    """
+
+    number: int
+    name: str
+    rounded: str = ""
+    nothing: float = 0.0
+
+    @property
+    def ours(self) -> bool:
+        """Whether only our own client sends it."""
+        return self.number >= OURS
+
+
+OURS: Final = 100
+"""The first number of a message's field that is ours, not MindSpore's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One statistic of a tensor.
+
+    Attributes:
+        name: what it is called in the program; if it is stored, also the attribute of ``TensorStats``.
+        form: what kind of number it is.
+        help: what it is, in a few words.
+        column: its name in JSON, CSV and ``--sort``; empty where only what follows from it is shown.
+        title: heading of its column in what commands print.
+        label: its name on screen, where that is another one.
+        made: how it is made of values; None: it follows from others and is not stored.
+        sent: how it is sent; None: it is not.
+        of: how it follows from the others.
+        unknown: what ``TensorStats`` has where nobody knows it: an older client, a dump of statistics.
+        alarm: a number above 0 is a finding in itself.
+    """
+
+    name: str
+    form: Form
+    help: str
+    column: str = ""
+    title: str = ""
+    label: str = ""
+    made: Made | None = None
+    sent: Sent | None = None
+    of: Callable[[TensorStats], Number] | None = None
+    unknown: Number = None
+    alarm: bool = False
+
+    def value(self, stats: TensorStats) -> Number:
+        """Returns the statistic of a tensor."""
+        found: Number = getattr(stats, self.name) if self.of is None else self.of(stats)
+        return found
+
+    @property
+    def on_screen(self) -> str:
+        """Its name on screen."""
+        return self.label or self.title
+
+
+def _counted(part: Callable[[Any], Any], *, every: bool = False) -> Made:
+    """Returns how elements of some kind are counted."""
+    return Made((0,), lambda x: (part(x),), _sums_added, lambda sums: int(sums[0]), every=every, fast=True)
+
+
+def _sums_added(one: Sums, other: Sums) -> Sums:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
+
+
+def _extreme(part: Callable[[Any], Any], merge: Callable[[Any, Any], Any], identity: float) -> Made:
+    """Returns how the least or greatest finite element is found."""
+
+    def result(sums: Sums) -> Number:
+        return float(sums[0]) if math.isfinite(sums[0]) else None
+
+    return Made((identity,), lambda x: (part(x),), lambda one, other: (merge(one[0], other[0]),), result, fast=True)
+
+
+def _mean(part: Callable[[Any], Any]) -> Made:
+    """Returns how a mean is made; its sums are the number of elements and their mean."""
+
+    def merge(one: Sums, other: Sums) -> Sums:
+        n = one[0] + other[0]
+        return (n, one[1] + (other[1] - one[1]) * (other[0] / n)) if n else one
+
+    return Made(
+        (0, 0.0),
+        lambda x: (len(x), part(x)),
+        merge,
+        lambda sums: float(sums[1]) if sums[0] else None,
+        fast=True,
+    )
+
+
+def _variance_part(x: Any) -> Sums:
+    mean = x.mean()
+    away = x - mean
+    return len(x), mean, (away * away).sum()
+
+
+def _variance_merged(one: Sums, other: Sums) -> Sums:
+    """Merges by Chan's formula: number, mean, sum of squared distances from the mean."""
+    n = one[0] + other[0]
+    if not n:
+        return one
+    delta = other[1] - one[1]
+    share = other[0] / n
+    return n, one[1] + delta * share, one[2] + other[2] + delta * delta * one[0] * share
+
+
+FIELDS: Final = (
+    Field(
+        "count",
+        Form.COUNT,
+        "number of elements",
+        column="count",
+        title="count",
+        made=_counted(len, every=True),
+        sent=Sent(5, "count"),
+        unknown=0,
+    ),
+    Field(
+        "nan",
+        Form.COUNT,
+        "number of NaN",
+        column="nan",
+        title="NaN",
+        made=_counted(lambda x: (x != x).sum(), every=True),  # noqa: PLR0124 - only NaN differs from itself
+        sent=Sent(8, "nan_count"),
+        unknown=0,
+        alarm=True,
+    ),
+    Field(
+        "inf",
+        Form.COUNT,
+        "number of +Inf and -Inf",
+        title="Inf",
+        of=lambda stats: stats.inf,
+        unknown=0,
+        alarm=True,
+    ),
+    Field(
+        "pos_inf",
+        Form.COUNT,
+        "number of +Inf",
+        column="pos_inf",
+        title="+Inf",
+        made=_counted(lambda x: (x == math.inf).sum(), every=True),
+        sent=Sent(10, "pos_inf_count"),
+        unknown=0,
+        alarm=True,
+    ),
+    Field(
+        "neg_inf",
+        Form.COUNT,
+        "number of -Inf",
+        column="neg_inf",
+        title="-Inf",
+        made=_counted(lambda x: (x == -math.inf).sum(), every=True),
+        sent=Sent(9, "neg_inf_count"),
+        unknown=0,
+        alarm=True,
+    ),
+    Field(
+        "zero",
+        Form.COUNT,
+        "number of zeros, -0 included",
+        column="zero",
+        title="zero",
+        made=_counted(lambda x: (x == 0).sum()),
+        sent=Sent(11, "zero_count"),
+        unknown=0,
+    ),
+    Field(
+        "negative",
+        Form.COUNT,
+        "number of finite values below 0",
+        column="negative",
+        title="neg",
+        label="negative",
+        made=_counted(lambda x: (x < 0).sum()),
+        sent=Sent(6, "neg_zero_count"),
+        unknown=0,
+    ),
+    Field(
+        "positive",
+        Form.COUNT,
+        "number of finite values above 0",
+        column="positive",
+        title="pos",
+        label="positive",
+        made=_counted(lambda x: (x > 0).sum()),
+        sent=Sent(7, "pos_zero_count"),
+        unknown=0,
+    ),
+    Field(
+        "minimum",
+        Form.REAL,
+        "smallest finite value",
+        column="min",
+        title="min",
+        made=_extreme(lambda x: x.min(), min, math.inf),
+        sent=Sent(100, "minimum", "min_value", math.inf),
+    ),
+    Field(
+        "maximum",
+        Form.REAL,
+        "greatest finite value",
+        column="max",
+        title="max",
+        made=_extreme(lambda x: x.max(), max, -math.inf),
+        sent=Sent(101, "maximum", "max_value", -math.inf),
+    ),
+    Field(
+        "mean",
+        Form.REAL,
+        "mean of the finite values",
+        column="mean",
+        title="mean",
+        made=_mean(lambda x: x.mean()),
+        sent=Sent(102, "mean", "avg_value"),
+    ),
+    Field(
+        "abs_mean",
+        Form.REAL,
+        "mean of the finite magnitudes",
+        column="abs_mean",
+        title="mean |x|",
+        made=_mean(lambda x: abs(x).mean()),
+        sent=Sent(103, "abs_mean"),
+    ),
+    Field(
+        "variance",
+        Form.REAL,
+        "variance of the finite values, divisor n",
+        made=Made(
+            (0, 0.0, 0.0),
+            _variance_part,
+            _variance_merged,
+            lambda sums: float(sums[2] / sums[0]) if sums[0] else None,
+            fast=True,
+        ),
+        sent=Sent(104, "variance"),
+    ),
+    Field(
+        "std",
+        Form.REAL,
+        "deviation of the finite values, divisor n",
+        column="std",
+        title="std",
+        label="σ",
+        of=lambda stats: None if stats.variance is None else math.sqrt(stats.variance),
+    ),
+    Field(
+        "sum_squares",
+        Form.REAL,
+        "sum of squares of the finite values",
+        made=Made((0.0,), lambda x: ((x * x).sum(),), _sums_added, lambda sums: float(sums[0]), fast=True),
+        sent=Sent(105, "sum_squares"),
+        unknown=math.nan,
+    ),
+    Field(
+        "norm",
+        Form.REAL,
+        "root of the sum of squares of the finite values",
+        column="norm",
+        title="norm",
+        of=lambda stats: stats.norm,
+    ),
+    Field(
+        "zero_percentage",
+        Form.PERCENT,
+        "percentage of zeros",
+        title="zeros",
+        label="zero %",
+        of=lambda stats: stats.zero_percentage,
+    ),
+)
+"""All statistics, in the order of the columns of JSON and CSV."""
+
+FIELD_BY_NAME: Final[Mapping[str, Field]] = {field.name: field for field in FIELDS}
+
+
+def made_of(field: Field) -> Made:
+    """Returns how a statistic that is stored is made."""
+    if field.made is None:
+        msg = f"{field.name} is not stored"
+        raise TypeError(msg)
+    return field.made
+
+
+def sums_of(made: Made, x: Any) -> Sums:
+    """Returns the sums of a block, which may be empty."""
+    return made.part(x) if len(x) else made.identity
+
+
+FAST: Final = tuple(field for field in FIELDS if field.made is not None and field.made.fast)
+"""Those that are made in one pass together, in the order of the attributes of ``TensorStats``."""
+OTHERS: Final = tuple((field.name, field.made) for field in FIELDS if field.made is not None and not field.made.fast)
+"""The others that are made of values, one by one."""
+STORED: Final = (*FAST, *(FIELD_BY_NAME[name] for name, _ in OTHERS))
+"""What is measured, and kept in records, in their order."""
+STORED_NAMES: Final = tuple(field.name for field in STORED)
+VERSIONS: Final = tuple((field.name, made_of(field).version) for field in STORED)
+"""What decides whether something that was measured earlier is still right."""
+SENT: Final = tuple((field, field.sent) for field in STORED if field.sent is not None)
+COLUMNS: Final = tuple(field for field in FIELDS if field.column)
+"""What JSON and CSV have, and ``--sort`` takes."""
+
+
+def _named(names: str) -> tuple[Field, ...]:
+    return tuple(FIELD_BY_NAME[name] for name in names.split())
+
+
+# -- where statistics are shown, and in which order --------------------------------------------------
+
+STAT_TABLE: Final = _named("count nan pos_inf neg_inf zero minimum maximum mean abs_mean std norm")
+"""The columns that ``tdbg stat`` prints."""
+TENSOR_TABLE: Final = _named("nan inf minimum maximum mean zero_percentage")
+"""The columns of lists of tensors, on screen and in reports. Narrow places show only the first four."""
+TENSOR_MOMENTS: Final = _named("minimum maximum mean std")
+"""Above the values of a tensor on screen, first line."""
+TENSOR_COUNTS: Final = _named("count zero negative positive nan pos_inf neg_inf")
+"""The same, second line."""
+DISTRIBUTION_MOMENTS: Final = _named("minimum maximum mean std abs_mean norm")
+"""Above the distribution of a tensor."""
+DISTRIBUTION_COUNTS: Final = _named("nan neg_inf negative zero positive pos_inf")
+"""Every element is in exactly one of these, from the least to the greatest."""
+COMPARED: Final = _named("minimum maximum mean abs_mean std norm")
+"""Of two tensors and of their difference."""
+COMPARED_COUNTS: Final = _named("zero nan pos_inf neg_inf")
+"""The same, where there is something to count."""
+METRICS: Final[Mapping[str, Field]] = {
+    "min": FIELD_BY_NAME["minimum"],
+    "mean": FIELD_BY_NAME["mean"],
+    "max": FIELD_BY_NAME["maximum"],
+    "norm": FIELD_BY_NAME["norm"],
+    "abs_mean": FIELD_BY_NAME["abs_mean"],
+    "std": FIELD_BY_NAME["std"],
+    "nan": FIELD_BY_NAME["nan"],
+    "inf": FIELD_BY_NAME["inf"],
+    "zero": FIELD_BY_NAME["zero_percentage"],
+}
+"""What ``tdbg trend --metric`` takes, and the trend view draws."""
