@@ -1,6 +1,6 @@
 r"""Watchpoints as a TOML file: what the screen saves, ``--watch-file`` takes, and people write by hand.
 
-One entry per watchpoint; ``watch`` is the text that ``--watch`` takes (``analysis.watch_text``), the rest is optional::
+One entry per watchpoint; ``watch`` is the text that ``--watch`` takes (``watch.text``), the rest is optional::
 
     [[watchpoint]]
     watch = 'TL abs_mean_gt=0.001 @ category=gradient'

@@ -58,7 +58,7 @@ class Part:
 
 
 def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
-    """Each watchpoint's abbreviation once with its verdict, findings first."""
+    """Returns each watchpoint's abbreviation once with its verdict, findings first."""
     found: dict[str, Verdict] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         condition = CONDITIONS.get(result.condition)
@@ -67,7 +67,7 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def said_words(hit: Hit) -> str:
-    """``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
+    """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
 
     Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
     """
@@ -76,7 +76,7 @@ def said_words(hit: Hit) -> str:
 
 
 def hit_text(hit: Hit, *, apart: bool = True) -> str:
-    """``mean |x| > 0.5 → 0.73, max > 1 → 3``, ``NaN 3 of 12 · WNC not judged``: the parts of ``hit_parts``.
+    """Returns the parts of ``hit_parts`` as ``mean |x| > 0.5 → 0.73, max > 1 → 3`` or ``NaN 3 of 12 · WNC not judged``.
 
     Args:
         hit: the hit.
@@ -94,12 +94,12 @@ SEPARATOR: Final = " · "
 
 
 def not_judged(tensors: int, error: ErrorBits) -> str:
-    """``51 not judged: NaN``: what a watchpoint could not say anything about, counted apart from its findings."""
+    """Returns ``51 not judged: NaN``: what a watchpoint could not judge, counted apart from its findings."""
     return f"{tensors:,} not judged: {not_finite_words(error)}"
 
 
 def hit_parts(hit: Hit) -> list[Part]:
-    """For every hit parameter the set and the actual value; else the reasons. Each part once.
+    """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
 
     Conditions that NaN or Inf kept from being judged come last, in one part.
     """
@@ -118,7 +118,7 @@ def hit_parts(hit: Hit) -> list[Part]:
 
 
 def _is_kept(result: WatchResult) -> bool:
-    """Whether NaN or Inf kept a condition from being judged."""
+    """Returns whether NaN or Inf kept a condition from being judged."""
     unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
     return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
@@ -139,14 +139,14 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
 
 
 def _summary(condition: str) -> str:
-    """What a condition without parameters of its own says when it hits."""
+    """Returns what a condition without parameters of its own says when it hits."""
     found = CONDITIONS.get(condition)
     text = found.summary.rstrip(".") if found is not None else condition
     return text[:1].lower() + text[1:]
 
 
 def param_words(condition: str, name: str, value: float | bool) -> str:
-    """A set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
+    """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
     label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
@@ -159,7 +159,7 @@ def _param(condition: str, param: ParamResult) -> Part:
 
 
 def contents(stats: TensorStats | None) -> str:
-    """``NaN 1 Inf 3 of 256``: what a bad tensor contains; empty for a finite or unknown one."""
+    """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one."""
     if stats is None or not stats.bad:
         return ""
     found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
@@ -179,7 +179,7 @@ _PLURALS = {
 
 
 def watch_words(watchpoint: Watchpoint) -> str:
-    """``weights: changed too much since the previous step (update ratio > 1)``."""
+    """Returns ``weights: changed too much since the previous step (update ratio > 1)``."""
     condition = CONDITIONS.get(watchpoint.condition)
     if condition is None:
         return clean(watchpoint.condition)
@@ -190,7 +190,7 @@ def watch_words(watchpoint: Watchpoint) -> str:
 
 
 def watch_line(watchpoint: Watchpoint) -> str:
-    """What ``--watch`` takes; for a recommended watchpoint, whose nodes take a long expression, words instead."""
+    """Returns what ``--watch`` takes; words for a recommended watchpoint, whose nodes take a long expression."""
     if watchpoint.name.startswith(RECOMMENDED):
         return f"{CONDITIONS[watchpoint.condition].abbr} {watch_words(watchpoint)}"
     return format_watch(watchpoint)
@@ -208,7 +208,7 @@ def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterabl
 
 
 def selection_words(selection: NodeSelection) -> str:
-    """``weights without biases``, ``Tanh operators``; what has no words, as selection text."""
+    """Returns ``weights without biases``, ``Tanh operators``; selection text for what has no words."""
     if not selection.include:
         return "no nodes"
     without = f" without {_union(selection.exclude)}" if selection.exclude else ""
