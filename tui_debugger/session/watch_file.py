@@ -226,7 +226,11 @@ def _entry(watchpoint: Watchpoint) -> list[str]:
 
 
 def _string(text: str) -> str:
-    """A TOML string: a literal one where that keeps backslashes single, else with escapes."""
+    r"""Returns a TOML string: a literal one where that keeps backslashes single, else with escapes.
+
+    Ours, not tomli-w's: that doubles the backslashes of regular expressions, which people edit here, writes short
+    entries inline in place of ``[[watchpoint]]``, and leaves C1 and bidi controls in a file that people will ``cat``.
+    """
     if text.isprintable() and "'" not in text and ("\\" in text or '"' in text):
         return f"'{text}'"
     return '"' + "".join(map(_character, text)) + '"'

@@ -44,7 +44,7 @@ def parse_tolerance(text: str) -> Tolerance | str:
 NO_COSINE: Final = "no direction"
 
 
-def share(part: int, whole: int) -> str:
+def _part_of(part: int, whole: int) -> str:
     """Returns ``3 of 512 (0.6 %)``."""
     return f"{part:,} of {whole:,} ({percent(100 * part / whole)} %)" if whole else "no elements"
 
@@ -56,9 +56,9 @@ def verdict(found: Differences) -> str:
     within = "" if found.tolerance.exact else " within the tolerance"
     if found.outside:
         beyond = "" if found.tolerance.exact else " beyond the tolerance"
-        return f"different{beyond}: {share(found.outside, found.count)}"
+        return f"different{beyond}: {_part_of(found.outside, found.count)}"
     if found.different:
-        return f"equal{within}: {share(found.different, found.count)} differ by less"
+        return f"equal{within}: {_part_of(found.different, found.count)} differ by less"
     return f"equal: all {found.count:,} elements"
 
 
@@ -129,7 +129,7 @@ def ulp_text(found: Differences) -> str:
         return f"no pair is within the range of {ulps.type}"
     missing = found.finite - ulps.measured
     beyond = f"  ({missing:,} beyond its range)" if missing else ""
-    return f"max {ulps.greatest:,} ULP of {ulps.type}  within 1 ULP {share(ulps.within_one, ulps.measured)}{beyond}"
+    return f"max {ulps.greatest:,} ULP of {ulps.type}  within 1 ULP {_part_of(ulps.within_one, ulps.measured)}{beyond}"
 
 
 def element_text(entry: Entry, *, exact: bool = False) -> str:

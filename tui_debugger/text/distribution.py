@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
 from tui_debugger.stats.quantiles import Fate, Headroom, Quantiles, capacity
-from tui_debugger.text.numbers import number, percent, plural
+from tui_debugger.text.numbers import number, percent, plural, share
 from tui_debugger.text.tensors import short
 
 
@@ -22,11 +22,6 @@ def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
         ("positive", stats.positive),
         ("+Inf", stats.pos_inf),
     )
-
-
-def share(part: int, whole: int) -> str:
-    """``31.2 %``; empty for a share of nothing."""
-    return f"{percent(100 * part / whole)} %" if whole else ""
 
 
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:

@@ -326,8 +326,8 @@ _COLOR: Final = {Colors.NONE: 0, Colors.FEW: 3, Colors.MANY: 9, Colors.TRUE: 17}
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Characters of one look.
+class ColoredText:
+    """Characters in the same colours.
 
     Attributes:
         text: one cell wide each.
@@ -350,7 +350,7 @@ class Drawer:
         self.halves = halves(colors)
         self._most = self.palette.most(scale) if self.halves else SHADES
 
-    def lines(self, picture: Picture, zoom: Zoom, columns: int) -> list[list[Run]]:
+    def lines(self, picture: Picture, zoom: Zoom, columns: int) -> list[list[ColoredText]]:
         """The lines of a picture; where it ends, lines are shorter.
 
         Args:
@@ -360,10 +360,10 @@ class Drawer:
         """
         codes = np.repeat(np.repeat(self._codes(picture, zoom, columns), zoom.tall, axis=0), zoom.wide, axis=1)
         if not self.halves:
-            return [self._runs(line[:, None], self._shaded) for line in codes]
+            return [self._pieces(line[:, None], self._shaded) for line in codes]
         if len(codes) % 2:
             codes = np.concatenate([codes, np.full((1, codes.shape[1]), _OUTSIDE)])
-        return [self._runs(codes[y : y + 2].T, self._halved) for y in range(0, len(codes), 2)]
+        return [self._pieces(codes[y : y + 2].T, self._halved) for y in range(0, len(codes), 2)]
 
     def _codes(self, picture: Picture, zoom: Zoom, columns: int) -> Codes:
         levels = np.clip(self.scale.levels(picture.values, self._most), -self._most, self._most)
@@ -373,39 +373,39 @@ class Drawer:
         missing = -codes.size % columns
         return np.concatenate([codes.reshape(-1), np.full(missing, _OUTSIDE)]).reshape(-1, columns)
 
-    def _runs(self, codes: Codes, look: Callable[..., Run]) -> list[Run]:
+    def _pieces(self, codes: Codes, look: Callable[..., ColoredText]) -> list[ColoredText]:
         """Returns neighbours of one look in one piece."""
         starts = np.flatnonzero(np.any(codes[1:] != codes[:-1], axis=1)) + 1
-        found: list[Run] = []
+        found: list[ColoredText] = []
         for start, stop in zip((0, *starts.tolist()), (*starts.tolist(), len(codes)), strict=True):
             if codes[start, 0] == _OUTSIDE:
                 break
-            run = look(*codes[start].tolist())
-            text = run.text * (stop - start)
-            if found and (found[-1].ink, found[-1].ground) == (run.ink, run.ground):
+            piece = look(*codes[start].tolist())
+            text = piece.text * (stop - start)
+            if found and (found[-1].ink, found[-1].ground) == (piece.ink, piece.ground):
                 text = found.pop().text + text
-            found.append(Run(text, run.ink, run.ground))
+            found.append(ColoredText(text, piece.ink, piece.ground))
         return found
 
-    def glyph(self, kind: Kind) -> Run:
+    def glyph(self, kind: Kind) -> ColoredText:
         """Returns how cells of a kind look that are no numbers."""
         code = _BAD + kind
         return self._halved(code, code) if self.halves else self._shaded(code)
 
-    def _shaded(self, code: int) -> Run:
+    def _shaded(self, code: int) -> ColoredText:
         if code >= _BAD:
-            return Run(GLYPHS[Kind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
-        return Run(shade(code), self._ink(self.palette.color(code, self.scale)))
+            return ColoredText(GLYPHS[Kind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
+        return ColoredText(shade(code), self._ink(self.palette.color(code, self.scale)))
 
-    def _halved(self, upper: int, lower: int) -> Run:
+    def _halved(self, upper: int, lower: int) -> ColoredText:
         bad = [code for code in (upper, lower) if _BAD <= code < _OUTSIDE]
         if bad:
             # A character has one glyph: the worse of the two takes it. NaN is the smallest of the kinds.
             worse = min(bad)
-            return Run(GLYPHS[Kind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
+            return ColoredText(GLYPHS[Kind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
         if upper == lower:
-            return Run(" ", "", self.color(upper))
-        return Run("▀", self.color(upper), "" if lower == _OUTSIDE else self.color(lower))
+            return ColoredText(" ", "", self.color(upper))
+        return ColoredText("▀", self.color(upper), "" if lower == _OUTSIDE else self.color(lower))
 
     def ground(self, picture: Picture, place: tuple[int, int]) -> str:
         """Returns the colour of one cell; empty outside the picture."""
@@ -421,20 +421,22 @@ class Drawer:
     def _ink(self, color: str) -> str:
         return color if self.colors is not Colors.NONE else ""
 
-    def cost(self, lines: list[list[Run]]) -> int:
+    def cost(self, lines: list[list[ColoredText]]) -> int:
         """Bytes that writing lines takes, about."""
         each = _COLOR[self.colors]
-        runs = [run for line in lines for run in line]
-        return sum(len(run.text.encode()) + _SEQUENCE + each * (bool(run.ink) + bool(run.ground)) for run in runs)
+        pieces = [piece for line in lines for piece in line]
+        return sum(
+            len(piece.text.encode()) + _SEQUENCE + each * (bool(piece.ink) + bool(piece.ground)) for piece in pieces
+        )
 
-    def bar(self, width: int) -> list[Run]:
+    def bar(self, width: int) -> list[ColoredText]:
         """Returns the scale itself, from its left end to its right one."""
         left, right = self.scale.ends
         places = np.linspace(0.0, 1.0, max(2, width))
         values = left * (1.0 - places) + right * places
         codes = self.scale.levels(values, self._most)
         pairs = np.stack([codes, codes], axis=1) if self.halves else codes[:, None]
-        return self._runs(pairs, self._halved if self.halves else self._shaded)
+        return self._pieces(pairs, self._halved if self.halves else self._shaded)
 
 
 def halves(colors: Colors) -> bool:
@@ -500,7 +502,7 @@ class HeatPage:
     drawer: Drawer
 
     @cached_property
-    def lines(self) -> list[list[Run]]:
+    def lines(self) -> list[list[ColoredText]]:
         """The cells."""
         return self.drawer.lines(self.picture, self.zoom, self.across)
 
@@ -569,7 +571,7 @@ class HeatPage:
         at = place[1] if self.field.folded else place[0]
         return self.field.row_name(cells[at]) if at < len(cells) else ""
 
-    def text(self, write: Callable[[Run], str] = lambda run: run.text) -> list[str]:
+    def text(self, write: Callable[[ColoredText], str] = lambda piece: piece.text) -> list[str]:
         """Returns the header and the lines with their names; ``write`` adds colours."""
         names = (f"{self.name(number).rjust(self.margin - 1)} " for number in range(len(self.lines)))
         return [
@@ -586,27 +588,27 @@ class HeatPage:
 
     # -- the legend ------------------------------------------------------------------------------
 
-    def scale(self, width: int) -> list[Run]:
+    def scale(self, width: int) -> list[ColoredText]:
         """Returns the colours in so many characters, with what their ends stand for."""
         if self.picture.bounds is None:
-            return [Run("no finite value in sight")]
+            return [ColoredText("no finite value in sight")]
         left, right = (number(end) for end in self.drawer.scale.ends)
-        return [Run(f"{left} "), *self.drawer.bar(width), Run(f" {right}")]
+        return [ColoredText(f"{left} "), *self.drawer.bar(width), ColoredText(f" {right}")]
 
     @property
     def size_text(self) -> str:
         """Rows and columns of the table that make a cell: ``cell 4 × 2``."""
         return f"cell {self.zoom.columns}" if self.zoom.folded else f"cell {self.zoom.rows} × {self.zoom.columns}"
 
-    def bads(self) -> list[Run]:
+    def bad_legend(self) -> list[ColoredText]:
         """Returns the glyph of what NaN and Inf are in sight, and how many of them."""
         found = (self.picture.nan, self.picture.pos_inf, self.picture.neg_inf)
-        runs = []
+        pieces = []
         for (kind, name), cells in zip(BADS, found, strict=True):
             number_of = int(cells.sum())
             if number_of:
-                runs += [self.drawer.glyph(kind), Run(f" {name} {count(number_of)}  ")]
-        return runs or [Run("no NaN or Inf in sight")]
+                pieces += [self.drawer.glyph(kind), ColoredText(f" {name} {count(number_of)}  ")]
+        return pieces or [ColoredText("no NaN or Inf in sight")]
 
 
 def heat_table_of(sheet: Sheet) -> HeatTable:

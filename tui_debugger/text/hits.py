@@ -27,8 +27,8 @@ from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection, format_value, format_watch
 
 
-class Weight(Enum):
-    """How loud a part of a sentence is."""
+class Emphasis(Enum):
+    """How much a part of a sentence stands out."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -42,13 +42,13 @@ class Part:
 
     Attributes:
         text: the words.
-        weight: how loud.
+        emphasis: how much it stands out.
         actual: the value found, to be shown after an arrow; empty when there is none.
         apart: it is no finding beside the others, and is set apart from them.
     """
 
     text: str
-    weight: Weight = Weight.PLAIN
+    emphasis: Emphasis = Emphasis.PLAIN
     actual: str = ""
     apart: bool = False
 
@@ -108,12 +108,12 @@ def hit_parts(hit: Hit) -> list[Part]:
         for part in _parts(result, hit.stats):
             parts.setdefault(str(part), part)
     if hit.detail:
-        weight = Weight.DIM if hit.verdict is Verdict.BY_DESIGN else Weight.DOUBT
-        parts.setdefault(hit.detail, Part(hit.detail, weight))
+        emphasis = Emphasis.DIM if hit.verdict is Verdict.BY_DESIGN else Emphasis.DOUBT
+        parts.setdefault(hit.detail, Part(hit.detail, emphasis))
     kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
     if kept:
         text = f"{' '.join(dict.fromkeys(kept))} not judged"
-        parts.setdefault(text, Part(text, Weight.DIM, apart=True))
+        parts.setdefault(text, Part(text, Emphasis.DIM, apart=True))
     return list(parts.values())
 
 
@@ -127,15 +127,15 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
     parts = [_param(result.condition, param) for param in result.params if param.hit]
     error = result.error
     if result.verdict is Verdict.BY_DESIGN:
-        return [Part(f"{contents(stats) or 'Inf'} by design", Weight.DIM)]
+        return [Part(f"{contents(stats) or 'Inf'} by design", Emphasis.DIM)]
     if error & NOT_FINITE or (result.verdict is Verdict.FINDING and not parts and not error):
         text = contents(stats) or ", ".join(reasons(error & NOT_FINITE)) or _summary(result.condition)
-        parts.append(Part(text, Weight.FINDING))
+        parts.append(Part(text, Emphasis.FINDING))
         error &= ~NOT_FINITE
     if result.verdict is Verdict.BLOCKED:
         return parts  # what else would have kept it from being judged does not matter
-    weight = Weight.FINDING if result.verdict is Verdict.FINDING else Weight.DIM
-    return parts + [Part(reason, weight) for reason in reasons(error)]
+    emphasis = Emphasis.FINDING if result.verdict is Verdict.FINDING else Emphasis.DIM
+    return parts + [Part(reason, emphasis) for reason in reasons(error)]
 
 
 def _summary(condition: str) -> str:
@@ -155,7 +155,7 @@ def param_words(condition: str, name: str, value: float | bool) -> str:
 
 def _param(condition: str, param: ParamResult) -> Part:
     actual = "" if param.actual is None else number(param.actual)
-    return Part(param_words(condition, param.name, param.value), Weight.PLAIN, actual)
+    return Part(param_words(condition, param.name, param.value), Emphasis.PLAIN, actual)
 
 
 def contents(stats: TensorStats | None) -> str:

@@ -38,6 +38,11 @@ def percent(part: float) -> str:
     return f"{part:.1f}"
 
 
+def share(part: float, whole: float) -> str:
+    """Returns a part of a whole as ``91 %`` or ``<0.1 %``; empty for a part of nothing."""
+    return f"{percent(100 * part / whole)} %" if whole else ""
+
+
 def count(value: int) -> str:
     """Returns a count in at most six cells: ``0``, ``12345``, ``1.2M``."""
     for limit, unit in ((1e5, ""), (1e6, "k"), (1e9, "M"), (1e12, "G"), (1e15, "T")):

@@ -9,7 +9,7 @@ from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats import quantiles
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
-from tui_debugger.text.numbers import number, percent
+from tui_debugger.text.numbers import number, share
 
 num = number
 
@@ -19,11 +19,6 @@ def of_all(part: int, whole: int, what: str = "elements") -> str:
     if part == whole:
         return f"the only {what.removesuffix('s')}" if whole == 1 else f"all {whole:,} {what}"
     return f"{part:,} of {whole:,} {what}"
-
-
-def share(part: float, whole: float) -> str:
-    """``91 %``, ``<0.1 %``: a part of a whole."""
-    return f"{percent(100 * part / whole)} %"
 
 
 def times(factor: float) -> str:

@@ -1,4 +1,7 @@
-"""Curves as text: axes with labels, linear or logarithmic, and dots of braille or of quarter blocks in a frame."""
+"""Curves as text: axes with labels, linear or logarithmic, and dots of braille or of quarter blocks in a frame.
+
+Ours: commands and the screen draw the same plot, and the core imports neither textual nor rich.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from tui_debugger.session.guidance.measures import course, found_words
 from tui_debugger.session.guidance.types import Advice, Section
 from tui_debugger.session.hazards.cause import Cause, Standing
 from tui_debugger.stats.saturation import ENDS, saturation, silent_units
-from tui_debugger.text.phrases import finite_words, num, of_all, share
+from tui_debugger.text.numbers import share
+from tui_debugger.text.phrases import finite_words, num, of_all
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import BOUND_NAMES, CONDITIONS
 from tui_debugger.watch.recommended import activation_family
