@@ -99,7 +99,7 @@ def page(array: Any, room: Room, colors: Colors, zoom: Zoom | None = None) -> He
 
 
 def plain(found: HeatPage) -> list[str]:
-    return ["".join(run.text for run in line) for line in found.lines]
+    return ["".join(piece.text for piece in line) for line in found.lines]
 
 
 class TestLines:
@@ -107,7 +107,7 @@ class TestLines:
         values = [[-4, -3, -2, -1, 0, 1, 2, 3, 4, np.nan, np.inf, -np.inf]]
         found = page(values, Room(1, 12, False), Colors.NONE)
         assert plain(found) == ["▤≡=-·░▒▓█N▲▼"]
-        assert not any(run.ink or run.ground for line in found.lines for run in line)
+        assert not any(piece.ink or piece.ground for line in found.lines for piece in line)
 
     def test_half_blocks_make_two_rows_out_of_a_line(self) -> None:
         found = page([[1, -1], [-1, -1], [0, 0]], Room(2, 2), Colors.TRUE, Zoom(1, 1, 1, 1))
@@ -140,8 +140,8 @@ class TestLines:
 
     def test_the_legend_says_what_the_ends_are_and_what_is_bad(self) -> None:
         found = page([[-2, 1, np.nan, np.nan]], Room(1, 4, False), Colors.NONE)
-        assert "".join(run.text for run in found.scale(9)) == "-2 ▤≡=-·░▒▓█ 2"
-        assert "".join(run.text for run in found.bads()) == "N NaN 2  "
+        assert "".join(piece.text for piece in found.scale(9)) == "-2 ▤≡=-·░▒▓█ 2"
+        assert "".join(piece.text for piece in found.bad_legend()) == "N NaN 2  "
         assert found.size_text == "cell 1 × 1"
         nothing = page([[np.nan]], Room(1, 4, False), Colors.NONE)
-        assert "".join(run.text for run in nothing.scale(3)) == "no finite value in sight"
+        assert "".join(piece.text for piece in nothing.scale(3)) == "no finite value in sight"

@@ -103,7 +103,7 @@ def documented(
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """Aligned columns on stdout, two blanks between them; nothing is ever cut.
+    """Aligned columns on stdout, two blanks between them; nothing is ever cut, as Rich's tables do in a pipe.
 
     Args:
         titles: one per column; a title may be empty.

@@ -28,11 +28,10 @@ from tui_debugger.text.distribution import (
     headroom_items,
     moments_items,
     percentile_items,
-    share,
     taken_text,
 )
 from tui_debugger.text.documents import plain
-from tui_debugger.text.numbers import NONE, number, plural
+from tui_debugger.text.numbers import NONE, number, plural, share
 from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
 from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
 from tui_debugger.text.writer import write_colored, write_lines

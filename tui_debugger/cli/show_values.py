@@ -18,11 +18,11 @@ from tui_debugger.model import ProgressFn
 from tui_debugger.stats.slicing import Slice, apply, default_slice, parse_slice
 from tui_debugger.text.documents import plain_values
 from tui_debugger.text.heat_map import (
+    ColoredText,
     Colors,
     Drawer,
     HeatPage,
     Room,
-    Run,
     Scale,
     colors_named,
     halves,
@@ -193,23 +193,23 @@ def heat_of(array: npt.NDArray[Any], wanted: str | None, on: Canvas) -> Heat:
 
 
 def _text(page: HeatPage, colors: Colors) -> str:
-    def write(run: Run) -> str:
-        return _colored(run, colors)
+    def write(piece: ColoredText) -> str:
+        return _colored(piece, colors)
 
-    legend = [*page.scale(BAR), Run(f"  {page.size_text}  "), *page.bads()]
+    legend = [*page.scale(BAR), ColoredText(f"  {page.size_text}  "), *page.bad_legend()]
     return "\n".join([*page.text(write), "".join(map(write, legend))])
 
 
-def _colored(run: Run, colors: Colors) -> str:
+def _colored(piece: ColoredText, colors: Colors) -> str:
     """Text with its escape sequences; without colours it is the text."""
-    if colors is Colors.NONE or not (run.ink or run.ground):
-        return run.text
+    if colors is Colors.NONE or not (piece.ink or piece.ground):
+        return piece.text
     from rich.color import ColorSystem
     from rich.style import Style
 
     system = {Colors.TRUE: ColorSystem.TRUECOLOR, Colors.MANY: ColorSystem.EIGHT_BIT}.get(colors, ColorSystem.STANDARD)
-    style = Style(color=run.ink or None, bgcolor=run.ground or None)
-    return style.render(run.text, color_system=system)
+    style = Style(color=piece.ink or None, bgcolor=piece.ground or None)
+    return style.render(piece.text, color_system=system)
 
 
 def _cells(page: HeatPage, sheet: ValueTable) -> dict[str, Any]:

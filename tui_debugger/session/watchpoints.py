@@ -1,6 +1,6 @@
 r"""Watchpoints as a TOML file: what the screen saves, ``--watch-file`` takes, and people write by hand.
 
-One entry per watchpoint; ``watch`` is the text that ``--watch`` takes (``analysis.watch_text``), the rest is optional::
+One entry per watchpoint; ``watch`` is the text that ``--watch`` takes (``watch.text``), the rest is optional::
 
     [[watchpoint]]
     watch = 'TL abs_mean_gt=0.001 @ category=gradient'
@@ -231,7 +231,11 @@ def _entry(watchpoint: Watchpoint) -> list[str]:
 
 
 def _string(text: str) -> str:
-    """A TOML string: a literal one where that keeps backslashes single, else with escapes."""
+    r"""Returns a TOML string: a literal one where that keeps backslashes single, else with escapes.
+
+    Ours, not tomli-w's: that doubles the backslashes of regular expressions, which people edit here, writes short
+    entries inline in place of ``[[watchpoint]]``, and leaves C1 and bidi controls in a file that people will ``cat``.
+    """
     if text.isprintable() and "'" not in text and ("\\" in text or '"' in text):
         return f"'{text}'"
     return '"' + "".join(map(_character, text)) + '"'

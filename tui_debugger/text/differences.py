@@ -16,14 +16,14 @@ _NAMES = {"rtol": "rtol", "atol": "atol", "percent": "percent"}
 
 
 def format_tolerance(tolerance: Tolerance) -> str:
-    """The text that ``parse_tolerance`` reads back."""
+    """Returns the text that ``parse_tolerance`` reads back."""
     words = [f"{name}={value!r}" for name, value in (("rtol", tolerance.rtol), ("atol", tolerance.atol)) if value]
     words += [f"{tolerance.percent!r}%"] if tolerance.percent else []
     return " ".join(words) or "exact"
 
 
 def parse_tolerance(text: str) -> Tolerance | str:
-    """The tolerance, or what is wrong with the text."""
+    """Returns the tolerance, or what is wrong with the text."""
     values: dict[str, float] = {}
     words = text.replace(",", " ").replace(" %", "%").split()
     if words in ([], ["exact"]):
@@ -45,26 +45,26 @@ def parse_tolerance(text: str) -> Tolerance | str:
 NO_COSINE: Final = "no direction"
 
 
-def share(part: int, whole: int) -> str:
-    """``3 of 512 (0.6 %)``."""
+def _part_of(part: int, whole: int) -> str:
+    """Returns ``3 of 512 (0.6 %)``."""
     return f"{part:,} of {whole:,} ({percent(100 * part / whole)} %)" if whole else "no elements"
 
 
 def verdict(found: Differences) -> str:
-    """The answer in one line: how many elements are outside of the tolerance; of those inside, what is not equal."""
+    """Returns the answer in a line: how many elements are outside of the tolerance, or within it and not equal."""
     if not found.count:
         return "equal: both are without elements"
     within = "" if found.tolerance.exact else " within the tolerance"
     if found.outside:
         beyond = "" if found.tolerance.exact else " beyond the tolerance"
-        return f"different{beyond}: {share(found.outside, found.count)}"
+        return f"different{beyond}: {_part_of(found.outside, found.count)}"
     if found.different:
-        return f"equal{within}: {share(found.different, found.count)} differ by less"
+        return f"equal{within}: {_part_of(found.different, found.count)} differ by less"
     return f"equal: all {found.count:,} elements"
 
 
 def tolerance_text(tolerance: Tolerance, boundary: float) -> str:
-    """``|d| ≤ 1e-8 + 1e-5·|there|``, with the boundary of the slider; ``exact``."""
+    """Returns ``|d| ≤ 1e-8 + 1e-5·|there|``, with the boundary of the slider, or ``exact``."""
     parts = []
     if tolerance.rtol or tolerance.atol:
         terms = [number(tolerance.atol)] if tolerance.atol or not tolerance.rtol else []
@@ -76,7 +76,7 @@ def tolerance_text(tolerance: Tolerance, boundary: float) -> str:
 
 
 def odd_text(found: Differences) -> str:
-    """NaN and Inf by side; empty when all elements are finite."""
+    """Returns how many NaN and Inf there are on which side; empty when all elements are finite."""
     odd = found.odd
     kinds = (
         ("NaN only here", odd.nan_here),
@@ -91,14 +91,14 @@ def odd_text(found: Differences) -> str:
 
 
 def counts_text(found: Differences) -> str:
-    """Equal, different, and what is odd."""
+    """Returns how many elements are equal, how many different, and what is odd."""
     parts = [f"equal {found.equal:,}", f"different {found.different:,}"]
     parts += [f"sign flips {found.sign_flips:,}"] if found.sign_flips else []
     return "  ".join(filter(None, (*parts, odd_text(found))))
 
 
 def error_text(found: Differences) -> str:
-    """Absolute and relative errors, and what they are over when that is not everything."""
+    """Returns absolute and relative errors, and what they are over when that is not everything."""
     if not found.finite:
         return "no element is finite on both sides: there are no errors to measure" if found.count else ""
     parts = [f"max |d| {number(found.max_abs)}", f"mean |d| {number(found.mean_abs)}"]
@@ -111,7 +111,7 @@ def error_text(found: Differences) -> str:
 
 
 def vector_text(found: Differences) -> str:
-    """Both tensors as vectors: their angle, the length of their difference."""
+    """Returns the angle between both tensors as vectors, and the length of their difference."""
     if not found.finite:
         return ""
     cosine = NO_COSINE if found.cosine is None else f"{found.cosine:.9g}"
@@ -120,7 +120,7 @@ def vector_text(found: Differences) -> str:
 
 
 def ulp_text(found: Differences) -> str:
-    """Units in the last place."""
+    """Returns the difference in units in the last place."""
     if not found.finite:
         return ""
     if found.ulps is None:
@@ -130,11 +130,11 @@ def ulp_text(found: Differences) -> str:
         return f"no pair is within the range of {ulps.type}"
     missing = found.finite - ulps.measured
     beyond = f"  ({missing:,} beyond its range)" if missing else ""
-    return f"max {ulps.greatest:,} ULP of {ulps.type}  within 1 ULP {share(ulps.within_one, ulps.measured)}{beyond}"
+    return f"max {ulps.greatest:,} ULP of {ulps.type}  within 1 ULP {_part_of(ulps.within_one, ulps.measured)}{beyond}"
 
 
 def element_text(entry: Entry, *, exact: bool = False) -> str:
-    """One element of both with all its digits, and how far they are apart; ``exact``: that with all digits, too."""
+    """Returns one element of both with all its digits, and how far they are apart; ``exact``: that in full, too."""
     plain = exact or isinstance(entry.difference, complex)
     far = exact_text(entry.difference) if plain else number(float(entry.difference))
     parts = [f"here {exact_text(entry.here)}", f"there {exact_text(entry.there)}", f"d {far}"]
@@ -144,7 +144,7 @@ def element_text(entry: Entry, *, exact: bool = False) -> str:
 
 
 def stats_lines(found: Differences) -> list[str]:
-    """Statistics of both tensors and of their difference below each other, after a line of titles."""
+    """Returns the statistics of both tensors and of their difference below each other, after a line of titles."""
     titles = ("", *(field.on_screen for field in (*COMPARED, *COMPARED_COUNTS)))
     rows = [titles, *(_stats_cells(name, getattr(found, name)) for name in ("here", "there", "difference"))]
     kept = [i for i in range(len(titles)) if i < _ALWAYS or any(row[i] != "0" for row in rows[1:])]

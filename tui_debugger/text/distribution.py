@@ -9,27 +9,22 @@ from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
 from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS
 from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
-from tui_debugger.text.numbers import number, percent, plural
+from tui_debugger.text.numbers import number, percent, plural, share
 from tui_debugger.text.tensors import short
 
 
 def counts_of(stats: TensorStats) -> tuple[tuple[str, int], ...]:
-    """Every element is in exactly one of these, from the least to the greatest."""
+    """Returns how many elements are of each kind, from the least to the greatest; every element is of exactly one."""
     return tuple((field.on_screen, int(field.value(stats) or 0)) for field in DISTRIBUTION_COUNTS)
 
 
-def share(part: int, whole: int) -> str:
-    """``31.2 %``; empty for a share of nothing."""
-    return f"{percent(100 * part / whole)} %" if whole else ""
-
-
 def moments_of(stats: TensorStats) -> tuple[tuple[str, float | None], ...]:
-    """Of the finite elements."""
+    """Returns range, mean, deviation and norm of the finite elements, by name."""
     return tuple((field.on_screen, field.value(stats)) for field in DISTRIBUTION_MOMENTS)
 
 
 def bin_text(each: Bin) -> str:
-    """``[-2, -1)``; a single value stands alone."""
+    """Returns ``[-2, -1)``; a single value stands alone."""
     if each.low == each.high:
         return number(each.low)
     opening, closing = "[" if each.with_low else "(", "]" if each.with_high else ")"
@@ -37,12 +32,12 @@ def bin_text(each: Bin) -> str:
 
 
 def _edge(value: float) -> str:
-    """Six digits: neighbours must not read alike."""
+    """Returns six digits: neighbours must not read alike."""
     return f"{value:.6g}" if math.isfinite(value) else number(value)
 
 
 def taken_text(dtype: str, greatest: float | None) -> str:
-    """In what way the numbers are not quite the elements; empty where they are."""
+    """Returns in what way the numbers are not quite the elements; empty where they are."""
     if dtype.startswith("complex"):
         return "magnitudes of complex values"
     if dtype in {"int64", "uint64"} and (greatest or 0) > 2**53:
@@ -51,7 +46,7 @@ def taken_text(dtype: str, greatest: float | None) -> str:
 
 
 def range_text(greatest: float | None, dtype: str) -> str:
-    """``max |x| 59600 is 91 % of float16's range (65504)``; empty where that says nothing."""
+    """Returns ``max |x| 59600 is 91 % of float16's range (65504)``; empty where that says nothing."""
     most = capacity(dtype)
     if most is None or not greatest:
         return ""
@@ -62,7 +57,7 @@ def range_text(greatest: float | None, dtype: str) -> str:
 
 
 def floor_text(room: Headroom) -> str:
-    """``least |x| 3e-08 is below its least normal, 6.104e-05``: how near the other end is."""
+    """Returns how near the other end is: ``least |x| 3e-08 is below its least normal, 6.104e-05``."""
     if room.own is None or room.least is None:
         return ""
     said, normal = f"least |x| above 0, {short(room.least)}, is", room.own.normal
@@ -72,7 +67,7 @@ def floor_text(room: Headroom) -> str:
 
 
 def conversion_items(conversion: Conversion, finite: int) -> list[str]:
-    """``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
+    """Returns ``0.3 % overflow (12)``, ``2.1 % become 0 (84)``, ``5 % are subnormal (200)``; empty when all fit."""
     parts = (
         (conversion.overflowing, "overflow"),
         (conversion.vanishing, "become 0"),
@@ -82,7 +77,7 @@ def conversion_items(conversion: Conversion, finite: int) -> list[str]:
 
 
 def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
-    """``NaN 128 (25 %)``, ``-Inf 0`` ...: every element is in one of them."""
+    """Returns ``NaN 128 (25 %)``, ``-Inf 0`` ...: every element is in one of them."""
     return [
         f"{name} {count:,}" + (f" ({share(count, stats.count)})" if shares and count else "")
         for name, count in counts_of(stats)
@@ -90,17 +85,17 @@ def counts_items(stats: TensorStats, *, shares: bool = True) -> list[str]:
 
 
 def moments_items(stats: TensorStats) -> list[str]:
-    """``min -3``, ``max 3.1`` ... of the finite elements."""
+    """Returns ``min -3``, ``max 3.1`` ... of the finite elements."""
     return [f"{name} {number(value)}" for name, value in moments_of(stats)]
 
 
 def percentile_items(found: Quantiles) -> list[str]:
-    """``0.1 %: -2.99`` ..."""
+    """Returns ``0.1 %: -2.99`` ..."""
     return [f"{part:g} %: {short(value)}" for part, value in zip(found.percents, found.values, strict=True)]
 
 
 def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
-    """What there is to say about the own type, about each other type in which something is lost, about the rest."""
+    """Returns what is lost in the own type, what in each other type, and in which types nothing is."""
     lines = [[text for text in (range_text(room.greatest, dtype), floor_text(room)) if text]]
     fitting = []
     for conversion in room.conversions if room.finite else ():
@@ -116,7 +111,7 @@ def headroom_items(room: Headroom, dtype: str) -> list[list[str]]:
 
 
 def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
-    """``90 bins of equal width``, ``39 bins by magnitude, 2 an octave``."""
+    """Returns ``90 bins of equal width`` or ``39 bins by magnitude, 2 an octave``."""
     if not log:
         return f"{plural(len(bins), 'bin')} of equal width"
     first = next((each for each in bins if each.low > 0 or each.high < 0), None)
@@ -132,7 +127,7 @@ def bins_text(bins: Sequence[Bin], *, log: bool) -> str:
 
 
 def packed(head: str, items: Sequence[str], width: int, separator: str = " · ") -> list[str]:
-    """Items side by side, as many as fit into each line; none is broken in two unless it is wider than a line."""
+    """Returns lines with as many items side by side as fit; none is broken in two unless it is wider than a line."""
     lines: list[str] = []
     line = head
     for item in items:
@@ -145,7 +140,7 @@ def packed(head: str, items: Sequence[str], width: int, separator: str = " · ")
 
 
 def _times(factor: float) -> str:
-    """``12.5×``, ``4e34×``."""
+    """Returns a factor as ``12.5×`` or ``4e34×``."""
     if factor < 1e4:
         return f"{factor:.3g}×"
     digit, _, exponent = f"{factor:.0e}".partition("e")

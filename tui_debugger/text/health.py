@@ -37,7 +37,7 @@ WORDS: Final[Mapping[Health, str]] = {
 
 
 def legend_text(room: int = 1 << 10, *, vague: bool = False) -> str:
-    """``◆ origin  N NaN  ∞ Inf ...``; closer together, and without the least important, where there is little room.
+    """Returns ``◆ origin  N NaN  ∞ Inf ...``; closer together, and less of it, where there is little room.
 
     Args:
         room: cells.
@@ -62,7 +62,7 @@ def covered_text(
     not_comparable: int,
     parts: int = 0,
 ) -> str:
-    """``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``: what a map speaks of.
+    """Returns what a map speaks of: ``2,292 tensors checked in 12 of 12 steps, 918 findings; 3 unreadable``.
 
     Args:
         tensors: how many were judged.
@@ -89,19 +89,19 @@ def _pairs(pairs: int, ranks: int) -> str:
 
 
 def span_text(steps: Sequence[int]) -> str:
-    """``3``, ``3–8``: the steps of one column."""
+    """Returns the steps of one column: ``3``, ``3–8``."""
     first, last = step_text(steps[0]), step_text(steps[-1])
     return first if first == last else f"{first}–{last}"
 
 
 def column_width(labels: Sequence[str], room: int) -> int:
-    """Cells for each column: room for its label where there is, else 2 or 1."""
+    """Returns the cells for each column: room for its label where there is, else 2 or 1."""
     widest = max(map(len, labels), default=1) + 1
     return next((width for width in (widest, 2) if len(labels) * width <= room), 1)
 
 
 def header(labels: Sequence[str], width: int, room: int) -> str:
-    """Labels above columns of ``width`` cells, each beginning at its column; those without room are left out."""
+    """Returns labels above columns of ``width`` cells, each at its column; those without room are left out."""
     line = ""
     for number, label in enumerate(labels):
         start = number * width

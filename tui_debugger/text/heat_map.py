@@ -32,7 +32,7 @@ class Colors(Enum):
 
 
 def colors_named(system: str | None, *, plain: bool) -> Colors:
-    """What a terminal with one of Rich's colour systems can show; ``plain`` for NO_COLOR."""
+    """Returns what a terminal with one of Rich's colour systems can show; ``plain`` for NO_COLOR."""
     known = {"truecolor": Colors.TRUE, "256": Colors.MANY, "standard": Colors.FEW, "windows": Colors.FEW}
     return Colors.NONE if plain else known.get(system or "", Colors.NONE)
 
@@ -74,7 +74,7 @@ class Scale:
         return self.low, self.high
 
     def levels(self, values: Array, most: int) -> Levels:
-        """The level of each number, from ``-most`` (negative ones) over 0 to ``most``; NaN gives 0."""
+        """Returns the level of each number, from ``-most`` (negative ones) over 0 to ``most``; NaN gives 0."""
         near, far = (0.0, self.ends[1]) if self.signed else sorted(self.ends, key=abs)
         if far == near:
             part = np.full(np.shape(values), float(np.sign(far)))
@@ -114,19 +114,19 @@ class Palette:
         return len(self.positive) if scale.signed else len(self.above)
 
     def color(self, level: int, scale: Scale) -> str:
-        """The colour of a level."""
+        """Returns the colour of a level."""
         if not level:
             return self.zero
         positive, negative = (self.positive, self.negative) if scale.signed else (self.above, self.below)
         return positive[level - 1] if level > 0 else negative[-level - 1]
 
     def bad(self, kind: int) -> str:
-        """The colour of a cell that is no number."""
+        """Returns the colour of a cell that is no number."""
         return self.nan if kind == Kind.NAN else self.inf
 
 
 def _ramp(stops: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """So many colours between stops, both ends included."""
+    """Returns so many colours between stops, both ends included."""
     parts = np.array([[int(stop[i : i + 2], 16) for i in (1, 3, 5)] for stop in stops], float)
     places = np.linspace(0, len(stops) - 1, count)
     mixed = np.stack([np.interp(places, range(len(stops)), parts[:, i]) for i in range(3)], axis=1)
@@ -158,12 +158,12 @@ _PALETTES: Final = {
 
 
 def palette_of(colors: Colors) -> Palette:
-    """The colours for a terminal; those that have not enough show levels as glyphs, of which there are 4."""
+    """Returns the colours for a terminal; those that have not enough show levels as glyphs, of which there are 4."""
     return _PALETTES.get(colors, _PALETTES[Colors.FEW])
 
 
 def shade(level: int) -> str:
-    """The glyph of a level of at most 4."""
+    """Returns the glyph of a level of at most 4."""
     if not level:
         return ZERO_SHADE
     return POSITIVE_SHADES[level - 1] if level > 0 else NEGATIVE_SHADES[-level - 1]
@@ -226,18 +226,18 @@ class Zoom:
     folded: bool = False
 
     def grid(self, room: Room) -> tuple[int, int]:
-        """Rows and columns of cells that fit."""
+        """Returns rows and columns of cells that fit."""
         return max(1, room.units // self.tall), max(1, room.width // self.wide)
 
     def smaller(self, room: Room) -> Iterator[Zoom]:
-        """The same elements in cells that are enlarged less, as far as that goes."""
+        """Yields the same elements in cells that are enlarged less, as far as that goes."""
         ratio = room.ratio
         for size in SIZES:
             if size < self.tall or size * ratio < self.wide:
                 yield replace(self, tall=min(self.tall, size), wide=min(self.wide, max(1, size * ratio)))
 
     def coarser(self, times: int, cells: tuple[int, int], room: Room) -> Zoom:
-        """Cells of about ``times`` by ``times`` of these, each a line high.
+        """Returns cells of about ``times`` by ``times`` of these, each a line high.
 
         Args:
             times: at least 2.
@@ -257,7 +257,7 @@ class Zoom:
         return Zoom(self.rows * rows, self.columns * columns, line, wide)
 
     def window(self, shape: tuple[int, int], origin: tuple[int, int], room: Room) -> Window:
-        """What of a table can be seen when its element ``origin`` is in the first corner."""
+        """Returns what of a table can be seen when its element ``origin`` is in the first corner."""
         down, across = self.grid(room)
         if self.folded:
             return Window(range(1), _from(origin[1], down * across * self.columns, shape[1], self.columns))
@@ -270,7 +270,7 @@ def _from(start: int, count: int, end: int, step: int) -> range:
 
 
 def zooms(shape: tuple[int, int], room: Room, *, folded: bool = False) -> tuple[Zoom, ...]:
-    """All sizes of cells, from the one that shows the whole table to single elements in large.
+    """Returns all sizes of cells, from the one that shows the whole table to single elements in large.
 
     Args:
         shape: rows and columns of the table; neither is 0.
@@ -326,8 +326,8 @@ _COLOR: Final = {Colors.NONE: 0, Colors.FEW: 3, Colors.MANY: 9, Colors.TRUE: 17}
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Characters of one look.
+class ColoredText:
+    """Characters in the same colours.
 
     Attributes:
         text: one cell wide each.
@@ -350,7 +350,7 @@ class Drawer:
         self.halves = halves(colors)
         self._most = self.palette.most(scale) if self.halves else SHADES
 
-    def lines(self, picture: Picture, zoom: Zoom, columns: int) -> list[list[Run]]:
+    def lines(self, picture: Picture, zoom: Zoom, columns: int) -> list[list[ColoredText]]:
         """The lines of a picture; where it ends, lines are shorter.
 
         Args:
@@ -360,10 +360,10 @@ class Drawer:
         """
         codes = np.repeat(np.repeat(self._codes(picture, zoom, columns), zoom.tall, axis=0), zoom.wide, axis=1)
         if not self.halves:
-            return [self._runs(line[:, None], self._shaded) for line in codes]
+            return [self._pieces(line[:, None], self._shaded) for line in codes]
         if len(codes) % 2:
             codes = np.concatenate([codes, np.full((1, codes.shape[1]), _OUTSIDE)])
-        return [self._runs(codes[y : y + 2].T, self._halved) for y in range(0, len(codes), 2)]
+        return [self._pieces(codes[y : y + 2].T, self._halved) for y in range(0, len(codes), 2)]
 
     def _codes(self, picture: Picture, zoom: Zoom, columns: int) -> Codes:
         levels = np.clip(self.scale.levels(picture.values, self._most), -self._most, self._most)
@@ -373,72 +373,74 @@ class Drawer:
         missing = -codes.size % columns
         return np.concatenate([codes.reshape(-1), np.full(missing, _OUTSIDE)]).reshape(-1, columns)
 
-    def _runs(self, codes: Codes, look: Callable[..., Run]) -> list[Run]:
-        """Neighbours of one look in one piece."""
+    def _pieces(self, codes: Codes, look: Callable[..., ColoredText]) -> list[ColoredText]:
+        """Returns neighbours of one look in one piece."""
         starts = np.flatnonzero(np.any(codes[1:] != codes[:-1], axis=1)) + 1
-        found: list[Run] = []
+        found: list[ColoredText] = []
         for start, stop in zip((0, *starts.tolist()), (*starts.tolist(), len(codes)), strict=True):
             if codes[start, 0] == _OUTSIDE:
                 break
-            run = look(*codes[start].tolist())
-            text = run.text * (stop - start)
-            if found and (found[-1].ink, found[-1].ground) == (run.ink, run.ground):
+            piece = look(*codes[start].tolist())
+            text = piece.text * (stop - start)
+            if found and (found[-1].ink, found[-1].ground) == (piece.ink, piece.ground):
                 text = found.pop().text + text
-            found.append(Run(text, run.ink, run.ground))
+            found.append(ColoredText(text, piece.ink, piece.ground))
         return found
 
-    def glyph(self, kind: Kind) -> Run:
-        """How cells of a kind look that are no numbers."""
+    def glyph(self, kind: Kind) -> ColoredText:
+        """Returns how cells of a kind look that are no numbers."""
         code = _BAD + kind
         return self._halved(code, code) if self.halves else self._shaded(code)
 
-    def _shaded(self, code: int) -> Run:
+    def _shaded(self, code: int) -> ColoredText:
         if code >= _BAD:
-            return Run(GLYPHS[Kind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
-        return Run(shade(code), self._ink(self.palette.color(code, self.scale)))
+            return ColoredText(GLYPHS[Kind(code - _BAD)], self._ink(self.palette.bad(code - _BAD)))
+        return ColoredText(shade(code), self._ink(self.palette.color(code, self.scale)))
 
-    def _halved(self, upper: int, lower: int) -> Run:
+    def _halved(self, upper: int, lower: int) -> ColoredText:
         bad = [code for code in (upper, lower) if _BAD <= code < _OUTSIDE]
         if bad:
             # A character has one glyph: the worse of the two takes it. NaN is the smallest of the kinds.
             worse = min(bad)
-            return Run(GLYPHS[Kind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
+            return ColoredText(GLYPHS[Kind(worse - _BAD)], self.palette.ink, self.palette.bad(worse - _BAD))
         if upper == lower:
-            return Run(" ", "", self.color(upper))
-        return Run("▀", self.color(upper), "" if lower == _OUTSIDE else self.color(lower))
+            return ColoredText(" ", "", self.color(upper))
+        return ColoredText("▀", self.color(upper), "" if lower == _OUTSIDE else self.color(lower))
 
     def ground(self, picture: Picture, place: tuple[int, int]) -> str:
-        """The colour of one cell; empty outside the picture."""
+        """Returns the colour of one cell; empty outside the picture."""
         if not all(at < count for at, count in zip(place, picture.window.shape, strict=True)):
             return ""
         kind, value = int(picture.kinds[place]), picture.values[place]
         return self.palette.bad(kind) if kind else self.color(int(self.scale.levels(value, self._most)))
 
     def color(self, level: int) -> str:
-        """The colour of a level."""
+        """Returns the colour of a level."""
         return self.palette.color(level, self.scale)
 
     def _ink(self, color: str) -> str:
         return color if self.colors is not Colors.NONE else ""
 
-    def cost(self, lines: list[list[Run]]) -> int:
+    def cost(self, lines: list[list[ColoredText]]) -> int:
         """Bytes that writing lines takes, about."""
         each = _COLOR[self.colors]
-        runs = [run for line in lines for run in line]
-        return sum(len(run.text.encode()) + _SEQUENCE + each * (bool(run.ink) + bool(run.ground)) for run in runs)
+        pieces = [piece for line in lines for piece in line]
+        return sum(
+            len(piece.text.encode()) + _SEQUENCE + each * (bool(piece.ink) + bool(piece.ground)) for piece in pieces
+        )
 
-    def bar(self, width: int) -> list[Run]:
-        """The scale itself, from its left end to its right one."""
+    def bar(self, width: int) -> list[ColoredText]:
+        """Returns the scale itself, from its left end to its right one."""
         left, right = self.scale.ends
         places = np.linspace(0.0, 1.0, max(2, width))
         values = left * (1.0 - places) + right * places
         codes = self.scale.levels(values, self._most)
         pairs = np.stack([codes, codes], axis=1) if self.halves else codes[:, None]
-        return self._runs(pairs, self._halved if self.halves else self._shaded)
+        return self._pieces(pairs, self._halved if self.halves else self._shaded)
 
 
 def halves(colors: Colors) -> bool:
-    """Whether there are enough colours for half blocks."""
+    """Returns whether there are enough colours for half blocks."""
     return colors in {Colors.TRUE, Colors.MANY}
 
 
@@ -468,7 +470,7 @@ class HeatTable:
     column_name: Callable[[int], str] = str
 
     def picture(self, window: Window, progress: ProgressFn = no_progress) -> Picture:
-        """See ``analysis.heat.shrink``."""
+        """Returns the window shrunk into cells, see ``stats.heat.shrink``."""
         if not self.sideways:
             return shrink(self.read, window, progress)
         turned = Window(window.columns, window.rows)
@@ -500,7 +502,7 @@ class HeatPage:
     drawer: Drawer
 
     @cached_property
-    def lines(self) -> list[list[Run]]:
+    def lines(self) -> list[list[ColoredText]]:
         """The cells."""
         return self.drawer.lines(self.picture, self.zoom, self.across)
 
@@ -522,16 +524,16 @@ class HeatPage:
     # -- places ----------------------------------------------------------------------------------
 
     def place(self, row: int, column: int) -> tuple[int, int]:
-        """A cell on the screen as a place in the picture."""
+        """Returns a cell on the screen as a place in the picture."""
         return (0, row * self.across + column) if self.field.folded else (row, column)
 
     def spot(self, place: tuple[int, int]) -> tuple[int, int]:
-        """The opposite."""
+        """Returns the place on the screen of a cell of the picture: the opposite of ``place``."""
         row, column = divmod(place[1], self.across) if self.field.folded else place
         return row, column
 
     def at(self, x: int, y: int) -> tuple[int, int] | None:
-        """The cell, as a place in the picture, at a column and a line of text; the header is line 0."""
+        """Returns the cell, as a place in the picture, at a column and a line of text; the header is line 0."""
         row, column = (y - 1) * self.room.each // self.zoom.tall, (x - self.margin) // self.zoom.wide
         place = self.place(row, column)
         inside = y > 0 and 0 <= column < self.across
@@ -539,7 +541,7 @@ class HeatPage:
         return place if inside else None
 
     def marker(self, row: int, column: int) -> tuple[int, int, int]:
-        """Line, first column and end of the characters that mark a cell."""
+        """Returns line, first column and end of the characters that mark a cell."""
         top = row * self.zoom.tall
         line = (top if self.zoom.tall == 1 else top + self.zoom.tall // 2) // self.room.each
         start = self.margin + column * self.zoom.wide
@@ -548,7 +550,7 @@ class HeatPage:
     # -- names -----------------------------------------------------------------------------------
 
     def header(self) -> str:
-        """Names of columns, above their cells."""
+        """Returns the names of columns, above their cells."""
         columns, zoom, name = self.picture.window.columns, self.zoom, self.field.column_name
         if self.field.folded:
             columns = range(0, self.across * zoom.columns, zoom.columns)[: len(columns)]
@@ -560,7 +562,7 @@ class HeatPage:
         return text
 
     def name(self, line: int) -> str:
-        """What stands beside a line: the first row of cells that begins in it."""
+        """Returns what stands beside a line: the first row of cells that begins in it."""
         row = -(-line * self.room.each // self.zoom.tall)
         if row * self.zoom.tall >= (line + 1) * self.room.each:
             return ""
@@ -569,8 +571,8 @@ class HeatPage:
         at = place[1] if self.field.folded else place[0]
         return self.field.row_name(cells[at]) if at < len(cells) else ""
 
-    def text(self, write: Callable[[Run], str] = lambda run: run.text) -> list[str]:
-        """Header and lines with their names; ``write`` adds colours."""
+    def text(self, write: Callable[[ColoredText], str] = lambda piece: piece.text) -> list[str]:
+        """Returns the header and the lines with their names; ``write`` adds colours."""
         names = (f"{self.name(number).rjust(self.margin - 1)} " for number in range(len(self.lines)))
         return [
             self.header(),
@@ -586,31 +588,31 @@ class HeatPage:
 
     # -- the legend ------------------------------------------------------------------------------
 
-    def scale(self, width: int) -> list[Run]:
-        """The colours in so many characters, with what their ends stand for."""
+    def scale(self, width: int) -> list[ColoredText]:
+        """Returns the colours in so many characters, with what their ends stand for."""
         if self.picture.bounds is None:
-            return [Run("no finite value in sight")]
+            return [ColoredText("no finite value in sight")]
         left, right = (number(end) for end in self.drawer.scale.ends)
-        return [Run(f"{left} "), *self.drawer.bar(width), Run(f" {right}")]
+        return [ColoredText(f"{left} "), *self.drawer.bar(width), ColoredText(f" {right}")]
 
     @property
     def size_text(self) -> str:
         """Rows and columns of the table that make a cell: ``cell 4 × 2``."""
         return f"cell {self.zoom.columns}" if self.zoom.folded else f"cell {self.zoom.rows} × {self.zoom.columns}"
 
-    def bads(self) -> list[Run]:
-        """The glyph of what NaN and Inf are in sight, and how many of them."""
+    def bad_legend(self) -> list[ColoredText]:
+        """Returns the glyph of what NaN and Inf are in sight, and how many of them."""
         found = (self.picture.nan, self.picture.pos_inf, self.picture.neg_inf)
-        runs = []
+        pieces = []
         for (kind, name), cells in zip(BADS, found, strict=True):
             number_of = int(cells.sum())
             if number_of:
-                runs += [self.drawer.glyph(kind), Run(f" {name} {count(number_of)}  ")]
-        return runs or [Run("no NaN or Inf in sight")]
+                pieces += [self.drawer.glyph(kind), ColoredText(f" {name} {count(number_of)}  ")]
+        return pieces or [ColoredText("no NaN or Inf in sight")]
 
 
 def heat_table_of(sheet: ValueTable) -> HeatTable:
-    """A slice of a tensor as a heat map; one free dimension is wrapped, as in the table."""
+    """Returns a slice of a tensor as a heat map; one free dimension is wrapped, as in the table."""
     lines = sheet.lines
     if not lines:
         return HeatTable(lambda _rows, _columns: sheet.part(()).reshape(1, 1), (1, 1), False, False, _unnamed, _unnamed)
@@ -637,5 +639,5 @@ def _unnamed(_: int) -> str:
 
 
 def is_drawable(array: Array) -> bool:
-    """Whether an array holds numbers."""
+    """Returns whether an array holds numbers."""
     return is_numeric(array.dtype)

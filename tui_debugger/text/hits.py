@@ -27,8 +27,8 @@ from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection, format_value, format_watch
 
 
-class Weight(Enum):
-    """How loud a part of a sentence is."""
+class Emphasis(Enum):
+    """How much a part of a sentence stands out."""
 
     PLAIN = "plain"
     DIM = "dim"
@@ -42,13 +42,13 @@ class Part:
 
     Attributes:
         text: the words.
-        weight: how loud.
+        emphasis: how much it stands out.
         actual: the value found, to be shown after an arrow; empty when there is none.
         apart: it is no finding beside the others, and is set apart from them.
     """
 
     text: str
-    weight: Weight = Weight.PLAIN
+    emphasis: Emphasis = Emphasis.PLAIN
     actual: str = ""
     apart: bool = False
 
@@ -58,7 +58,7 @@ class Part:
 
 
 def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
-    """Each watchpoint's abbreviation once with its verdict, findings first."""
+    """Returns each watchpoint's abbreviation once with its verdict, findings first."""
     found: dict[str, Verdict] = {}
     for result in sorted(hit.results, key=lambda result: -result.verdict):
         condition = CONDITIONS.get(result.condition)
@@ -67,7 +67,7 @@ def abbreviations(hit: Hit) -> list[tuple[str, Verdict]]:
 
 
 def said_words(hit: Hit) -> str:
-    """``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
+    """Returns ``TO TL?``: the abbreviations of what was found, with a question mark where nobody can say.
 
     Of conditions that NaN or Inf kept from being judged ``hit_text`` tells.
     """
@@ -76,7 +76,7 @@ def said_words(hit: Hit) -> str:
 
 
 def hit_text(hit: Hit, *, apart: bool = True) -> str:
-    """``mean |x| > 0.5 → 0.73, max > 1 → 3``, ``NaN 3 of 12 · WNC not judged``: the parts of ``hit_parts``.
+    """Returns the parts of ``hit_parts`` as ``mean |x| > 0.5 → 0.73, max > 1 → 3`` or ``NaN 3 of 12 · WNC not judged``.
 
     Args:
         hit: the hit.
@@ -94,12 +94,12 @@ SEPARATOR: Final = " · "
 
 
 def not_judged(tensors: int, error: ErrorBits) -> str:
-    """``51 not judged: NaN``: what a watchpoint could not say anything about, counted apart from its findings."""
+    """Returns ``51 not judged: NaN``: what a watchpoint could not judge, counted apart from its findings."""
     return f"{tensors:,} not judged: {not_finite_words(error)}"
 
 
 def hit_parts(hit: Hit) -> list[Part]:
-    """For every hit parameter the set and the actual value; else the reasons. Each part once.
+    """Returns for every hit parameter the set and the actual value; else the reasons. Each part once.
 
     Conditions that NaN or Inf kept from being judged come last, in one part.
     """
@@ -108,17 +108,17 @@ def hit_parts(hit: Hit) -> list[Part]:
         for part in _parts(result, hit.stats):
             parts.setdefault(str(part), part)
     if hit.detail:
-        weight = Weight.DIM if hit.verdict is Verdict.BY_DESIGN else Weight.DOUBT
-        parts.setdefault(hit.detail, Part(hit.detail, weight))
+        emphasis = Emphasis.DIM if hit.verdict is Verdict.BY_DESIGN else Emphasis.DOUBT
+        parts.setdefault(hit.detail, Part(hit.detail, emphasis))
     kept = [CONDITIONS[result.condition].abbr for result in hit.results if _is_kept(result)]
     if kept:
         text = f"{' '.join(dict.fromkeys(kept))} not judged"
-        parts.setdefault(text, Part(text, Weight.DIM, apart=True))
+        parts.setdefault(text, Part(text, Emphasis.DIM, apart=True))
     return list(parts.values())
 
 
 def _is_kept(result: WatchResult) -> bool:
-    """Whether NaN or Inf kept a condition from being judged."""
+    """Returns whether NaN or Inf kept a condition from being judged."""
     unjudged = result.verdict in (Verdict.BLOCKED, Verdict.BY_DESIGN)
     return unjudged and bool(result.error & NOT_FINITE) and result.condition in CONDITIONS
 
@@ -127,26 +127,26 @@ def _parts(result: WatchResult, stats: TensorStats | None) -> list[Part]:
     parts = [_param(result.condition, param) for param in result.params if param.hit]
     error = result.error
     if result.verdict is Verdict.BY_DESIGN:
-        return [Part(f"{contents(stats) or 'Inf'} by design", Weight.DIM)]
+        return [Part(f"{contents(stats) or 'Inf'} by design", Emphasis.DIM)]
     if error & NOT_FINITE or (result.verdict is Verdict.FINDING and not parts and not error):
         text = contents(stats) or ", ".join(reasons(error & NOT_FINITE)) or _summary(result.condition)
-        parts.append(Part(text, Weight.FINDING))
+        parts.append(Part(text, Emphasis.FINDING))
         error &= ~NOT_FINITE
     if result.verdict is Verdict.BLOCKED:
         return parts  # what else would have kept it from being judged does not matter
-    weight = Weight.FINDING if result.verdict is Verdict.FINDING else Weight.DIM
-    return parts + [Part(reason, weight) for reason in reasons(error)]
+    emphasis = Emphasis.FINDING if result.verdict is Verdict.FINDING else Emphasis.DIM
+    return parts + [Part(reason, emphasis) for reason in reasons(error)]
 
 
 def _summary(condition: str) -> str:
-    """What a condition without parameters of its own says when it hits."""
+    """Returns what a condition without parameters of its own says when it hits."""
     found = CONDITIONS.get(condition)
     text = found.summary.rstrip(".") if found is not None else condition
     return text[:1].lower() + text[1:]
 
 
 def param_words(condition: str, name: str, value: float | bool) -> str:
-    """A set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
+    """Returns a set parameter as people read it: ``mean |x| < 1e-12``, ``zeros ≥ 100 %``."""
     found = CONDITIONS.get(condition)
     spec = next((spec for spec in found.params if spec.name == name), None) if found is not None else None
     label, percent, _ = (spec.label if spec is not None and spec.label else name).partition(" %")
@@ -155,11 +155,11 @@ def param_words(condition: str, name: str, value: float | bool) -> str:
 
 def _param(condition: str, param: ParamResult) -> Part:
     actual = "" if param.actual is None else number(param.actual)
-    return Part(param_words(condition, param.name, param.value), Weight.PLAIN, actual)
+    return Part(param_words(condition, param.name, param.value), Emphasis.PLAIN, actual)
 
 
 def contents(stats: TensorStats | None) -> str:
-    """``NaN 1 Inf 3 of 256``: what a bad tensor contains; empty for a finite or unknown one."""
+    """Returns what a bad tensor contains, ``NaN 1 Inf 3 of 256``; empty for a finite or unknown one."""
     if stats is None or not stats.bad:
         return ""
     found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
@@ -179,7 +179,7 @@ _PLURALS = {
 
 
 def watch_words(watchpoint: Watchpoint) -> str:
-    """``weights: changed too much since the previous step (update ratio > 1)``."""
+    """Returns ``weights: changed too much since the previous step (update ratio > 1)``."""
     condition = CONDITIONS.get(watchpoint.condition)
     if condition is None:
         return clean(watchpoint.condition)
@@ -190,7 +190,7 @@ def watch_words(watchpoint: Watchpoint) -> str:
 
 
 def watch_line(watchpoint: Watchpoint) -> str:
-    """What ``--watch`` takes; for a recommended watchpoint, whose nodes take a long expression, words instead."""
+    """Returns what ``--watch`` takes; words for a recommended watchpoint, whose nodes take a long expression."""
     if watchpoint.name.startswith(RECOMMENDED):
         return f"{CONDITIONS[watchpoint.condition].abbr} {watch_words(watchpoint)}"
     return format_watch(watchpoint)
@@ -208,7 +208,7 @@ def _limits(condition: Condition, params: Mapping[str, float | bool]) -> Iterabl
 
 
 def selection_words(selection: NodeSelection) -> str:
-    """``weights without biases``, ``Tanh operators``; what has no words, as selection text."""
+    """Returns ``weights without biases``, ``Tanh operators``; selection text for what has no words."""
     if not selection.include:
         return "no nodes"
     without = f" without {_union(selection.exclude)}" if selection.exclude else ""

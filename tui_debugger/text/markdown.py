@@ -31,12 +31,12 @@ _HOMES = re.compile(
 
 
 def prose(text: str) -> str:
-    """A sentence of ours with the user's data in it, as plain text: no emphasis, link, mention, HTML or cell border."""
+    """Returns a sentence with the user's data in it as plain text: no emphasis, link, mention, HTML or cell border."""
     return _SPECIAL.sub(lambda match: _ENTITIES.get(match[0], "\\" + match[0]), _cut(text))
 
 
 def code(text: str) -> str:
-    """A name in code style, also within a table.
+    """Returns a name in code style, also within a table.
 
     A code span cannot hold a backquote in every place, nor a bar or a backslash in a table; such names become
     ``<code>`` with every special character as an entity.
@@ -50,7 +50,7 @@ def code(text: str) -> str:
 
 
 def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
-    """A block of lines as they are, in a fence that none of them can close."""
+    """Returns a block of lines as they are, in a fence that none of them can close."""
     body = [clean(line) for line in lines]
     longest = max((len(run) for line in body for run in _TICKS.findall(line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -58,7 +58,7 @@ def fenced(lines: Iterable[str], language: str = "text") -> list[str]:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> Iterator[str]:
-    """A table; the cells must be Markdown already (``prose``, ``code``)."""
+    """Yields the lines of a table; the cells must be Markdown already (``prose``, ``code``)."""
     yield f"| {' | '.join(titles)} |"
     yield f"|{'|'.join('--:' if title in right else '---' for title in titles)}|"
     for row in rows:
@@ -66,7 +66,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
 
 
 def without_homes(text: str) -> str:
-    """Text with ``~`` for the home directories of people: a report leaves the house."""
+    """Returns text with ``~`` for the home directories of people: a report leaves the house."""
     return _HOMES.sub("~", text)
 
 

@@ -10,7 +10,7 @@ NONE = "–"
 
 
 def number(value: float | None) -> str:
-    """At most ten cells: ``0``, ``0.0417``, ``1.25e-24``, ``–`` for none."""
+    """Returns a number in at most ten cells: ``0``, ``0.0417``, ``1.25e-24``, ``–`` for none."""
     if value is None:
         return NONE
     if not math.isfinite(value):
@@ -28,7 +28,7 @@ def number(value: float | None) -> str:
 
 
 def percent(part: float) -> str:
-    """``0``, ``<0.1``, ``37.5``, ``100``: a percentage that never rounds to 0 or 100 by itself."""
+    """Returns a percentage that never rounds to 0 or 100 by itself: ``0``, ``<0.1``, ``37.5``, ``100``."""
     if part in (0.0, 100.0):
         return str(int(part))
     if part < 0.1:
@@ -38,8 +38,13 @@ def percent(part: float) -> str:
     return f"{part:.1f}"
 
 
+def share(part: float, whole: float) -> str:
+    """Returns a part of a whole as ``91 %`` or ``<0.1 %``; empty for a part of nothing."""
+    return f"{percent(100 * part / whole)} %" if whole else ""
+
+
 def count(value: int) -> str:
-    """A count in at most six cells: ``0``, ``12345``, ``1.2M``."""
+    """Returns a count in at most six cells: ``0``, ``12345``, ``1.2M``."""
     for limit, unit in ((1e5, ""), (1e6, "k"), (1e9, "M"), (1e12, "G"), (1e15, "T")):
         if value < limit:
             scale = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}[unit]
@@ -48,7 +53,7 @@ def count(value: int) -> str:
 
 
 def size(value: int) -> str:
-    """Bytes: ``512 B``, ``1.5 MB``."""
+    """Returns a number of bytes as ``512 B`` or ``1.5 MB``."""
     amount = float(value)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":
@@ -58,12 +63,12 @@ def size(value: int) -> str:
 
 
 def plural(count_: int, word: str) -> str:
-    """``1 step``, ``3 steps``."""
+    """Returns ``1 step``, ``3 steps``."""
     return f"{count_:,} {word}" + ("" if count_ == 1 else "s")
 
 
 def brief(numbers: Sequence[int]) -> str:
-    """``0-5,8``: ascending numbers as people write them."""
+    """Returns ascending numbers as people write them: ``0-5,8``."""
     parts: list[str] = []
     start = 0
     for at in range(1, len(numbers) + 1):
@@ -75,5 +80,5 @@ def brief(numbers: Sequence[int]) -> str:
 
 
 def named(word: str, numbers: Sequence[int]) -> str:
-    """``steps 0-5``, ``rank 0``, ``steps none``: ascending numbers of something."""
+    """Returns ascending numbers of something: ``steps 0-5``, ``rank 0``, ``steps none``."""
     return f"{word}{'' if len(numbers) == 1 else 's'} {brief(numbers) or 'none'}"

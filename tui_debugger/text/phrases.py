@@ -9,35 +9,30 @@ from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats import quantiles
 from tui_debugger.stats.blocks import peak
 from tui_debugger.stats.quantiles import FloatLimits
-from tui_debugger.text.numbers import number, percent
+from tui_debugger.text.numbers import number, share
 
 num = number
 
 
 def of_all(part: int, whole: int, what: str = "elements") -> str:
-    """``3 of 1,024 elements``, ``all 512 elements``, ``the only element``."""
+    """Returns ``3 of 1,024 elements``, ``all 512 elements`` or ``the only element``."""
     if part == whole:
         return f"the only {what.removesuffix('s')}" if whole == 1 else f"all {whole:,} {what}"
     return f"{part:,} of {whole:,} {what}"
 
 
-def share(part: float, whole: float) -> str:
-    """``91 %``, ``<0.1 %``: a part of a whole."""
-    return f"{percent(100 * part / whole)} %"
-
-
 def times(factor: float) -> str:
-    """``2.4 times``, ``3e+12 times``."""
+    """Returns a factor as ``2.4 times`` or ``3e+12 times``."""
     return f"{factor:.2g} times" if factor < 1000 else f"{number(float(f'{factor:.2g}'))} times"
 
 
 def tail(name: str) -> str:
-    """``Log-op381``: the end of a node's name is enough within a sentence."""
+    """Returns the end of a node's name, ``Log-op381``, which is enough within a sentence."""
     return name.rpartition("/")[2] or name
 
 
 def bad_counts(stats: TensorStats) -> str:
-    """``128 NaN and 1 -Inf``."""
+    """Returns ``128 NaN and 1 -Inf``."""
     found = [("NaN", stats.nan), ("+Inf", stats.pos_inf), ("-Inf", stats.neg_inf)]
     words = [f"{amount:,} {name}" for name, amount in found if amount]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
@@ -47,7 +42,7 @@ HALVES: Final = frozenset({"float16", "bfloat16"})
 
 
 def limits_of(meta: TensorMeta | None) -> FloatLimits | None:
-    """What a tensor's element type can hold; None for integers and for what is not known."""
+    """Returns what a tensor's element type can hold; None for integers and for what is not known."""
     return quantiles.limits_of(meta.dtype) if meta is not None else None
 
 
@@ -56,7 +51,9 @@ NEAR: Final = 0.01
 
 
 def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near: bool = False) -> str:
-    """``the greatest magnitude, 5.9e4, is 91 % of what float16 can hold (65504)``; empty where nothing is known.
+    """Returns how near a tensor comes to the end of its type's range; empty where nothing is known.
+
+    ``the greatest finite magnitude, 5.9e4, is 91 % of what float16 can hold (65504)``.
 
     Args:
         meta: of the tensor.
@@ -74,7 +71,7 @@ def range_words(meta: TensorMeta | None, stats: TensorStats | None, *, only_near
 
 
 def finite_words(stats: TensorStats) -> str:
-    """``from -3.2 to 2.5``, ``all 0``; ``without a finite value``."""
+    """Returns where the finite values lie: ``from -3.2 to 2.5``, ``all 0``, ``without a finite value``."""
     if stats.minimum is None or stats.maximum is None:
         return "without a finite value"
     if stats.zero == stats.count and stats.count > 1:
@@ -87,5 +84,5 @@ def finite_words(stats: TensorStats) -> str:
 
 
 def log10_ratio(one: float, other: float) -> float:
-    """How many powers of ten lie between two positive numbers."""
+    """Returns how many powers of ten lie between two positive numbers."""
     return abs(math.log10(one) - math.log10(other))

@@ -1,4 +1,7 @@
-"""Curves as text: axes with labels, linear or logarithmic, and dots of braille or of quarter blocks in a frame."""
+"""Curves as text: axes with labels, linear or logarithmic, and dots of braille or of quarter blocks in a frame.
+
+Ours: commands and the screen draw the same plot, and the core imports neither textual nor rich.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,7 @@ class SymmetricLog:
 
 
 def axis_of(values: Float64, *, log: bool) -> Axis:
-    """An axis on which all finite values stand; logarithmic where that means something.
+    """Returns an axis on which all finite values stand; a logarithmic one where that means something.
 
     Values above 0 get a logarithmic axis, values of both signs, or with zeros, a symmetric one.
     """
@@ -135,7 +138,7 @@ def axis_of(values: Float64, *, log: bool) -> Axis:
 
 
 def labels(values: list[float]) -> list[str]:
-    """Ticks as text, with as many digits as it takes to tell them apart; zero is 0."""
+    """Returns ticks as text, with as many digits as it takes to tell them apart; zero is 0."""
     said = [number(value + 0.0) for value in values]
     for digits in range(6, 18):
         if len(set(said)) == len(set(values)):
@@ -152,7 +155,7 @@ def _widened(low: float, high: float) -> tuple[float, float]:
 
 
 def _between(values: Float64, low: float, high: float) -> Float64:
-    """Where values stand between two others, without overflow; 0.5 where there is nothing between."""
+    """Returns where values stand between two others, without overflow; 0.5 where there is nothing between."""
     if math.isfinite(high - low):
         span, from_low = high - low, values - low
     else:
@@ -161,7 +164,7 @@ def _between(values: Float64, low: float, high: float) -> Float64:
 
 
 def _multiples(digit: int, power: int, low: float, high: float, most: int) -> list[float] | None:
-    """Multiples of digit·10^power within a range; None when there are more than ``most``."""
+    """Returns the multiples of digit·10^power within a range; None when there are more than ``most``."""
     unit = digit * _power(power)
     if unit <= 0 or not math.isfinite(low / unit) or not math.isfinite(high / unit):
         return None
@@ -174,13 +177,13 @@ def _multiples(digit: int, power: int, low: float, high: float, most: int) -> li
 
 
 def _thinned(first: int, last: int, most: int) -> list[int]:
-    """Whole numbers from first to last, every n-th of them so that there are at most ``most``."""
+    """Returns whole numbers from first to last, every n-th of them so that there are at most ``most``."""
     every = max(-(-(last - first + 1) // max(most, 1)), 1)
     return [each for each in range(first, last + 1) if each % every == 0] or [first]
 
 
 def _log10(value: float) -> float:
-    """Without the rounding that makes the logarithm of 1000 2.9999999999999996."""
+    """Returns log10 without the rounding that makes that of 1000 2.9999999999999996."""
     exact = math.log10(value)
     return float(round(exact)) if abs(exact - round(exact)) < 1e-12 else exact
 
@@ -282,7 +285,7 @@ class Plot:
 
 
 def raster(curve: Curve, axes: Axes, width: int, height: int) -> Mask:
-    """The dots of a curve, [row from the top, column], on a canvas of ``width`` x ``height`` dots.
+    """Returns the dots of a curve, [row from the top, column], on a canvas of ``width`` x ``height`` dots.
 
     Every finite point within the axes sets the dot nearest to it. Points next to each other are joined by a line,
     across a gap there is none; of many points in one column all from the lowest to the highest are set, so that no
@@ -347,12 +350,12 @@ def draw(
 
 
 def x_axis_of(x: Float64) -> Axis:
-    """An axis for steps: from the first to the last."""
+    """Returns an axis for steps, from the first to the last."""
     return Linear(float(x.min()), float(x.max())) if len(x) else Linear(0.0, 1.0)
 
 
 def _dots(curve: Curve, axes: Axes, width: int, height: int) -> tuple[Int64, Int64, Int64]:
-    """Column and row of the dot of every point that can be drawn, and its number."""
+    """Returns column and row of the dot of every point that can be drawn, and its number."""
     with np.errstate(invalid="ignore"):
         across, up = _on(axes.x.place(curve.x)), _on(axes.y.place(curve.y))
         at = np.flatnonzero(np.isfinite(curve.y) & (across >= 0) & (across <= 1) & (up >= 0) & (up <= 1))
@@ -362,13 +365,13 @@ def _dots(curve: Curve, axes: Axes, width: int, height: int) -> tuple[Int64, Int
 
 
 def _on(places: Float64) -> Float64:
-    """Places that rounding put just beside the end of an axis, put back on it."""
+    """Returns places with those put back on the axis that rounding put just beside its end."""
     beside = ((places < 0) & (places > -_ROUNDING)) | ((places > 1) & (places < 1 + _ROUNDING))
     return np.where(beside, np.rint(places), places)
 
 
 def _cells(axis: Axis, x: Float64, width: int) -> Int64:
-    """The cell of the dot of each x: the same as that of its point, whichever the number of dots."""
+    """Returns the cell of the dot of each x: that of its point, whichever the number of dots."""
     dot = np.rint(axis.place(x) * (width * BRAILLE.across - 1)).astype(np.int64)
     return np.clip(dot // BRAILLE.across, 0, width - 1)
 
@@ -405,7 +408,7 @@ def _put_marks(
 
 
 def _row_labels(axis: Axis, rows: int) -> dict[int, str]:
-    """Labels of rows, by row from the top: round values; both ends where there are not two of them."""
+    """Returns labels by row from the top: round values; both ends where there are not two of them."""
     ticks = axis.ticks(max(rows // 3, 2))
     if len(ticks) < 2 and axis.low < axis.high:
         ticks = [axis.low, axis.high]
@@ -418,7 +421,7 @@ def _row_labels(axis: Axis, rows: int) -> dict[int, str]:
 
 
 def _ticks(axis: Axis, width: int) -> tuple[str, str]:
-    """The axis line and the labels below it; steps are whole numbers."""
+    """Returns the axis line and the labels below it; steps are whole numbers."""
     line, below = ["─"] * width, [" "] * width
     ticks = [each for each in axis.ticks(max(width // 8, 1)) if each == int(each)]
     free = 0

@@ -21,17 +21,17 @@ BEFORE_FIRST = "start"
 
 
 def step_text(step: int, round: int = 0) -> str:  # noqa: A002 - see TensorKey
-    """``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a training that runs."""
+    """Returns ``3``; ``3#2`` for its second run; ``start`` for what stood before the first step of a live training."""
     return BEFORE_FIRST if step < 0 else f"{step}{round_text(round)}"
 
 
 def run_text(key: TensorKey) -> str:
-    """``3``, ``3#2``: the step of a tensor, and which writing of it."""
+    """Returns the step of a tensor, and which writing of it: ``3``, ``3#2``."""
     return step_text(key.step, key.round)
 
 
 def order_text(steps: Sequence[int], most: int = 0) -> str:
-    """``2,1,4,3``: steps in the order in which they ran; of more than ``most`` (0: all) the first ones."""
+    """Returns steps in the order in which they ran, ``2,1,4,3``; of more than ``most`` (0: all) the first ones."""
     if most and len(steps) > most:
         return f"{brief(steps[:most])},…"
     return brief(steps)
@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"\d+$")
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """The shortest text that tells graphs apart: the number at the end (``1`` of ``kernel_graph_1``), else the name.
+    """Returns the shortest text that tells graphs apart: the number at the end of the name, else the name.
 
     The number is what ``--graph`` takes, too.
     """
@@ -53,7 +53,7 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 
 def stack_text(stack: Sequence[Frame], of: str = "", node: str = "", *, lines: int = 2) -> tuple[str, ...]:
-    """``train.py:53  e = self.log(x)``: the user's own lines, innermost first; without any those of the framework.
+    """Returns ``train.py:53  e = self.log(x)``: the user's own lines, innermost first; else those of the framework.
 
     Args:
         stack: innermost frame first.
@@ -75,7 +75,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def slot_text(key: TensorKey) -> str:
-    """``out:0``; ``out:0#2`` for the second writing of a tensor within its step."""
+    """Returns ``out:0``; ``out:0#2`` for the second writing of a tensor within its step."""
     return f"{key.side.label}:{key.slot}{round_text(key.round)}"
 
 
@@ -86,31 +86,31 @@ def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
 
 
 def round_text(round: int, rounds: int = 0) -> str:  # noqa: A002 - see TensorKey
-    """``#2``, ``#2 of 3`` where it is said how many there are; empty for a tensor that was written once."""
+    """Returns ``#2``, or ``#2 of 3`` where it is said how many there are; empty for a tensor that was written once."""
     return (f"#{round} of {rounds}" if rounds else f"#{round}") if round else ""
 
 
 def sparkline(counts: Sequence[int]) -> str:
-    """One bar per count, the tallest for the greatest. The lowest bar is kept for 0: one outlier stays visible."""
+    """Returns one bar per count, the tallest for the greatest. The lowest is kept for 0: an outlier stays visible."""
     top = max(counts, default=0)
     steps = len(BARS) - 1
     return "".join(BARS[1 + min(steps - 1, steps * count // top)] if count else BARS[0] for count in counts)
 
 
 def short(value: float | None) -> str:
-    """Four significant digits; whole numbers below a million exactly."""
+    """Returns four significant digits; whole numbers below a million exactly."""
     if value is None or not math.isfinite(value) or (abs(value) < 1e6 and value == int(value)):
         return number(value)
     return number(float(f"{value:.4g}"))
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """``8×10``, ``scalar``."""
+    """Returns ``8×10`` or ``scalar``."""
     return "×".join(map(str, shape)) or "scalar"
 
 
 def flags(stats: TensorStats) -> str:
-    """``NaN! 3 +Inf! 1``: what should not be there; empty for a finite tensor."""
+    """Returns what should not be there, ``NaN! 3 +Inf! 1``; empty for a finite tensor."""
     found = (("NaN!", stats.nan), ("+Inf!", stats.pos_inf), ("-Inf!", stats.neg_inf))
     return " ".join(f"{name} {amount:,}" for name, amount in found if amount)
 
@@ -120,7 +120,7 @@ STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
 
 
 def statistic_texts(stats: TensorStats | None) -> list[str]:
-    """The statistics that the tables of commands and reports have; a dash each when nothing is known."""
+    """Returns the statistics that the tables of commands and reports have; a dash each when nothing is known."""
     if stats is None:
         return [NONE] * len(STATISTIC_TITLES)
     return [_statistic_text(field, field.value(stats)) for field in TENSOR_TABLE]
@@ -133,7 +133,7 @@ def _statistic_text(field: Field, value: float | None) -> str:
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:
-    """The pieces of the line: type, shape, count, bars, range, mean, deviation, and what else there is to say.
+    """Returns the pieces of the line: type, shape, count, bars, range, mean, deviation, and what else there is to say.
 
     There are always eight, so that several tensors can stand below each other. Unknown ones are empty.
     """
@@ -156,12 +156,12 @@ def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: His
 
 
 def tensor_line(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None = None) -> str:
-    """The line as text; safe to print."""
+    """Returns the line as text, safe to print."""
     return " ".join(part for part in tensor_parts(meta, stats, spread) if part)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of pieces below each other, one blank between them; columns that are empty everywhere take no room."""
+    """Returns lines of pieces below each other, one blank between them; columns that are empty take no room."""
     columns = max(map(len, rows), default=0)
     widths = [max((len(row[i]) for row in rows if i < len(row) - 1), default=0) for i in range(columns)]
     kept = [i for i in range(columns) if any(i < len(row) and row[i] for row in rows)]

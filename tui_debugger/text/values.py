@@ -56,16 +56,16 @@ class NumberFormat:
     scientific: bool = False
 
     def finer(self, by: int) -> NumberFormat:
-        """The format with ``by`` more digits, kept within 0 to 10."""
+        """Returns the format with ``by`` more digits, kept within 0 to 10."""
         return replace(self, precision=min(MAX_PRECISION, max(0, self.precision + by)))
 
     def toggled(self) -> NumberFormat:
-        """The other of decimal and scientific."""
+        """Returns the other of decimal and scientific."""
         return replace(self, scientific=not self.scientific)
 
 
 def family(dtype: np.dtype[Any]) -> Family:
-    """The family of an element type; the types of ``ml_dtypes`` (bfloat16, fp8 ...) are floats or ints."""
+    """Returns the family of an element type; the types of ``ml_dtypes`` (bfloat16, fp8 ...) are floats or ints."""
     if dtype.kind in "biufc":
         return {"b": Family.BOOL, "i": Family.INT, "u": Family.INT, "f": Family.FLOAT, "c": Family.COMPLEX}[dtype.kind]
     if dtype.type.__module__.startswith("ml_dtypes"):
@@ -74,7 +74,7 @@ def family(dtype: np.dtype[Any]) -> Family:
 
 
 def float_text(value: float, form: NumberFormat) -> str:
-    """One number. A value that is not zero never reads as zero, so tiny ones go scientific by themselves."""
+    """Returns one number. A value that is not zero never reads as zero, so tiny ones go scientific by themselves."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -90,7 +90,7 @@ def float_text(value: float, form: NumberFormat) -> str:
 
 
 def complex_text(value: complex, form: NumberFormat) -> str:
-    """Real and imaginary part, ``1.5+2j``."""
+    """Returns real and imaginary part, ``1.5+2j``."""
     imaginary = float_text(value.imag, form)
     sign = "" if imaginary.startswith(("+", "-")) else "+"
     return f"{float_text(value.real, form)}{sign}{imaginary}j"
@@ -107,7 +107,7 @@ def _complex_kind(value: complex) -> CellKind:
 
 
 def format_window(window: Array, form: NumberFormat) -> list[list[tuple[str, CellKind]]]:
-    """Texts and kinds of a 2-D window, row by row.
+    """Returns texts and kinds of a 2-D window, row by row.
 
     Args:
         window: the visible cells only, shape (rows, columns); any element type.
@@ -128,7 +128,7 @@ def format_window(window: Array, form: NumberFormat) -> list[list[tuple[str, Cel
 
 
 def exact_text(value: Any) -> str:
-    """A scalar with every digit it has: the shortest text that reads back to the same value of its own type."""
+    """Returns a scalar with every digit it has: the shortest text that reads back to the same value of its type."""
     text = str(value)
     return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, clean(text))
 
@@ -142,7 +142,7 @@ _SCALE: Final = "float8_e8m0fnu"
 
 
 def bits_text(value: Any) -> str:
-    """Bytes as they lie in memory (little end first), the same as one hexadecimal number, and what the bits mean.
+    """Returns bytes as they lie in memory (little end first), as one hexadecimal number, and what the bits mean.
 
     Args:
         value: one element, a numpy scalar of any type.
@@ -194,7 +194,7 @@ def _fields(element: Any, number: int) -> list[str]:
 
 
 def _format(dtype: DType) -> tuple[int, int, int] | None:
-    """Bits of the exponent and of the mantissa, and the exponent of the smallest normal number; None when not known."""
+    """Returns the bits of exponent and mantissa, and the exponent of the smallest normal number; None when unknown."""
     if dtype.kind == "f" and dtype.itemsize > 8:
         return None
     about: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]  # it has no annotations
@@ -259,7 +259,7 @@ class ValueTable:
         return len(self.lines) == 1
 
     def cells(self, top: int, left: int, height: int, width: int) -> Array:
-        """The values of a window, shape (height, width).
+        """Returns the values of a window, shape (height, width).
 
         Args:
             top: first row, inside the sheet.
@@ -282,24 +282,24 @@ class ValueTable:
         return values.reshape(-1, self.fold)[:, left : left + width]
 
     def part(self, parts: tuple[range, ...]) -> Array:
-        """The values at these indices of the free dimensions."""
+        """Returns the values at these indices of the free dimensions."""
         part = iter(parts)
         entries = tuple(next(part) if isinstance(entry, range) else entry for entry in self.view.entries)
         return np.asarray(apply(self.array, Slice(entries, "")))
 
     def texts(self, top: int, left: int, height: int, width: int, form: NumberFormat) -> Texts:
-        """The same window as it is shown."""
+        """Returns the same window as it is shown."""
         return format_window(self.cells(top, left, height, width), form)
 
     def index(self, row: int, column: int) -> Index | None:
-        """Full index in the tensor of a cell; None beyond the end of a folded line."""
+        """Returns the full index in the tensor of a cell; None beyond the end of a folded line."""
         if not self.folded:
             return self.view.index(*(row, column)[: len(self.lines)])
         place = row * self.fold + column
         return self.view.index(place) if place < len(self.lines[0]) else None
 
     def place(self, index: Index) -> tuple[int, int] | None:
-        """(row, column) of a full index; None when the sheet does not show it."""
+        """Returns (row, column) of a full index; None when the table does not show it."""
         places = []
         for axis, i in zip(self.view.entries, index, strict=True):
             if isinstance(axis, int):
@@ -314,16 +314,16 @@ class ValueTable:
         return (places[0], places[1]) if places else (0, 0)
 
     def spot(self, index: Index) -> tuple[int, int] | None:
-        """The same with a folded line as the one row that it is."""
+        """Returns the same with a folded line as the one row that it is."""
         place = self.place(index)
         return (0, place[0] * self.fold + place[1]) if place is not None and self.folded else place
 
     def element(self, row: int, column: int) -> Index:
-        """Full index of an element, with a folded line as one row."""
+        """Returns the full index of an element, with a folded line as one row."""
         return self.view.index(*(column,) if self.folded else (row, column)[: len(self.lines)])
 
     def rectangle_text(self, rows: range, columns: range) -> str:
-        """Full index of a rectangle of elements, as a slice that can be typed; a folded line counts as one row."""
+        """Returns the full index of a rectangle of elements, as a slice that can be typed; a folded line is one row."""
         parts = iter((columns,) if self.folded else (rows, columns))
         words = []
         for entry in self.view.entries:
@@ -336,19 +336,19 @@ class ValueTable:
         return f"[{', '.join(words)}]"
 
     def row_label(self, row: int) -> str:
-        """What stands left of a row: its index in the tensor (for a folded line that of its first element)."""
+        """Returns what stands left of a row: its index in the tensor (for a folded line that of its first element)."""
         if not self.lines:
             return ""
         return str(self.lines[0][row * self.fold if self.folded else row])
 
     def column_label(self, column: int) -> str:
-        """What stands above a column: its index; for a folded line the offset from the row's first element."""
+        """Returns what stands above a column: its index; for a folded line the offset from the row's first element."""
         if not self.lines:
             return ""
         return f"+{column * self.lines[0].step}" if self.folded else str(self.lines[1][column])
 
 
 def best_fold(room: int, cell: int) -> int:
-    """How many cells of a width fit into ``room``: a round number of them."""
+    """Returns how many cells of a width fit into ``room``: a round number of them."""
     fitting = max(1, room // max(1, cell))
     return max(fold for fold in FOLDS if fold <= fitting)

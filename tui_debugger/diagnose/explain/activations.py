@@ -10,7 +10,8 @@ from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import Category, TensorStats, WatchResult
 from tui_debugger.stats.saturation import ENDS, saturation, silent_units
-from tui_debugger.text.phrases import finite_words, num, of_all, share
+from tui_debugger.text.numbers import share
+from tui_debugger.text.phrases import finite_words, num, of_all
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import BOUND_NAMES, CONDITIONS
 from tui_debugger.watch.recommended import activation_family

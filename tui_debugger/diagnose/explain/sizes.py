@@ -20,7 +20,8 @@ from tui_debugger.diagnose.explain.weights import facts as update_facts
 from tui_debugger.diagnose.explain.weights import plain_step
 from tui_debugger.model import WatchResult
 from tui_debugger.stats.blocks import peak
-from tui_debugger.text.phrases import finite_words, limits_of, num, range_words, share, times
+from tui_debugger.text.numbers import share
+from tui_debugger.text.phrases import finite_words, limits_of, num, range_words, times
 from tui_debugger.text.tensors import run_text
 from tui_debugger.watch.condition_table import BOUND_NAMES, CONDITIONS
 

@@ -18,7 +18,7 @@ from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Hit, TensorKey, Verdict
 from tui_debugger.text import hits
 from tui_debugger.text.clean import clean
-from tui_debugger.text.hits import Weight, abbreviations
+from tui_debugger.text.hits import Emphasis, abbreviations
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.labels import VERDICTS
@@ -113,10 +113,10 @@ def _unique(keys: Int64) -> tuple[Int64, Int64]:
 
 
 _STYLES = {
-    Weight.PLAIN: theme.NORMAL,
-    Weight.DIM: theme.DIM,
-    Weight.DOUBT: theme.DOUBT,
-    Weight.FINDING: theme.FINDING,
+    Emphasis.PLAIN: theme.NORMAL,
+    Emphasis.DIM: theme.DIM,
+    Emphasis.DOUBT: theme.DOUBT,
+    Emphasis.FINDING: theme.FINDING,
 }
 
 
@@ -135,7 +135,7 @@ def detail_text(hit: Hit) -> Text:
     for part in hits.hit_parts(hit):
         if text.plain:
             text.append(hits.SEPARATOR if part.apart else "  ", theme.DIM if part.apart else "")
-        text.append(part.text, _STYLES[part.weight])
+        text.append(part.text, _STYLES[part.emphasis])
         if part.actual:
             text.append(" → ", theme.DIM)
             text.append(part.actual, theme.FINDING)

@@ -23,12 +23,12 @@ from tui_debugger.model import ProgressFn, no_progress
 from tui_debugger.stats.heat import Picture, strongest
 from tui_debugger.text.heat_map import (
     BADS,
+    ColoredText,
     Colors,
     Drawer,
     HeatPage,
     HeatTable,
     Room,
-    Run,
     Scale,
     Zoom,
     colors_named,
@@ -72,7 +72,7 @@ class HeatLines(HeatPage):
         """Returns a line of cells with its name."""
         segments = [Segment(self.name(line).rjust(self.margin - 1) + " ", names)]
         if line < len(self.lines):
-            segments += [Segment(run.text, _style(base, run.ink, run.ground)) for run in self.lines[line]]
+            segments += [Segment(piece.text, _style(base, piece.ink, piece.ground)) for piece in self.lines[line]]
         return Strip(segments)
 
     def marked(self, strip: Strip, row: int, column: int, *, strong: bool) -> Strip:
@@ -464,12 +464,12 @@ def legend_of(heat: HeatMap) -> Content:
     level, most = heat.zoomed
     zoom = f"zoom {level + 1}/{most + 1}" + (" fine" if heat.fine else "")
     scale = page.scale(BAR if heat.size.width >= NARROW else BAR // 2)
-    return Content.assemble(*map(_part, scale), (f"  {page.size_text}  {zoom}  ", GREY), *map(_part, page.bads()))
+    return Content.assemble(*map(_part, scale), (f"  {page.size_text}  {zoom}  ", GREY), *map(_part, page.bad_legend()))
 
 
-def _part(run: Run) -> Part:
-    style = " on ".join(filter(None, (run.ink or run.ground, run.ground)))
-    return (run.text, style) if style else run.text
+def _part(piece: ColoredText) -> Part:
+    style = " on ".join(filter(None, (piece.ink or piece.ground, piece.ground)))
+    return (piece.text, style) if style else piece.text
 
 
 def counts_text(picture: Picture, place: tuple[int, int]) -> str:

@@ -34,10 +34,9 @@ from tui_debugger.text.distribution import (
     packed,
     percentile_items,
     range_text,
-    share,
     taken_text,
 )
-from tui_debugger.text.numbers import number, plural, size
+from tui_debugger.text.numbers import number, plural, share, size
 from tui_debugger.text.plot import labels
 from tui_debugger.text.tensors import BARS, run_text, shape_text, slot_text, step_text
 from tui_debugger.tui import theme
