@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tui_debugger.model import Frame
+from tui_debugger.opener import read_regular
 from tui_debugger.session.types import SourceExcerpt
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -32,9 +33,7 @@ def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: i
     """The lines around a frame, or None when the file is not here, too large, or too short for the line."""
     for candidate in mapped_paths(frame.path, source_map):
         try:
-            if not candidate.is_file() or candidate.stat().st_size > MAX_BYTES:
-                continue
-            lines = candidate.read_text("utf-8", errors="replace").splitlines()
+            lines = read_regular(candidate, MAX_BYTES).decode("utf-8", "replace").splitlines()
         except (OSError, ValueError):
             continue
         if not 1 <= frame.line <= len(lines):
