@@ -1,10 +1,16 @@
-"""The one way to open a file of a dump, and what is said about whatever cannot be looked at in one."""
+"""The one way to open a file of a dump, and what is said about whatever cannot be looked at in one.
+
+A dump may hold anything in place of a file: a pipe that nobody writes to, a link to a device that never ends, a file
+of a size that no such file has. So only regular files are opened, none of them waits, and what is no tensor is read up
+to a size that is plausible for its kind.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +26,20 @@ _KINDS: Final = (
 )
 
 
+METADATA_LIMIT: Final = 1 << 24
+"""Bytes that a file about a run may have: settings, versions, a table of devices."""
+GRAPH_LIMIT: Final = 1 << 29
+"""Bytes that a graph file may have: a hundred times those of a graph of 100,000 nodes with the stack of each."""
+LINE_LIMIT: Final = 1 << 16
+"""Bytes that a line of a table may have."""
+
+
 class NotRegularError(OSError):
     """What lies at a path is no regular file; ``strerror`` says what it is."""
+
+
+class TooLargeError(OSError):
+    """A file is larger than any of its kind; ``strerror`` says how large it is."""
 
 
 def open_regular(path: str | bytes | Path) -> tuple[int, os.stat_result]:
@@ -44,15 +62,40 @@ def open_regular(path: str | bytes | Path) -> tuple[int, os.stat_result]:
     return descriptor, status
 
 
-def read_regular(path: str | bytes | Path) -> bytes:
-    """All bytes of a regular file.
+def read_regular(path: str | bytes | Path, limit: int) -> bytes:
+    """Returns all bytes of a regular file.
+
+    Args:
+        path: the file.
+        limit: bytes that it may have.
 
     Raises:
         OSError: see ``open_regular``.
+        TooLargeError: it has more; nothing is read then.
+    """
+    descriptor, status = open_regular(path)
+    with os.fdopen(descriptor, "rb") as file:
+        if status.st_size > limit:
+            raise TooLargeError(errno.EFBIG, f"{status.st_size:,} bytes, and {limit:,} are plausible")
+        content = file.read(limit + 1)
+    if len(content) > limit:  # it grew, or is none of those whose size is known
+        raise TooLargeError(errno.EFBIG, f"more than {limit:,} bytes")
+    return content
+
+
+def read_lines(path: str | bytes | Path) -> Iterator[bytes]:
+    """Yields the lines of a regular file without their ends; reads it in pieces, whatever its size.
+
+    Raises:
+        OSError: see ``open_regular``.
+        TooLargeError: a line has more than ``LINE_LIMIT`` bytes.
     """
     descriptor, _ = open_regular(path)
     with os.fdopen(descriptor, "rb") as file:
-        return file.read()
+        while line := file.readline(LINE_LIMIT + 1):
+            if len(line) > LINE_LIMIT:
+                raise TooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
+            yield line.rstrip(b"\r\n")
 
 
 def kind_of(mode: int) -> str:

@@ -34,7 +34,7 @@ def graph_file(root: Path) -> Path:
 def listing(root: Path) -> list[str]:
     """The execution order of a dump."""
     path = root / "rank_0" / "execution_order" / "ms_execution_order_graph_0.csv"
-    return list(read_order(path) or ())
+    return list(read_order(path))
 
 
 def real_table(dumps: Callable[[str], Path], name: str) -> NodeTable:

@@ -53,7 +53,7 @@ class Dump:
         rank = path / "rank_0"
         self.graph: ParsedGraph = read_graph(next((rank / "graphs").glob("*.pb")))
         orders = next((rank / "execution_order").glob("ms_execution_order_graph_*.csv"))
-        self.table: NodeTable = build_table([self.graph], {0: read_order(orders) or ()})
+        self.table: NodeTable = build_table([self.graph], {0: read_order(orders)})
         self._data = next(path for path in rank.glob("*/0") if path.is_dir())
         self.step = cache(self._step)
         self.contents = cache(lambda number: self.step(number).contents())

@@ -15,7 +15,7 @@ from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
-from tui_debugger.opener import open_regular
+from tui_debugger.opener import read_lines
 from tui_debugger.session import Session
 from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.sources.mindspore.names import parse_name
@@ -187,17 +187,16 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
     """
     titles: list[str] = []
     try:
-        descriptor, _ = open_regular(path)
-        with os.fdopen(descriptor, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            for line in csv.reader(line.replace("\0", "") for line in file):
-                cells = [cell.strip() for cell in line]
-                if cells and cells[0].lower() == "op type":
-                    titles = cells
-                    continue
-                row = dict(zip(titles, cells, strict=False))
-                row.pop("", None)  # newer files end every line with a comma
-                if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
-                    yield row
+        texts = (line.decode("utf-8", "surrogateescape").replace("\0", "") for line in read_lines(path))
+        for line in csv.reader(texts):
+            cells = [cell.strip() for cell in line]
+            if cells and cells[0].lower() == "op type":
+                titles = cells
+                continue
+            row = dict(zip(titles, cells, strict=False))
+            row.pop("", None)  # newer files end every line with a comma
+            if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
+                yield row
     except (OSError, csv.Error) as error:
         _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 

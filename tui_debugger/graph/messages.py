@@ -24,7 +24,7 @@ import numpy as np
 
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph.edges import STRUCTURAL_TYPES
-from tui_debugger.opener import read_regular
+from tui_debugger.opener import GRAPH_LIMIT, read_regular
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -238,7 +238,7 @@ def read_graph(path: Path | str, *, attributes: bool = False) -> ParsedGraph:
     """
     path = Path(path)
     try:
-        data = read_regular(path)
+        data = read_regular(path, GRAPH_LIMIT)
     except OSError as error:
         raise BadGraphError(
             f"the graph file cannot be read: {error.strerror or type(error).__name__}",

@@ -46,6 +46,7 @@ from tui_debugger.model import (
     turn_of,
     turns,
 )
+from tui_debugger.opener import read_regular
 from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
@@ -140,12 +141,10 @@ def mapped_paths(path: str, source_map: Sequence[tuple[str, str]]) -> list[Path]
 
 
 def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: int) -> SourceExcerpt | None:
-    """The lines around a frame, or None when the file is not here, too large, or too short for the line."""
+    """Returns the lines around a frame, or None when the file is not here, too large, or too short for the line."""
     for candidate in mapped_paths(frame.path, source_map):
         try:
-            if not candidate.is_file() or candidate.stat().st_size > MAX_BYTES:
-                continue
-            lines = candidate.read_text("utf-8", errors="replace").splitlines()
+            lines = read_regular(candidate, MAX_BYTES).decode("utf-8", "replace").splitlines()
         except (OSError, ValueError):
             continue
         if not 1 <= frame.line <= len(lines):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.model import Progress, ProgressFn
-from tui_debugger.opener import read_regular, why_not
+from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.base import Names, States, directory_states
 from tui_debugger.sources.columns import tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
@@ -414,7 +414,7 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
     """
     mapping: dict[bytes, bytes] = {}
     broken = 0
-    for line in read_regular(path).splitlines():
+    for line in read_lines(path):
         short, comma, original = line.strip().partition(b",")
         if comma and short.removesuffix(SUFFIX).isdigit() and original:
             mapping[short.removesuffix(SUFFIX)] = original.strip().strip(b'"')

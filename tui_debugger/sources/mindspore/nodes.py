@@ -31,7 +31,7 @@ from tui_debugger.graph.build import (
 from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.model import Progress, ProgressFn, ReadSpec, UnreadablePart, no_progress
-from tui_debugger.opener import read_regular, why_not
+from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
 from tui_debugger.sources.mindspore.listing import Files, Listing
 from tui_debugger.sources.mindspore.match import NOWHERE, Match, Reading, match_names
@@ -99,11 +99,12 @@ def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
             parts.append(UnreadablePart(where, why, graph=True))
     orders: dict[int | str, tuple[str, ...]] = {}
     for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
-        names = read_order(path)
-        if names is None:
+        try:
+            names = read_order(path)
+        except OSError as error:  # noqa: PERF203 - each file by itself
             where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
             notices.append(f"{where} cannot be read")
-            parts.append(UnreadablePart(where, why_not(path, wanted="a file"), graph=True))
+            parts.append(UnreadablePart(where, why_not(path, error, wanted="a file"), graph=True))
         else:
             orders[_number(path, ORDER_FILE)] = names
     if graphs and not any(orders.values()):
@@ -124,13 +125,13 @@ def unreadable_directories(rank: Path) -> list[UnreadablePart]:
     return parts
 
 
-def read_order(path: Path) -> tuple[str, ...] | None:
-    """Full names of an execution-order file, without its header and blanks; None when it cannot be read."""
-    try:
-        text = read_regular(path).decode("utf-8", "replace")
-    except OSError:
-        return None
-    names = [line.strip().rstrip(",") for line in text.splitlines()]
+def read_order(path: Path) -> tuple[str, ...]:
+    """Returns the full names of an execution-order file, without its header and blanks.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    names = [line.decode("utf-8", "replace").strip().rstrip(",") for line in read_lines(path)]
     return tuple([name for name in names if name and not name.startswith(_ORDER_HEADER)])
 
 

@@ -14,7 +14,7 @@ from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.build import directory_names
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, UnreadablePart, no_progress, turns
-from tui_debugger.opener import read_regular, why_not
+from tui_debugger.opener import read_lines, why_not
 from tui_debugger.sources.mindspore.layout import NEVER, RankLayout, Stamp, read_layout, relative, stamp
 from tui_debugger.sources.mindspore.listing import NOT_LISTED, Block, Listing, Place
 from tui_debugger.sources.mindspore.names import Pattern
@@ -65,10 +65,11 @@ def read_history(rank: Path) -> History:
     parts: list[UnreadablePart] = []
     for root, path in _files(rank):
         name = f"{rank.name}/{DIRECTORY}/{path.name}"
-        lines = _lines(path)
-        if lines is None:
+        try:
+            lines = list(read_lines(path))
+        except OSError as error:
             notices.append(f"{name} cannot be read")
-            parts.append(UnreadablePart(name, why_not(path, wanted="a file"), graph=True))
+            parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
             continue
         values = [line.strip().rstrip(b",") for line in lines]
         good = [int(value) for value in values if value.isdigit() and len(value) <= 9]
@@ -92,13 +93,6 @@ def _files(rank: Path) -> list[tuple[int, Path]]:
     except OSError:
         return []
     return sorted((int(match[1]), path) for match, path in found if match)
-
-
-def _lines(path: Path) -> list[bytes] | None:
-    try:
-        return read_regular(path).split(b"\n")
-    except OSError:
-        return None
 
 
 def check_history(history: History, layout: RankLayout) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress
-from tui_debugger.opener import read_regular
+from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 from tui_debugger.sources.mindspore.layout import Found, find_dump, is_directory, list_ranks
 from tui_debugger.sources.mindspore.nodes import graph_paths
@@ -35,6 +35,7 @@ class Metadata:
         program: framework and version of a training that tdbg itself wrote the dump of.
         ranks: how many ranks the training had; 0 where nothing tells.
         notices: what is missing or broken.
+        parts: the files that are there and cannot be read.
     """
 
     net: str = ""
@@ -45,6 +46,7 @@ class Metadata:
     program: str = ""
     ranks: int = 0
     notices: tuple[str, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
 
 
 def read_metadata(rank: Path) -> Metadata:
@@ -53,8 +55,9 @@ def read_metadata(rank: Path) -> Metadata:
     if not is_directory(directory):
         return Metadata(notices=(f"{rank.name} has no {DIRECTORY}: net name, version and device are unknown",))
     notices: list[str] = []
-    settings = _read(directory / "data_dump.json", notices).get("common_dump_settings")
-    config = _read(directory / "config.json", notices)
+    parts: list[UnreadablePart] = []
+    settings = _read(directory / "data_dump.json", notices, parts).get("common_dump_settings")
+    config = _read(directory / "config.json", notices, parts)
     common = settings if isinstance(settings, dict) else {}
     return Metadata(
         net=_text(common.get("net_name")),
@@ -63,8 +66,9 @@ def read_metadata(rank: Path) -> Metadata:
         iteration=_text(common.get("iteration")),
         saved=_text(common.get("saved_data")),
         program=_text(config.get("program")),
-        ranks=_ranks(directory / "hccl.json", notices),
+        ranks=_ranks(directory / "hccl.json", notices, parts),
         notices=tuple(notices),
+        parts=tuple(parts),
     )
 
 
@@ -76,13 +80,16 @@ def at_least(version: str, major: int, minor: int) -> bool:
     return (int(parts[0]), int(parts[1])) >= (major, minor)
 
 
-def _read(path: Path, notices: list[str]) -> dict[str, Any]:
+def _read(path: Path, notices: list[str], parts: list[UnreadablePart]) -> dict[str, Any]:
     name = f"{path.parent.parent.name}/{DIRECTORY}/{path.name}"
     try:
-        content = json.loads(read_regular(path).decode("utf-8", "replace"))
+        content = json.loads(read_regular(path, METADATA_LIMIT).decode("utf-8", "replace"))
     except FileNotFoundError:
         notices.append(f"{name} is missing")
-    except (OSError, ValueError, RecursionError):
+    except OSError as error:
+        notices.append(f"{name} cannot be read")
+        parts.append(UnreadablePart(name, why_not(path, error, wanted="a file"), graph=True))
+    except (ValueError, RecursionError):
         notices.append(f"{name} cannot be read")
     else:
         if isinstance(content, dict):
@@ -91,9 +98,9 @@ def _read(path: Path, notices: list[str]) -> dict[str, Any]:
     return {}
 
 
-def _ranks(path: Path, notices: list[str]) -> int:
+def _ranks(path: Path, notices: list[str], parts: list[UnreadablePart]) -> int:
     """Number of ranks in the table of devices that a distributed training on Ascend has."""
-    servers = _read(path, notices).get("server_list") if os.path.lexists(path) else None
+    servers = _read(path, notices, parts).get("server_list") if os.path.lexists(path) else None
     devices = [each.get("device") for each in servers if isinstance(each, dict)] if isinstance(servers, list) else []
     return sum(len(each) for each in devices if isinstance(each, list))
 
@@ -182,7 +189,7 @@ class MindSporeSource:
     def unreadable(self) -> Sequence[UnreadablePart]:
         """The parts that could not be listed: of ranks that were looked at; of graphs whose nodes were read."""
         with self._lock:
-            parts = list(self._listed.parts)
+            parts = [*self._listed.parts, *self._metadata.parts]
             ranks = [rank for number, rank in self._ranks.items() if number in self._directories]
         for rank in ranks:
             parts += rank.unreadable()

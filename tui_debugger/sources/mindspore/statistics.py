@@ -7,7 +7,6 @@ configured order, rows with an extra trailing comma). Columns are found by their
 from __future__ import annotations
 
 import csv
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
-from tui_debugger.opener import open_regular
+from tui_debugger.opener import read_lines
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
 
 FILE = "statistic.csv"
@@ -127,12 +126,10 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
         OSError: the file cannot be read.
     """
     rows = _Rows()
-    descriptor, _ = open_regular(path)
-    with os.fdopen(descriptor, "rb") as file:
-        for number, line in enumerate(file):
-            rows.add(line.decode("utf-8", "surrogateescape").strip())
-            if number % 4096 == 4095:
-                progress(Progress(number + 1, 0, "reading statistics"))
+    for number, line in enumerate(read_lines(path)):
+        rows.add(line.decode("utf-8", "surrogateescape").strip())
+        if number % 4096 == 4095:
+            progress(Progress(number + 1, 0, "reading statistics"))
     return rows.columns()
 
 
