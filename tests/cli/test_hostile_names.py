@@ -42,6 +42,7 @@ LINES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "steps": (("PATH",), ("PATH", "--count")),
     "cache": ((), ("clear",), (EVIL,)),
+    "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
     "demo": (("--unpack",), (f"--rank={EVIL}",)),
 }
 """Command lines of every command, also those that end in an error."""
@@ -78,7 +79,7 @@ def test_no_command_prints_what_commands_a_terminal(
     assert "aGFjaw==" in said, "the attack was never met"
 
 
-@pytest.mark.parametrize("command", sorted(set(LINES) - {"open", "listen", "demo", "cache"}))
+@pytest.mark.parametrize("command", sorted(set(LINES) - {"open", "listen", "demo", "cache", "help"}))
 def test_a_document_is_exact_and_plain_ascii(capsys: Capsys, hostile: Path, tmp_path: Path, command: str) -> None:
     line = (*LINES[command][0], "--json")
     answer = run_line(capsys, command, line, hostile, tmp_path / "out")

@@ -20,6 +20,7 @@ import pytest
 
 from tests.cli.running import Answer, run
 from tests.hostile import EVIL, unsafe
+from tests.json_page import assert_described
 from tests.live.scripted import Message, Script, ScriptedTraining, hit_message
 from tests.live.session.doubles import LOSS, NET, WEIGHT, graph, ones
 from tui_debugger.cli import listen as listen_common
@@ -116,6 +117,15 @@ def rows(answer: Answer) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     assert summary["exit_code"] == answer.code
     assert {hit["event"] for hit in hits} <= {"hit"}
     return hits, summary
+
+
+def test_every_key_of_every_line_is_described_on_the_page(capsys: Capture, address: str, tmp_path: Path) -> None:
+    training = train(address, nan_at(3))
+    hits, summary = rows(listen(capsys, address, "--watch", "TO", "--json", "--save", tmp_path / "saved"))
+    training.join()
+    assert hits
+    for line in (*hits, summary):
+        assert_described(line, "listen")
 
 
 def test_a_healthy_training_is_clean_and_runs_to_its_end(capsys: Capture, address: str) -> None:

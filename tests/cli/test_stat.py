@@ -22,8 +22,8 @@ from tests.session.opened import snapshot, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.cli.main import main
 from tui_debugger.cli.stat import COLUMNS, SORTABLE
-from tui_debugger.session.tables import STATS_COLUMNS
 from tui_debugger.stats.records import ReadRequests
+from tui_debugger.text.rows import STATS_COLUMNS
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -266,16 +266,16 @@ def test_an_interrupt_leaves_what_was_finished_and_says_so(
     capsys: Capsys, dump: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """A real Ctrl-C in the middle: sent when the third step begins to be measured."""
-    from tui_debugger.session import measuring
+    from tui_debugger.check import measure
 
-    real = measuring.scan
+    real = measure.scan
 
     def pressed(looks: ReadRequests, *more: Any, **named: Any) -> None:
         if b"/2/" in looks.specs.paths[0]:
             os.kill(os.getpid(), signal.SIGINT)
         real(looks, *more, **named)
 
-    monkeypatch.setattr(measuring, "scan", pressed)
+    monkeypatch.setattr(measure, "scan", pressed)
     assert main(["stat", str(dump), form]) == 130
     out, err = capsys.readouterr()
     line = "44 tensors, 0 unreadable; interrupted"

@@ -13,12 +13,11 @@ from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
 from tui_debugger.api.node import Node, Run
 from tui_debugger.api.tensors import Columns, columns_of
+from tui_debugger.check.outputs import Answer, OutputTensors, Question
+from tui_debugger.check.results import combined, parts_text
 from tui_debugger.errors import DebuggerParamTypeError
 from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadablePart, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint
-from tui_debugger.session.judging import Answer, OutputTensors, Question
-from tui_debugger.session.results import combined
-from tui_debugger.session.unreadable import parts_text
 from tui_debugger.text.clean import clean
 from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger import __version__
+from tui_debugger.check.by_design import by_design_text
+from tui_debugger.check.types import CheckResult
+from tui_debugger.check.verdicts import Doubt, Judgement, Outcome, Tally, coverage_line, findings_line, tally_table
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit
-from tui_debugger.session.naming import place_text
-from tui_debugger.session.origin.by_design import by_design_text
-from tui_debugger.session.tables import coverage_row, hit_row, key_row, part_rows, watch_row
-from tui_debugger.session.types import CheckResult
-from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
-from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows, watch_row
+from tui_debugger.text.tensors import place_text
 from tui_debugger.text.writer import write_lines
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.conditions import not_finite_words

@@ -10,15 +10,15 @@ import numpy as np
 from tui_debugger import __version__
 from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
 from tui_debugger.cli.show_values import nested
+from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.model import TensorStats
-from tui_debugger.session.diagnosis.comparing import Couple, Opened
-from tui_debugger.session.tables import key_row, meta_row, stats_row
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
 from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.text.values import exact_text
 from tui_debugger.text.writer import write_lines

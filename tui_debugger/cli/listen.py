@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tui_debugger.model import Watchpoint
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.tui.live_app import LiveApp
+    from tui_debugger.tui.live import LiveApp
 
 
 def open_live(arguments: argparse.Namespace) -> LiveSession:
@@ -128,7 +128,7 @@ def show(
     session.watchpoints.add_missing(watches)
     gc.disable()  # until the first frame, see ``cli.screen``
     try:
-        from tui_debugger.tui.live_app import run_live
+        from tui_debugger.tui.live import run_live
 
         return run_live(
             session,

@@ -55,12 +55,14 @@ exit codes:
   2    cannot judge: nothing recognisable at the path, a wrong argument, nothing
        matched or could be compared, or tensors that could not be read
   130  interrupted
+
+tdbg help shows the manual.
 """
 COMMANDS = {
     "open": "open_",
     "listen": "listen",
     **{name: name for name in ("check", "origin", "relations", "explain", "report", "health", "trend", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache", "demo")},
+    **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache", "demo", "help")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import argparse
     from types import FrameType
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import Progress, ProgressFn, UnreadablePart
     from tui_debugger.session import Session
-    from tui_debugger.session.types import Pair
 
 
 _EVERY = 0.1
@@ -232,8 +232,8 @@ class Unseen:
         """For JSON: ``reasons`` as ``tdbg check`` gives them, and the parts."""
         if not self.parts:  # and imports nothing: Ctrl-C may have left an import of numpy in the middle
             return {"reasons": [], "unreadable": []}
-        from tui_debugger.session.tables import part_rows
-        from tui_debugger.session.unreadable import parts_text
+        from tui_debugger.check.results import parts_text
+        from tui_debugger.text.rows import part_rows
 
         reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}]
         return {"reasons": reasons, "unreadable": part_rows(self.parts)}
@@ -241,7 +241,7 @@ class Unseen:
     def tell(self) -> None:
         """One line on stderr: what, where, what to do."""
         if self.parts:
-            from tui_debugger.session.unreadable import ADVICE, parts_text
+            from tui_debugger.check.results import ADVICE, parts_text
 
             note(f"cannot judge: {parts_text(self.parts)}; {ADVICE}")
 

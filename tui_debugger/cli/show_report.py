@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy.typing as npt
 
+from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.cli.output import Unseen, note, print_json, print_table
 from tui_debugger.cli.show_values import JSON_WHOLE, Canvas, cut, excerpt_text, heat_of, nested, window_text
+from tui_debugger.diagnose.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Category, Progress, ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.session.naming import Found, no_such_tensor
-from tui_debugger.session.tables import STATS_COLUMNS, key_row, meta_row, stats_row
-from tui_debugger.session.types import Pair, TensorRow
 from tui_debugger.stats.distribution import Histogram, histogram
 from tui_debugger.stats.quantiles import PERCENTS, Fate, Headroom
 from tui_debugger.text.clean import clean
@@ -32,6 +31,7 @@ from tui_debugger.text.distribution import (
 )
 from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number, plural, share
+from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
 from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
 from tui_debugger.text.writer import write_colored, write_lines
 

@@ -27,7 +27,16 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import Unseen, documented, failure, interruptible, note, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    Unseen,
+    documented,
+    failure,
+    interruptible,
+    note,
+    print_table,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.documents import document_of_rows
 from tui_debugger.text.writer import write_data, write_lines
@@ -35,10 +44,10 @@ from tui_debugger.text.writer import write_data, write_lines
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.sweep import SweptTensor
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.session.sweep import SweptTensor
-    from tui_debugger.session.types import Pair
 
 SORTABLE = (
     *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
@@ -226,7 +235,7 @@ def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) 
 
 
 def _row(tensor: SweptTensor) -> dict[str, Any]:
-    from tui_debugger.session.tables import key_row, meta_row, stats_row
+    from tui_debugger.text.rows import key_row, meta_row, stats_row
 
     stats = stats_row(tensor.stats)
     if tensor.spec is None and not stats["norm"] and (stats["min"] or stats["max"]):
@@ -285,9 +294,8 @@ def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None
 
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
-    from tui_debugger.session.naming import place_text
     from tui_debugger.text.numbers import NONE, number
-    from tui_debugger.text.tensors import shape_text
+    from tui_debugger.text.tensors import place_text, shape_text
 
     def real(value: float | str | None) -> str:
         return number(None if value is None else float(value))

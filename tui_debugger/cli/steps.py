@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _told(arguments: argparse.Namespace) -> int:
-    from tui_debugger.session.unreadable import is_closed
+    from tui_debugger.check.results import is_closed
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)

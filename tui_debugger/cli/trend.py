@@ -26,9 +26,9 @@ from tui_debugger.text.writer import write_lines
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.diagnose.trend import Series
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.diagnosis.trend import Series
     from tui_debugger.session.naming import Found
 
 METRICS = ("min", "mean", "max", "norm", "abs_mean", "std", "nan", "inf", "zero")
@@ -124,10 +124,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session, list[Series]]:
     """The histories, and the session that they are of."""
-    from tui_debugger.session.diagnosis.trend import trend
-    from tui_debugger.session.diagnosis.trend_text import MOST
+    from tui_debugger.check.progress import scaled
+    from tui_debugger.diagnose.trend import MOST, trend
     from tui_debugger.session.naming import find_node
-    from tui_debugger.session.progress import scaled
 
     session = open_session(arguments.path, arguments, progress)
     steps: dict[int, list[int]] = {}
@@ -206,7 +205,7 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
 
 
 def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
-    from tui_debugger.session.diagnosis.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
+    from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
 
     ranks = [each.key.rank for each in series]
     for each in series:
@@ -232,7 +231,7 @@ def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
-    from tui_debugger.session.diagnosis.trend_text import TITLES
+    from tui_debugger.diagnose.trend import TITLES
     from tui_debugger.stats.health import Health
     from tui_debugger.text.health import GLYPHS
 
@@ -243,8 +242,8 @@ def _row(row: tuple[str, ...]) -> tuple[str, ...]:
 
 def _document(arguments: argparse.Namespace, series: list[Series], code: int) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.session.diagnosis.trend_text import rows
-    from tui_debugger.session.tables import key_row, meta_row
+    from tui_debugger.diagnose.trend import rows
+    from tui_debugger.text.rows import key_row, meta_row
 
     tensors = []
     for each in series:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.tui.screens_host import HOSTILE, PENDING, opened
 from tests.tui.views.host import PlainHost
+from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import (
     Progress,
@@ -22,7 +23,6 @@ from tui_debugger.model import (
     TensorStats,
     no_progress,
 )
-from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.actions import VALUE_ACTIONS, Action
 from tui_debugger.tui.values import screen as values
 from tui_debugger.tui.values.screen import ValuesScreen

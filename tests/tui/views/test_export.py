@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.views.export import Extract, check_path

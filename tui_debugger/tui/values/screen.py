@@ -15,8 +15,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
+from tui_debugger.check.types import TensorRow
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
-from tui_debugger.session.types import TensorRow
 from tui_debugger.stats.heat import Kind, strongest
 from tui_debugger.stats.slicing import Slice, apply
 from tui_debugger.text.clean import clean, clean_lines

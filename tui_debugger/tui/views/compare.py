@@ -16,10 +16,10 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
+from tui_debugger.diagnose.compare import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.model import TensorKey, TensorMeta
-from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
