@@ -5,20 +5,26 @@ from __future__ import annotations
 import ast
 import io
 import json
+import logging
+import threading
 import unicodedata
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.traceback import Traceback
 
 import tui_debugger
 from tests.hostile import ATTACKS, EVIL, EVIL_FILE, unsafe
+from tui_debugger.session import Session
 from tui_debugger.text import writer
 from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.documents import SCHEMA, document, document_line, document_of_rows, to_json
+from tui_debugger.tui.app import TdbgApp
 
 PACKAGE = Path(tui_debugger.__file__).parent
 
@@ -122,6 +128,39 @@ def test_the_line_of_progress_shows_a_name_without_doing_what_it_says() -> None:
     assert not unsafe(text)
 
 
+def test_a_traceback_of_a_thread_and_a_log_line_are_made_safe(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging, "lastResort", None)
+    monkeypatch.setattr(threading, "excepthook", None)
+    writer.guard_logs()
+
+    def fail() -> None:
+        raise RuntimeError(EVIL)
+
+    thread = threading.Thread(target=fail, name=f"worker{EVIL}")
+    thread.start()
+    thread.join()
+    assert logging.lastResort is not None
+    logging.lastResort.emit(logging.makeLogRecord({"msg": f"peer {EVIL}", "levelno": logging.ERROR}))
+    text = capsys.readouterr().err
+    assert text.count("aGFjaw==") == 3
+    assert not unsafe_within_lines(text)
+
+
+async def test_a_crash_of_the_screen_shows_names_without_doing_what_they_say(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def open_session(_progress: object) -> Session:
+        raise AssertionError
+
+    app = TdbgApp(open_session)
+    app.error_console.print(Traceback.from_exception(RuntimeError, RuntimeError(EVIL), None))
+    text = capsys.readouterr().err
+    assert "aGFjaw==" in text
+    assert not unsafe_within_lines(text)
+
+
 # -- documents -------------------------------------------------------------------------------------
 
 
@@ -171,6 +210,7 @@ WRITES = {
 }
 """Files that may write to stdout or stderr, and why."""
 CONSOLES = {
+    "tui/app.py": "writes the traceback of a crash into the writer's stream",
     "tui/widgets/text.py": "turns Rich texts into segments; writes nothing",
     "cli/show_values.py": "asks which colours the terminal has; writes nothing",
     "cli/help.py": "renders a page into a text, which the writer writes",
@@ -190,12 +230,24 @@ def calls(tree: ast.AST) -> Iterator[str]:
             yield ast.unparse(node.func)
 
 
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the program, by its path."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+@cache
+def called() -> dict[str, list[str]]:
+    """What every module calls."""
+    return {name: list(calls(module)) for name, module in modules().items()}
+
+
 def found_in(wanted: tuple[str, ...], allowed: dict[str, str]) -> tuple[list[str], list[str]]:
     """Calls outside of the allowed files, and allowed files without any."""
     found, used = [], set()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
+    for name, made in called().items():
+        for call in made:
             if call in wanted or any(call.endswith(f".{each}") for each in wanted):
                 used.add(name)
                 found += [] if name in allowed else [f"{name}: {call}"]
@@ -219,9 +271,8 @@ def test_only_the_writer_is_handed_a_stream() -> None:
         "cli/start.py",
     }  # they ask it something, or hand it on; the last one see WRITES
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for name, module in modules().items():
+        for node in ast.walk(module):
             if isinstance(node, ast.Call) and name not in may:
                 given = [*node.args, *(keyword.value for keyword in node.keywords)]
                 found += [name for each in given if ast.unparse(each) in ("sys.stdout", "sys.stderr")]

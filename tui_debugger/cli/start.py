@@ -11,7 +11,9 @@ def start() -> int:
     """
     try:
         from tui_debugger.cli.main import main
+        from tui_debugger.text.writer import guard_logs
 
+        guard_logs()
         return main()
     except KeyboardInterrupt:
         print("tdbg: interrupted", file=sys.stderr)

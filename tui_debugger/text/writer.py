@@ -6,10 +6,12 @@ A test forbids ``print``, ``sys.stdout.write`` and the like elsewhere. Results f
 
 from __future__ import annotations
 
+import io
 import re
 import sys
+import threading
 import traceback
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from tui_debugger.text.clean import clean
 
@@ -70,6 +72,41 @@ class StatusLine:
         """Leaves nothing of it."""
         self._stream.write(_BLANK_LINE)
         self._stream.flush()
+
+
+class _ErrorStream(io.TextIOBase):
+    def write(self, text: str, /) -> int:
+        if sys.stderr is not None:
+            sys.stderr.write("\n".join(map(clean, text.split("\n"))))
+        return len(text)
+
+    def flush(self) -> None:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+
+
+def error_stream() -> IO[str]:
+    """Returns a stderr for others' code, such as Textual and ``logging``: what they write is made safe."""
+    return cast("IO[str]", _ErrorStream())
+
+
+def guard_logs() -> None:
+    """Makes safe what the process logs, and tracebacks of its threads: grpc logs what a peer made a handler raise."""
+    import logging
+
+    handler = logging.StreamHandler(error_stream())
+    handler.setLevel(logging.WARNING)
+    logging.lastResort = handler
+    threading.excepthook = _write_failure
+
+
+def _write_failure(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_type is SystemExit:
+        return
+    name = failed.thread.name if failed.thread is not None else "?"
+    raised = failed.exc_value if failed.exc_value is not None else failed.exc_type()
+    lines = "".join(traceback.format_exception(failed.exc_type, raised, failed.exc_traceback)).rstrip("\n").split("\n")
+    write_errors(f"Exception in thread {name}:", *lines)
 
 
 def _colored(line: str) -> str:

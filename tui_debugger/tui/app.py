@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from rich.console import Console
 from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tui_debugger.errors import CancelledError
+from tui_debugger.text.writer import error_stream
 from tui_debugger.tui import actions, theme
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.work import presentable
@@ -144,6 +146,8 @@ class TdbgApp(App[int]):
                 see ``freeze_objects``.
         """
         super().__init__()
+        # Where a crash shows its traceback, with names of the run in it.
+        self.error_console = Console(file=error_stream(), color_system=None, markup=False, highlight=False)
         self.register_theme(theme.THEME)
         self.theme = "tdbg"
         self.animation_level = "none"
