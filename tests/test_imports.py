@@ -60,3 +60,9 @@ def test_a_command_starts_without_the_others() -> None:
     commands = {name for name in loaded if name.startswith("tui_debugger.cli.")}
     needed = {"main", "options", "output", "open_"}
     assert commands <= {f"tui_debugger.cli.{name}" for name in needed}
+
+
+@pytest.mark.parametrize("package", ["api", "cache", "live.client", "live.server"])
+def test_packages_have_the_names_that_they_promise(package: str) -> None:
+    """Some load them when they are asked for: a name in the wrong place would show only then."""
+    modules_after(f"import tui_debugger.{package} as m\nassert m.__all__\n[getattr(m, name) for name in m.__all__]")
