@@ -184,3 +184,9 @@ def test_one_file_of_the_screen_starts_threads() -> None:
         & {part.partition(".")[0] for part in [getattr(node, "module", None) or "", *(a.name for a in node.names)]}
     }
     assert starts == {"tui_debugger.tui.work"}
+
+
+@pytest.mark.parametrize("package", ["api", "cache", "live.client", "live.server"])
+def test_packages_have_the_names_that_they_promise(package: str) -> None:
+    """Some load them when they are asked for: a name in the wrong place would show only then."""
+    modules_after(f"import tui_debugger.{package} as m\nassert m.__all__\n[getattr(m, name) for name in m.__all__]")

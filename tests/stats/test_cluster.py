@@ -17,8 +17,8 @@ import pytest
 from tests.sources.writer import huge_file
 from tests.stats.requests import looks_of, stopping
 from tests.stats.test_measure import EVERYTHING, assert_equal_bits, chains
-from tests.stats.test_pool import alive, until
 from tests.stats.test_scan import every, taken
+from tests.stats.test_workers import alive, until
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.stats import cluster as module

@@ -18,7 +18,7 @@ import pytest
 from tests.sources.writer import huge_file
 from tests.stats.requests import looks_of, stopping
 from tests.stats.test_measure import EVERYTHING, assert_equal_bits, chains
-from tests.stats.test_pool import pids, until
+from tests.stats.test_workers import pids, until
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats import measure, side_by_side

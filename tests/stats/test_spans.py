@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.stats.test_differences import arrays
+from tests.stats.test_compare import arrays
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ReadSpec
 from tui_debugger.stats import spans, workers
