@@ -326,9 +326,11 @@ class MemorySource:
         """There are none."""
         return ()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - as above
-        """There are none."""
-        return ()
+    def recorded_rows(self, rank: int, step: int) -> None:
+        """Nothing is recorded."""
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
 
     def add(self, rank: int, step: int, values: Mapping[Key, Value]) -> None:
         """Adds tensors as a training process would; the next ``refresh`` reports them."""

@@ -17,7 +17,7 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.rank import LiveRank, LiveTable
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unrecorded
-from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 
 _NOTICES: Final = 50
@@ -243,9 +243,11 @@ class LiveSource:
         """There are none."""
         return ()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - as above
-        """There are none."""
-        return ()
+    def recorded_rows(self, rank: int, step: int) -> None:
+        """Nothing is recorded."""
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
 
     def refresh(self) -> Changes:
         """What came since the last call."""

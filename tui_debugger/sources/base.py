@@ -171,6 +171,23 @@ class Changes:
         return bool(self.new_steps or self.grown_steps or self.new_nodes or self.new_ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What a file's name says of the operator that wrote it.
+
+    Attributes:
+        op_type, op_name: as the file spells them.
+        task, stream: numbers of the device, 0 on CPU and GPU.
+        timestamp: microseconds since the epoch.
+    """
+
+    op_type: str
+    op_name: str
+    task: int
+    stream: int
+    timestamp: int
+
+
 class Capability(IntFlag):
     """What a source can do beyond reading."""
 
@@ -237,8 +254,14 @@ class Source(Protocol):
     def graph_files(self, rank: int) -> Sequence[Path]:
         """The graph files that the nodes of a rank come from, in the order of their rows; empty without a graph."""
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:
-        """The ``statistic.csv`` files of a step, one per graph that has one."""
+    def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
+        """The statistics that the dump recorded of a step as they stand, by the titles of its own columns; else None.
+
+        Every row has ``Op Name``, ``IO`` and ``Slot``.
+        """
+
+    def written_by(self, spec: ReadSpec) -> Writer | None:
+        """What the name of a tensor's file says of the operator that wrote it; None where it does not say."""
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk."""

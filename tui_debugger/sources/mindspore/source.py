@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
-from tui_debugger.sources.base import Capability, Changes, TensorTable
+from tui_debugger.sources.base import Capability, Changes, TensorTable, Writer
 from tui_debugger.sources.mindspore.layout import Found, find_dump, is_directory, list_ranks
+from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.sources.mindspore.nodes import graph_paths
 from tui_debugger.sources.mindspore.rank import RankRun
+from tui_debugger.sources.mindspore.statistics import read_rows
 
 DIRECTORY = ".dump_metadata"
 
@@ -207,9 +210,17 @@ class MindSporeSource:
         """The graph files that the nodes of a rank come from."""
         return self._rank(rank).graph_files()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:
-        """The statistic files of a step."""
-        return self._rank(rank).statistic_files(step)
+    def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
+        """The rows of the statistic files of a step."""
+        files = self._rank(rank).statistic_files(step)
+        return chain.from_iterable(map(read_rows, files)) if files else None
+
+    def written_by(self, spec: ReadSpec) -> Writer | None:
+        """What the name of a tensor's file says: see ``names``."""
+        parsed = parse_name(os.path.basename(spec.path))  # noqa: PTH119 - keeps surrogates, and is quick
+        if parsed is None:
+            return None
+        return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
 
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""

@@ -244,9 +244,11 @@ class NumpySource:
         """There are none."""
         return ()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - see base.Source
-        """There are none."""
-        return ()
+    def recorded_rows(self, rank: int, step: int) -> None:
+        """Nothing is recorded."""
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
 
     def refresh(self) -> Changes:
         """Lists the directories above the steps anew, and looks at the files of steps that were listed."""
