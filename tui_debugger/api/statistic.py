@@ -11,11 +11,11 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.session import Session
-from tui_debugger.session.exporting.files import checked_target, fresh_text
-from tui_debugger.session.sweep import SweptTensor
+from tui_debugger.session.export_files import checked_target, fresh_text
 
 
 def made(directory: Path, parameter: str) -> None:

@@ -414,7 +414,7 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
     """
     mapping: dict[bytes, bytes] = {}
     broken = 0
-    for line in read_lines(path):
+    for line in read_lines(path, cut=True):
         short, comma, original = line.strip().partition(b",")
         if comma and short.removesuffix(SUFFIX).isdigit() and original:
             mapping[short.removesuffix(SUFFIX)] = original.strip().strip(b'"')

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
+from tui_debugger.text.clean import clean
 
 FILE = "statistic.csv"
 _log = logging.getLogger("tui_debugger")
@@ -129,7 +130,7 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
         OSError: the file cannot be read.
     """
     rows = _Rows()
-    for number, line in enumerate(read_lines(path)):
+    for number, line in enumerate(read_lines(path, cut=True)):
         rows.add(line.decode("utf-8", "surrogateescape").strip())
         if number % 4096 == 4095:
             progress(Progress(number + 1, 0, "reading statistics"))
@@ -144,7 +145,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
     """
     titles: list[str] = []
     try:
-        texts = (line.decode("utf-8", "surrogateescape").replace("\0", "") for line in read_lines(path))
+        texts = (line.decode("utf-8", "surrogateescape").replace("\0", "") for line in read_lines(path, cut=True))
         for line in csv.reader(texts):
             cells = [cell.strip() for cell in line]
             if cells and cells[0].lower() == "op type":
@@ -155,7 +156,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
             if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
                 yield row
     except (OSError, csv.Error) as error:
-        _log.warning("%s cannot be read to its end: %s", path, error)
+        _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 
 
 class _Rows:
