@@ -169,7 +169,7 @@ class StepRuns:
 
 
 def runs_of_step(listing: Listing) -> StepRuns:
-    """Tells the runs of a step apart: see ``rounds``. Constants are no part of any run."""
+    """Tells the runs of a step apart: see ``run_order``. Constants are no part of any run."""
     columns = _Columns(listing)
     if columns.repeated():
         run, rounds, spans = columns.divided()

@@ -116,7 +116,7 @@ def open_mindspore(path: Path, store: DiskCache | None = None, notices: Sequence
     """Finds and opens the dump at, around or below a path.
 
     Raises:
-        NotADumpError: see ``discover.find_dump``.
+        NotADumpError: see ``layout.find_dump``.
     """
     return MindSporeSource(find_dump(path), store, notices)
 
