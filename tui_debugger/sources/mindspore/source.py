@@ -6,12 +6,15 @@ import json
 import os
 import threading
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.errors import BadGraphError
+from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
@@ -206,9 +209,13 @@ class MindSporeSource:
         """Tensor table of a step."""
         return self._rank(rank).tensors(step, progress)
 
-    def graph_files(self, rank: int) -> Sequence[Path]:
-        """The graph files that the nodes of a rank come from."""
-        return self._rank(rank).graph_files()
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:
+        """The graphs of a rank, or of the one that lends them."""
+        found = []
+        for path in self._rank(rank).graph_files():
+            with suppress(BadGraphError):
+                found.append(read_graph(path, attributes=True))
+        return found
 
     def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
         """The rows of the statistic files of a step."""
