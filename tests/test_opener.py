@@ -27,9 +27,10 @@ ELSEWHERE = {
     "sources/follow.py:sends_no_events": "/proc/mounts",
     "sources/follow.py:_mount_type": "/proc/mounts",
     "session/watchpoints.py:WatchpointStore": "the user's own watchpoints",
-    "session/watch_file.py": "a file of watchpoints that the user names: may be a pipe on purpose",
-    "session/exporting/tensors.py": "files that an export makes",
-    "session/exporting/files.py": "files that an export makes",
+    "session/watchpoints.py:read_watch_file": "a file of watchpoints that the user names: may be a pipe on purpose",
+    "session/export_tensors.py": "files that an export makes",
+    "session/export_files.py": "files that an export makes",
+    "cli/help.py": "a page of the manual, which comes with the package",
     "cli/main.py": "/dev/null, for an output that is gone",
     "stats/npy.py:TensorFile": "maps what it opened",
     "stats/npy.py:_unpacked": "a temporary file of its own",
@@ -143,6 +144,8 @@ class TestOpening:
         path.write_bytes(b"a\n" + b"b" * (LINE_LIMIT + 1))
         with pytest.raises(TooLargeError, match="a line of more than"):
             list(read_lines(path))
+        path.write_bytes(b"a\n" + b"b" * (3 * LINE_LIMIT) + b"\nc\n" + b"d" * (2 * LINE_LIMIT))
+        assert [len(line) for line in read_lines(path, cut=True)] == [1, LINE_LIMIT + 1, 1, LINE_LIMIT + 1]
 
 
 FILES = {

@@ -83,19 +83,25 @@ def read_regular(path: str | bytes | Path, limit: int) -> bytes:
     return content
 
 
-def read_lines(path: str | bytes | Path) -> Iterator[bytes]:
+def read_lines(path: str | bytes | Path, *, cut: bool = False) -> Iterator[bytes]:
     """Yields the lines of a regular file without their ends; reads it in pieces, whatever its size.
+
+    Args:
+        path: the file.
+        cut: of a line of more than ``LINE_LIMIT`` bytes the first ones are yielded, for who counts what makes no sense.
 
     Raises:
         OSError: see ``open_regular``.
-        TooLargeError: a line has more than ``LINE_LIMIT`` bytes.
+        TooLargeError: a line has more than ``LINE_LIMIT`` bytes, and is not to be cut.
     """
     descriptor, _ = open_regular(path)
     with os.fdopen(descriptor, "rb") as file:
         while line := file.readline(LINE_LIMIT + 1):
-            if len(line) > LINE_LIMIT:
+            if len(line) > LINE_LIMIT and not cut:
                 raise TooLargeError(errno.EFBIG, f"a line of more than {LINE_LIMIT:,} bytes")
             yield line.rstrip(b"\r\n")
+            while len(line) > LINE_LIMIT and not line.endswith(b"\n"):
+                line = file.readline(LINE_LIMIT + 1)
 
 
 def kind_of(mode: int) -> str:

@@ -52,7 +52,7 @@ def test_a_real_graph(dump: str, dumps: Dumps, tmp_path: Path) -> None:
     assert re.fullmatch(r"dump_\d{8}_\d{6}\.xlsx", Path(path).name)
     found = sheets(path)
     assert list(found) == list(COLUMNS)
-    (file,) = session.source.graph_files(0)
+    (file,) = dumps(dump).glob("rank_0/graphs/*.pb")
     graph = read_graph(file)
     assert [row["name"] for row in found["parameter"]] == [each.name for each in graph.parameters]
     shapes = [str(each.type.shape or "-") for each in graph.parameters]

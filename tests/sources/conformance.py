@@ -170,14 +170,25 @@ class SourceConformance:
         known = [digest for digest in digests if digest]
         assert len(set(known)) == len(known)
 
-    def test_graph_and_statistic_files_exist_and_there_are_none_for_what_was_not_dumped(self, source: Source) -> None:
+    def test_graphs_hold_the_nodes_and_nothing_is_recorded_of_what_was_not_dumped(self, source: Source) -> None:
         for rank in source.ranks():
-            assert bool(source.graph_files(rank)) <= bool(source.capabilities & Capability.GRAPH)
+            graphs = source.graphs(rank)
+            assert bool(graphs) <= bool(source.capabilities & Capability.GRAPH)
+            assert sum(len(graph.nodes) for graph in graphs) <= len(source.nodes(rank))
             missing = max(source.steps(rank), default=0) + 1000
-            assert list(source.statistic_files(rank, missing)) == []
-            files = [path for step in source.steps(rank) for path in source.statistic_files(rank, step)]
-            assert all(path.is_file() for path in (*files, *source.graph_files(rank)))
-            assert len(set(files)) == len(files)
+            assert source.recorded_rows(rank, missing) is None
+            for step in source.steps(rank):
+                rows = list(source.recorded_rows(rank, step) or ())
+                assert all(row.keys() >= {"Op Name", "IO", "Slot"} for row in rows)
+
+    def test_who_wrote_a_file_is_told_by_its_name_or_not_at_all(self, source: Source) -> None:
+        for _, _, table in pairs(source):
+            for index in np.flatnonzero((table.flags & TensorFlag.STAT_ONLY) == 0)[:20].tolist():
+                by = source.written_by(table.spec(index))
+                if by is not None:
+                    assert by.timestamp == table.timestamp[index]
+                    assert by.op_type
+                    assert by.op_name
 
     def test_the_previous_run_is_dumped_and_ran_before(self, source: Source) -> None:
         for rank in source.ranks():

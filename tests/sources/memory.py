@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,10 @@ from tui_debugger.model import (
 from tui_debugger.sources.base import Capability, Changes, TensorFlag, TensorTable, file_states
 from tui_debugger.sources.columns import Columns, Spots
 from tui_debugger.stats.records import Specs
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.messages import ParsedGraph
+
 
 GRAPH = "kernel_graph_0"
 
@@ -322,13 +326,15 @@ class MemorySource:
             found[run.root_graph, 0] = (place, run.began)
         return found
 
-    def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - nothing lies on disk
-        """There are none."""
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
+        """There are none that could be read anew."""
         return ()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - as above
-        """There are none."""
-        return ()
+    def recorded_rows(self, rank: int, step: int) -> None:
+        """Nothing is recorded."""
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
 
     def add(self, rank: int, step: int, values: Mapping[Key, Value]) -> None:
         """Adds tensors as a training process would; the next ``refresh`` reports them."""

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.running import run
+from tests.opened_files import opened_tensor_files
 from tests.sources.arrays import write_arrays
 from tests.tui.driver import opened
-from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Category, Side
 from tui_debugger.sources import open_source
@@ -204,6 +204,13 @@ class TestLayouts:
             source = open_source(tmp_path / "run" / inside)
             assert source.info.path == str(tmp_path / "run")
             assert source.focus == focus
+
+    def test_directories_around_a_dump_may_be_called_after_steps(self, tmp_path: Path) -> None:
+        root = written(tmp_path / "step_5_experiments/rank_3_try/run", "step_0/net/a.npy")
+        for path in (root, root / "step_0", root / "step_0/net"):
+            source = open_source(path)
+            assert source.info.path == str(root)
+            assert held(source) == {(0, 0): ["net/a:out:0"]}
 
     def test_several_are_refused(self, tmp_path: Path) -> None:
         written(tmp_path, "a/step_1/x.npy", "b/c/step_1.npz")
@@ -399,20 +406,22 @@ class TestCommands:
         assert "first known bad" in answer.out
         assert "no graph or file tells what it was made from" in answer.out
 
-    def test_statistics_are_remembered(
-        self, sick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        first = run(capsys, "check", sick)
-        for path in sick.rglob("*.np[yz]"):
-            os.utime(path, ns=(10**18, 10**18))
-        run(capsys, "check", sick)
-        digests = [source.tensors(0, step).digest for source in (open_source(sick),) for step in source.steps(0)]
-        assert len(set(digests)) == 3
-        store = DiskCache(tmp_path / "other")
-        assert held(open_source(sick, store)) == held(open_source(sick))
-        again = run(capsys, "check", sick)
+    def test_statistics_are_remembered(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        for step in range(3):
+            write_arrays(tmp_path / f"step_{step}", {f"n{at}": np.ones(3) * (at + 1) for at in range(8)})
+        for path in tmp_path.rglob("*.npy"):
+            os.utime(path, ns=(10**18, 10**18))  # what is younger may change and look the same
+        first = run(capsys, "check", tmp_path)
+        with opened_tensor_files() as opened_files:
+            again = run(capsys, "check", tmp_path)
+        assert opened_files == []
         assert (again.code, again.out) == (first.code, first.out)
+        np.save(tmp_path / "step_1/n3.npy", np.array([np.nan] * 3))
+        assert run(capsys, "check", tmp_path).code == 1
+
+    def test_the_tables_of_different_steps_have_different_digests(self, sick: Path) -> None:
+        source = open_source(sick)
+        assert len({source.tensors(0, step).digest for step in source.steps(0)}) == 3
 
 
 async def test_the_screen(tmp_path: Path) -> None:

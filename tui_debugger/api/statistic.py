@@ -13,13 +13,9 @@ from typing import Any
 
 from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
-from tui_debugger.opener import read_lines
 from tui_debugger.session import Session
 from tui_debugger.session.export_files import checked_target, fresh_text
-from tui_debugger.sources.mindspore.names import parse_name
-from tui_debugger.text.clean import clean
 
 
 def made(directory: Path, parameter: str) -> None:
@@ -179,40 +175,17 @@ def summary_statistics(
         writer.writerows(map(astuple, summary.values()))
 
 
-def read_rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a ``statistic.csv`` as text by column title; lines without a tensor's name are left out.
-
-    A second run appends its rows, and its header where a new process wrote it: that header counts from there on.
-    Empty if the file cannot be read.
-    """
-    titles: list[str] = []
-    try:
-        texts = (line.decode("utf-8", "surrogateescape").replace("\0", "") for line in read_lines(path))
-        for line in csv.reader(texts):
-            cells = [cell.strip() for cell in line]
-            if cells and cells[0].lower() == "op type":
-                titles = cells
-                continue
-            row = dict(zip(titles, cells, strict=False))
-            row.pop("", None)  # newer files end every line with a comma
-            if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
-                yield row
-    except (OSError, csv.Error) as error:
-        _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
-
-
 def _rows_of(session: Session, rank: int, step: int, progress: ProgressFn) -> Iterator[dict[str, str]]:
-    files = session.source.statistic_files(rank, step)
-    if files:
-        for path in files:
-            yield from read_rows(path)
+    recorded = session.source.recorded_rows(rank, step)
+    if recorded is not None:
+        yield from recorded
         return
     unreadable = 0
     for tensor in session.sweep([(rank, step)]).measured(progress):
         if tensor.error or tensor.meta is None:
             unreadable += 1
         else:
-            yield _computed(tensor, session.nodes(rank))
+            yield _computed(tensor, session)
     if unreadable:
         _log.warning("rank %d step %d: %d tensors cannot be read and have no statistics", rank, step, unreadable)
 
@@ -224,17 +197,17 @@ def _by_tensor(rows: Iterable[dict[str, str]]) -> dict[str, list[dict[str, str]]
     return found
 
 
-def _computed(tensor: SweptTensor, nodes: NodeTable) -> dict[str, str]:
+def _computed(tensor: SweptTensor, session: Session) -> dict[str, str]:
     """A row as MindSpore would have written it."""
     meta, stats, key = tensor.meta, tensor.stats, tensor.key
-    parsed = parse_name(Path(tensor.spec.path).name) if tensor.spec is not None else None
+    by = session.source.written_by(tensor.spec) if tensor.spec is not None else None
     shape = meta.shape if meta is not None else ()
     values = (
-        parsed.op_type if parsed else nodes.op_type(tensor.row),
-        parsed.op_name if parsed else key.node.rpartition("/")[2],
-        parsed.task if parsed else 0,
-        parsed.stream if parsed else 0,
-        parsed.timestamp if parsed else 0,
+        by.op_type if by else session.nodes(key.rank).op_type(tensor.row),
+        by.op_name if by else key.node.rpartition("/")[2],
+        by.task if by else 0,
+        by.stream if by else 0,
+        by.timestamp if by else 0,
         key.side.name.lower(),
         key.slot,
         meta.nbytes if meta is not None else 0,

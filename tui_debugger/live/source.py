@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from tui_debugger.live.graph import RankGraph
 from tui_debugger.live.rank import LiveRank, LiveTable
 from tui_debugger.live.spool import LIMIT, Key, Spool
 from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unrecorded
-from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.sources.base import Capability, Changes, TensorTable
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.messages import ParsedGraph
+
 
 _NOTICES: Final = 50
 """So many different notices are kept."""
@@ -239,13 +243,15 @@ class LiveSource:
         live = self.live(rank)
         return live.table(step) if live is not None else None
 
-    def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - nothing lies on disk
-        """There are none."""
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
+        """There are none that could be read anew."""
         return ()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - as above
-        """There are none."""
-        return ()
+    def recorded_rows(self, rank: int, step: int) -> None:
+        """Nothing is recorded."""
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
 
     def refresh(self) -> Changes:
         """What came since the last call."""

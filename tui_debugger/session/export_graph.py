@@ -13,7 +13,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tui_debugger.errors import BadGraphError, TdbgError
+from tui_debugger.errors import TdbgError
 from tui_debugger.graph.edges import real_consumers, real_inputs
-from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType, read_graph
+from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.session.export_files import fresh_file, fresh_text
@@ -129,15 +129,6 @@ class GraphFacts:
         )
         self._parsed = parsed if fits else []  # the files were replaced since the table was made
 
-    @classmethod
-    def read(cls, nodes: NodeTable, paths: Iterable[Path]) -> GraphFacts:
-        """Reads the files; broken ones are left out, as the node table leaves them out."""
-        graphs = []
-        for path in paths:
-            with suppress(BadGraphError):
-                graphs.append(read_graph(path, attributes=True))
-        return cls(nodes, graphs)
-
     def outputs(self, row: int) -> tuple[SlotType, ...]:
         """Type and shape of every output slot; empty when unknown."""
         each = self._parsed[row] if row < len(self._parsed) else None
@@ -236,7 +227,7 @@ def rank_graphs(session: Session, ranks: Iterable[int]) -> Iterator[RankGraph]:
     """The graphs of some ranks, restricted to the nodes in the session's scope; one after the other."""
     for rank in ranks:
         nodes = session.nodes(rank)
-        facts = GraphFacts.read(nodes, session.source.graph_files(rank))
+        facts = GraphFacts(nodes, session.source.graphs(rank))
         scope = session.in_scope(rank)
         yield RankGraph(rank, nodes, facts, tuple(np.flatnonzero(scope[: len(nodes)]).tolist()))
 

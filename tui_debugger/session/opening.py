@@ -23,7 +23,7 @@ def open_dump(
     """A session on the dump at a path, which the caller closes.
 
     Args:
-        path: see ``sources.open.open_source``.
+        path: see ``sources.registry.open_source``.
         workers: who measures; None: as many local processes as this one may use cores, once that is worth it.
         remember: use the index of statistics in the user's cache directory.
         keep_watchpoints: restore the watchpoints of the last session with this dump, and keep those of this one.

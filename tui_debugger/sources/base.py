@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ from tui_debugger.arrays import Int64
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, Side, TensorStats, UnreadablePart, no_progress
 from tui_debugger.stats.records import Specs
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.messages import ParsedGraph
 
 
 class TensorFlag(IntFlag):
@@ -171,6 +174,23 @@ class Changes:
         return bool(self.new_steps or self.grown_steps or self.new_nodes or self.new_ranks)
 
 
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What a file's name says of the operator that wrote it.
+
+    Attributes:
+        op_type, op_name: as the file spells them.
+        task, stream: numbers of the device, 0 on CPU and GPU.
+        timestamp: microseconds since the epoch.
+    """
+
+    op_type: str
+    op_name: str
+    task: int
+    stream: int
+    timestamp: int
+
+
 class Capability(IntFlag):
     """What a source can do beyond reading."""
 
@@ -234,11 +254,20 @@ class Source(Protocol):
         makes that table longer (and the next ``refresh`` says so). A table handed out stays as it is.
         """
 
-    def graph_files(self, rank: int) -> Sequence[Path]:
-        """The graph files that the nodes of a rank come from, in the order of their rows; empty without a graph."""
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:
+        """The graphs that the nodes of a rank come from, in the order of their rows, with the attributes of operators.
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:
-        """The ``statistic.csv`` files of a step, one per graph that has one."""
+        They are read anew, for exports; empty without a graph. Broken ones are left out.
+        """
+
+    def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
+        """The statistics that the dump recorded of a step as they stand, by the titles of its own columns; else None.
+
+        Every row has ``Op Name``, ``IO`` and ``Slot``.
+        """
+
+    def written_by(self, spec: ReadSpec) -> Writer | None:
+        """What the name of a tensor's file says of the operator that wrote it; None where it does not say."""
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk."""

@@ -169,7 +169,7 @@ class StepRuns:
 
 
 def runs_of_step(listing: Listing) -> StepRuns:
-    """Tells the runs of a step apart: see ``rounds``. Constants are no part of any run."""
+    """Tells the runs of a step apart: see ``run_order``. Constants are no part of any run."""
     columns = _Columns(listing)
     if columns.repeated():
         run, rounds, spans = columns.divided()
@@ -414,7 +414,7 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
     """
     mapping: dict[bytes, bytes] = {}
     broken = 0
-    for line in read_lines(path):
+    for line in read_lines(path, cut=True):
         short, comma, original = line.strip().partition(b",")
         if comma and short.removesuffix(SUFFIX).isdigit() and original:
             mapping[short.removesuffix(SUFFIX)] = original.strip().strip(b'"')

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from tui_debugger.cache.store import DiskCache
+from tui_debugger.errors import BadGraphError
+from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress
+from tui_debugger.model import GraphRun, ProgressFn, ReadSpec, RunInfo, UnreadablePart, no_progress
 from tui_debugger.opener import METADATA_LIMIT, read_regular, why_not
-from tui_debugger.sources.base import Capability, Changes, TensorTable
+from tui_debugger.sources.base import Capability, Changes, TensorTable, Writer
 from tui_debugger.sources.mindspore.layout import Found, find_dump, is_directory, list_ranks
+from tui_debugger.sources.mindspore.names import parse_name
 from tui_debugger.sources.mindspore.nodes import graph_paths
 from tui_debugger.sources.mindspore.rank import RankRun
+from tui_debugger.sources.mindspore.statistics import read_rows
 
 DIRECTORY = ".dump_metadata"
 
@@ -113,7 +119,7 @@ def open_mindspore(path: Path, store: DiskCache | None = None, notices: Sequence
     """Finds and opens the dump at, around or below a path.
 
     Raises:
-        NotADumpError: see ``discover.find_dump``.
+        NotADumpError: see ``layout.find_dump``.
     """
     return MindSporeSource(find_dump(path), store, notices)
 
@@ -203,13 +209,25 @@ class MindSporeSource:
         """Tensor table of a step."""
         return self._rank(rank).tensors(step, progress)
 
-    def graph_files(self, rank: int) -> Sequence[Path]:
-        """The graph files that the nodes of a rank come from."""
-        return self._rank(rank).graph_files()
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:
+        """The graphs of a rank, or of the one that lends them."""
+        found = []
+        for path in self._rank(rank).graph_files():
+            with suppress(BadGraphError):
+                found.append(read_graph(path, attributes=True))
+        return found
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:
-        """The statistic files of a step."""
-        return self._rank(rank).statistic_files(step)
+    def recorded_rows(self, rank: int, step: int) -> Iterator[dict[str, str]] | None:
+        """The rows of the statistic files of a step."""
+        files = self._rank(rank).statistic_files(step)
+        return chain.from_iterable(map(read_rows, files)) if files else None
+
+    def written_by(self, spec: ReadSpec) -> Writer | None:
+        """What the name of a tensor's file says: see ``names``."""
+        parsed = parse_name(os.path.basename(spec.path))  # noqa: PTH119 - keeps surrogates, and is quick
+        if parsed is None:
+            return None
+        return Writer(parsed.op_type, parsed.op_name, parsed.task, parsed.stream, parsed.timestamp)
 
     def refresh(self) -> Changes:
         """Looks for new ranks, steps, files and graphs; only ranks that were looked at are looked at again."""

@@ -7,7 +7,9 @@ configured order, rows with an extra trailing comma). Columns are found by their
 from __future__ import annotations
 
 import csv
+import logging
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +19,10 @@ import numpy.typing as npt
 from tui_debugger.model import Progress, ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import read_lines
 from tui_debugger.sources.mindspore.names import MAX_SLOT, MAX_TIMESTAMP, SIDES, logical_dtype
+from tui_debugger.text.clean import clean
 
 FILE = "statistic.csv"
+_log = logging.getLogger("tui_debugger")
 
 _VALUES = ("max value", "min value", "avg value", "l2norm value")
 _COUNTS = (
@@ -126,11 +130,33 @@ def read_statistics(path: Path, progress: ProgressFn = no_progress) -> Statistic
         OSError: the file cannot be read.
     """
     rows = _Rows()
-    for number, line in enumerate(read_lines(path)):
+    for number, line in enumerate(read_lines(path, cut=True)):
         rows.add(line.decode("utf-8", "surrogateescape").strip())
         if number % 4096 == 4095:
             progress(Progress(number + 1, 0, "reading statistics"))
     return rows.columns()
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a ``statistic.csv`` as text by column title; lines without a tensor's name are left out.
+
+    A second run appends its rows, and its header where a new process wrote it: that header counts from there on.
+    Empty if the file cannot be read.
+    """
+    titles: list[str] = []
+    try:
+        texts = (line.decode("utf-8", "surrogateescape").replace("\0", "") for line in read_lines(path, cut=True))
+        for line in csv.reader(texts):
+            cells = [cell.strip() for cell in line]
+            if cells and cells[0].lower() == "op type":
+                titles = cells
+                continue
+            row = dict(zip(titles, cells, strict=False))
+            row.pop("", None)  # newer files end every line with a comma
+            if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
+                yield row
+    except (OSError, csv.Error) as error:
+        _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 
 
 class _Rows:

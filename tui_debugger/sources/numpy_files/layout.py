@@ -287,11 +287,11 @@ def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
     start = Path(os.path.abspath(path))  # noqa: PTH100 - keeps links
     if not os.path.isdir(start):  # noqa: PTH112 - never raises
         start = start.parent
+    if not _is_step(start.name) and _has_steps(start):
+        return start, Sureness.LIKELY, None
     above = _above(start)
     if above is not None:
         return above, Sureness.LIKELY, None
-    if _has_steps(start):
-        return start, Sureness.LIKELY, None
     below = _below(start)
     if len(below) == 1:
         return below[0], Sureness.LIKELY, None
@@ -307,12 +307,18 @@ def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
 def _above(start: Path) -> Path | None:
     """The dump that a path lies in: above the topmost of the directories around it that are named after a step."""
     for place in (start, *list(start.parents)[:_LEVELS_UP]):
-        if not parse_name(place.name).tells or not _holds_arrays(place):
+        if not _is_step(place.name) or not _holds_arrays(place):
             continue
-        while parse_name(place.parent.name).tells:
+        while _is_step(place.parent.name):
             place = place.parent  # noqa: PLW2901 - the walk goes on from here
         return place.parent
     return None
+
+
+def _is_step(name: str) -> bool:
+    """Whether a directory is called after a step or a rank, and after nothing else."""
+    says = parse_name(name)
+    return says.tells and not says.rest
 
 
 def _has_steps(directory: Path) -> bool:

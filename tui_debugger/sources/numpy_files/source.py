@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,10 @@ from tui_debugger.sources.numpy_files.layout import Unit, is_array, natural, rea
 from tui_debugger.stats.npz import SUFFIX as ARCHIVE
 from tui_debugger.stats.npz import read_archive
 from tui_debugger.stats.records import Specs
+
+if TYPE_CHECKING:
+    from tui_debugger.graph.messages import ParsedGraph
+
 
 GRAPH: Final = "arrays"
 """What the one graph is called that all nodes are in."""
@@ -240,13 +244,15 @@ class NumpySource:
                 self._listings[rank, step], self._tables[rank, step] = listing, table
             return table
 
-    def graph_files(self, rank: int) -> Sequence[Path]:  # noqa: ARG002 - see base.Source
-        """There are none."""
+    def graphs(self, rank: int) -> Sequence[ParsedGraph]:  # noqa: ARG002 - see base.Source
+        """There are none that could be read anew."""
         return ()
 
-    def statistic_files(self, rank: int, step: int) -> Sequence[Path]:  # noqa: ARG002 - see base.Source
-        """There are none."""
-        return ()
+    def recorded_rows(self, rank: int, step: int) -> None:
+        """Nothing is recorded."""
+
+    def written_by(self, spec: ReadSpec) -> None:
+        """Names do not say it."""
 
     def refresh(self) -> Changes:
         """Lists the directories above the steps anew, and looks at the files of steps that were listed."""
