@@ -16,8 +16,8 @@ _HEAD = """
 import os, signal, sys
 from pathlib import Path
 from tests.cache.stores import RECORDS
-from tui_debugger.cache import Store
-store = Store(Path(sys.argv[1]))
+from tui_debugger.cache import DiskCache
+store = DiskCache(Path(sys.argv[1]))
 """
 
 

@@ -150,7 +150,7 @@ print(store.get_many("records", RECORDS) == RECORDS, store.trouble == "")
 def test_threads_that_fork_at_once_with_several_stores(store: DiskCache) -> None:
     program = """
 import threading
-stores = [Store(store.path) for _ in range(4)]
+stores = [DiskCache(store.path) for _ in range(4)]
 for each in stores:
     each.put_many("records", RECORDS)
 codes = []

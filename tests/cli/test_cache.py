@@ -69,6 +69,7 @@ def test_the_same_as_a_document(capsys: Capsys, filled: DiskCache, monkeypatch: 
     moments = [datetime.fromisoformat(found.pop(name)).timestamp() for name in ("oldest", "newest")]
     assert moments == [FIRST, LAST]
     assert found == {
+        "schema": 1,
         "command": "cache",
         "path": str(filled.path),
         "exit_code": 0,
@@ -105,7 +106,14 @@ def test_clear_says_what_it_freed(capsys: Capsys, filled: DiskCache) -> None:
 def test_clear_as_a_document(capsys: Capsys, filled: DiskCache) -> None:
     before = on_disk(filled.path)
     found = run(capsys, "cache", "clear", "--json").json
-    assert found == {"command": "cache", "path": str(filled.path), "exit_code": 0, "action": "clear", "freed": before}
+    assert found == {
+        "schema": 1,
+        "command": "cache",
+        "path": str(filled.path),
+        "exit_code": 0,
+        "action": "clear",
+        "freed": before,
+    }
 
 
 def test_the_demo_beside_it_stays(capsys: Capsys, monkeypatch: Env, tmp_path: Path) -> None:
@@ -188,7 +196,7 @@ def test_a_path_cannot_command_the_terminal(capsys: Capsys, tmp_path: Path, monk
     answer = run(capsys, "cache")
     assert answer.code == 0
     assert "\x1b" not in answer.out
-    assert "a␛[31m" in answer.out
+    assert "a\\x1b[31m" in answer.out
 
 
 @pytest.mark.parametrize("wrong", [("forget",), ("info", "--nosuch"), ("info", "clear")])

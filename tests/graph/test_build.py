@@ -24,7 +24,7 @@ from tui_debugger.graph.build import (
 )
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
-from tui_debugger.sources.mindspore.graphs import read_order
+from tui_debugger.sources.mindspore.nodes import read_order
 
 Dumps = Callable[[str], Path]
 Golden = Callable[[str], dict[str, Any]]

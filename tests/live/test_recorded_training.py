@@ -13,7 +13,7 @@ from tui_debugger.demo.live import RecordedTraining, Recording, recorded
 from tui_debugger.live import wire
 from tui_debugger.live.client.messages import text_of
 from tui_debugger.live.wire import START, RemoteTensor
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 UNSEEN = 4
 """A comparison without a previous value and nothing else: our judge is silent there."""

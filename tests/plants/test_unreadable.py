@@ -14,8 +14,8 @@ from tests.cli.running import run
 from tests.session.opened import opened
 from tests.unprivileged import forbidden, unprivileged
 from tests.unreadable import WOUNDS
+from tui_debugger.check.verdicts import Outcome, judge
 from tui_debugger.model import UnreadablePart
-from tui_debugger.session.verdicts import Outcome, judge
 
 Dumps = Callable[[str], Path]
 Capsys = pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import ErrorBits, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 STEP = "rank_0/Net/0/1"

@@ -19,7 +19,7 @@ from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore import remembered
+from tui_debugger.sources.mindspore import steps as remembered
 
 BIG = Graph(tuple(Node(f"Default/net-Net/Add-op{number}", "Add", (("x", 0),)) for number in range(120)), ("x",))
 """Enough files to be worth remembering."""
@@ -208,7 +208,7 @@ def test_steps_share_the_names_in_the_store(tmp_path: Path, store: DiskCache) ->
     assert all(each is spots[0] for each in spots)
 
 
-def test_a_lexicon_that_knows_the_names_in_another_order(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
+def test_a_table_that_knows_the_names_in_another_order(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
     """Step 0 lacks the first half of the nodes, so that they are numbered last when it is listed first."""
     writer = write_big(tmp_path / "dump", graph=False)
     for path in writer.step(0).glob("*.npy"):

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 
 from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.widgets.virtual_table import VirtualTable

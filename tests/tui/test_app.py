@@ -217,7 +217,7 @@ FIRST_FRAME = """
 import asyncio, sys, threading
 from pathlib import Path
 from tui_debugger.cli import main, open_
-from tui_debugger.sources.open import find_run
+from tui_debugger.sources.registry import find_run
 find_run(Path(sys.argv[1]))
 from tui_debugger.tui.app import TdbgApp
 gate = threading.Event()

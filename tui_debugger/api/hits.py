@@ -8,7 +8,7 @@ from tui_debugger.api.conditions import ConditionBase, checked
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.tensors import Tensors
 from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
-from tui_debugger.session.tables import Row, flat_hit_rows
+from tui_debugger.text.rows import Row, flat_hit_rows
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
 __all__ = ["HitDetail", "HitParam", "Hits", "Watchpoint", "WatchpointHit"]

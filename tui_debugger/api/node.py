@@ -18,8 +18,8 @@ from tui_debugger.model import Frame
 
 if TYPE_CHECKING:
     from tui_debugger.api.tensors import Tensors
+    from tui_debugger.check.outputs import OutputTensors
     from tui_debugger.session import Session
-    from tui_debugger.session.judging import OutputTensors
 
 __all__ = ["Node"]
 

@@ -11,14 +11,15 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from tui_debugger.check.sweep import SweptTensor
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import open_regular
 from tui_debugger.session import Session
-from tui_debugger.session.exporting.files import checked_target, fresh_text
-from tui_debugger.session.sweep import SweptTensor
+from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.sources.mindspore.names import parse_name
+from tui_debugger.text.clean import clean
 
 
 def made(directory: Path, parameter: str) -> None:
@@ -198,7 +199,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
                 if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
                     yield row
     except (OSError, csv.Error) as error:
-        _log.warning("%s cannot be read to its end: %s", path, error)
+        _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 
 
 def _rows_of(session: Session, rank: int, step: int, progress: ProgressFn) -> Iterator[dict[str, str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.output import documented, print_json, print_table
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -70,10 +71,8 @@ def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> in
     if arguments.json:
         print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
     else:
-        from tui_debugger.text.clean import clean
-
         titles, *rows = _lines(found, why)
-        print_table(list(map(clean, titles)), rows)
+        print_table(titles, rows)
     return 0
 
 
@@ -94,7 +93,7 @@ def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> i
     if arguments.json:
         print_json({**_head(arguments), "freed": cleared.freed})
     else:
-        print(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
+        write_lines(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
     return 0
 
 

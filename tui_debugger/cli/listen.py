@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tui_debugger.cli.open_ import add_common, require_terminal
 from tui_debugger.cli.options import add_judging, given_watchpoints, whole
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -146,8 +147,11 @@ def stay(session: LiveSession) -> None:
     """Answers trainings that would end without anybody who does, until they end by themselves, or Ctrl-C."""
     ended = threading.Event()
     unsubscribe = session.subscribe(lambda _: ended.set())
-    print("tdbg: the training goes on without watchpoints; this process stays until its end, because MindSpore ends")
-    print("tdbg: a training that nobody answers (Ctrl-C leaves, and with it the training ends)", flush=True)
+    write_lines(
+        "tdbg: the training goes on without watchpoints; this process stays until its end, because MindSpore ends",
+        "tdbg: a training that nobody answers (Ctrl-C leaves, and with it the training ends)",
+        flush=True,
+    )
     try:
         while session.dependents():
             ended.wait(LOOK)

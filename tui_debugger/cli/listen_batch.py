@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import queue
 import sys
@@ -18,17 +17,19 @@ from tui_debugger import __version__
 from tui_debugger.cli.options import add_watchpoints, conditions_of, given_watchpoints
 from tui_debugger.cli.output import interruptible, note, undecided
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
+from tui_debugger.text.documents import document_line
+from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tui_debugger.check.hits import HitList
+    from tui_debugger.check.step import PairResult
+    from tui_debugger.check.types import Pair
+    from tui_debugger.check.verdicts import Doubt, Judgement
     from tui_debugger.model import Coverage, Hit, ProgressFn, TensorKey, Watchpoint
     from tui_debugger.session import CheckResult
-    from tui_debugger.session.checking import PairResult
-    from tui_debugger.session.hits import HitList
     from tui_debugger.session.live import LiveEvent, LiveSession, LiveState
-    from tui_debugger.session.types import Pair
-    from tui_debugger.session.verdicts import Doubt, Judgement
 
 
 _KEPT: Final = 200_000
@@ -139,19 +140,17 @@ class Log:
 
     def _line(self, hit: Hit, *, graphs: bool) -> None:
         if self._json:
-            from tui_debugger.session.tables import hit_row
+            from tui_debugger.text.rows import hit_row
 
             _print_json({"event": "hit", **hit_row(hit)})
             return
-        from tui_debugger.session.naming import place_text
-        from tui_debugger.text.clean import clean
         from tui_debugger.text.hits import hit_text, said_words
-        from tui_debugger.text.tensors import step_text
+        from tui_debugger.text.tensors import place_text, step_text
 
         words = ("◆ " if hit.origin else "") + hit_text(hit)
         where = [f"step {step_text(hit.key.step)}", f"rank {hit.key.rank}"]
         parts = [*where, said_words(hit), words, place_text(hit.key, with_graph=graphs)]
-        print(clean("  ".join(filter(None, parts))))
+        write_lines("  ".join(filter(None, parts)))
 
     def collect(self, session: LiveSession, pair: Pair, result: PairResult, progress: ProgressFn) -> None:
         """Fetches the tensors around findings, to be saved: see ``LiveSession.keep``."""
@@ -167,7 +166,7 @@ class Log:
 
     def collect_all(self, session: LiveSession, rank: int, step: int, progress: ProgressFn) -> None:
         """Fetches what is watched at the last step, to be saved."""
-        from tui_debugger.session.hits import HitList
+        from tui_debugger.check.hits import HitList
         from tui_debugger.session.live_evidence import Budget
 
         session.keep(rank, step, HitList(()), Budget(_EVERYTHING, _ROOM, _ROOM), progress)
@@ -183,8 +182,8 @@ class Log:
         self, session: LiveSession, rules: Collection[int], fail_on: frozenset[str], batch: Batch, saved: str
     ) -> int:
         """Prints what it all comes to; returns the exit code."""
+        from tui_debugger.check.verdicts import Doubt
         from tui_debugger.cli.check_report import EXIT_CODES
-        from tui_debugger.session.verdicts import Doubt
 
         for rank in list(self._open):
             self._sum_up(rank)
@@ -206,9 +205,9 @@ class Log:
 
     def _total(self, session: LiveSession, *, cancelled: bool) -> CheckResult:
         """Everything that was judged, steps without hits included."""
-        from tui_debugger.session.hits import HitList
-        from tui_debugger.session.results import combined
-        from tui_debugger.session.types import CheckResult
+        from tui_debugger.check.hits import HitList
+        from tui_debugger.check.results import combined
+        from tui_debugger.check.types import CheckResult
 
         version, watchpoints = session.watchpoints.snapshot()
         parts = list(self._results.values())
@@ -221,7 +220,7 @@ class Log:
     def _judged(
         self, result: CheckResult, rules: Collection[int], fail_on: frozenset[str], doubts: Sequence[Doubt]
     ) -> Judgement:
-        from tui_debugger.session.verdicts import judge
+        from tui_debugger.check.verdicts import judge
 
         judgement = judge(
             result,
@@ -237,7 +236,7 @@ class Log:
     def _document(
         self, result: CheckResult, judgement: Judgement, code: int, steps: dict[int, int], saved: str
     ) -> dict[str, Any]:
-        from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
+        from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
 
         coverage = coverage_row(result.coverage)
         del coverage["pairs"]
@@ -267,7 +266,7 @@ class Log:
         }
 
     def _texts(self, result: CheckResult, judgement: Judgement, steps: dict[int, int], saved: str) -> list[str]:
-        from tui_debugger.session.verdicts import Outcome
+        from tui_debugger.check.verdicts import Outcome
         from tui_debugger.text.numbers import plural
 
         coverage = result.coverage
@@ -289,7 +288,7 @@ class Log:
 
 def _doubted(judgement: Judgement, doubt: Doubt) -> Judgement:
     """With one more reason not to say "clean", unless there is one of its kind that says as much."""
-    from tui_debugger.session.verdicts import Outcome
+    from tui_debugger.check.verdicts import Outcome
 
     if doubt.kind == "nothing" and any(each.kind == "nothing" for each in judgement.doubts):
         return judgement
@@ -331,7 +330,7 @@ def _first_finding(hits: HitList) -> Hit | None:
 
 
 def _print_json(row: dict[str, Any]) -> None:
-    print(json.dumps(row, allow_nan=False), flush=True)
+    write_data(document_line(row), flush=True)
 
 
 GRACE: Final = 20.0

@@ -351,7 +351,7 @@ def playing(
     """
     from tui_debugger.live.server import serve
     from tui_debugger.session.live import LiveSession
-    from tui_debugger.sources.open import open_source
+    from tui_debugger.sources.registry import open_source
 
     with ExitStack() as stack:
         source = open_source(demo_dump())

@@ -13,6 +13,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.check.hits import HitList
+from tui_debugger.check.pipeline import Checks
+from tui_debugger.check.received import LiveChecker, Watched, ours
+from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
 from tui_debugger.graph.build import observed_order
 from tui_debugger.graph.edges import real_consumers
@@ -34,14 +39,9 @@ from tui_debugger.model import (
     Watchpoint,
     no_progress,
 )
-from tui_debugger.session.checking import PairResult
-from tui_debugger.session.checks import Checks
-from tui_debugger.session.hits import HitList
-from tui_debugger.session.live_checks import LiveChecker, Watched, ours
 from tui_debugger.session.live_driver import Driver, LiveEvent, LiveKind, LiveState, unknown_rank
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
 from tui_debugger.session.session import Session
-from tui_debugger.session.types import TensorRow
 from tui_debugger.sources.base import Changes, TensorFlag
 from tui_debugger.stats.workers import Workers
 from tui_debugger.text.numbers import plural
@@ -243,7 +243,7 @@ class LiveSession(Session):
         self._subscribing = threading.Lock()
         self._closed = False
         self._checks = Checks(
-            self.watchpoints, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
+            self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
         )
         self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell, flow=self.flow)
 

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from tui_debugger.check.flow import Flow
+from tui_debugger.check.received import Watched, judgement_of, places_without_statistics, with_statistics
+from tui_debugger.check.results import KnownResults
+from tui_debugger.check.step import PairResult
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
 from tui_debugger.live.rank import LiveRank
@@ -17,11 +21,7 @@ from tui_debugger.live.source import LiveSource
 from tui_debugger.live.watching import remote_watchpoints
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
 from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
-from tui_debugger.session.checking import PairResult
-from tui_debugger.session.flow import Flow
-from tui_debugger.session.live_checks import Watched, judgement_of, places_without_statistics, with_statistics
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
-from tui_debugger.session.results import ResultBook
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
 from tui_debugger.watch.condition_table import WIRE_OVERFLOW
@@ -266,7 +266,7 @@ class Driver:
         self,
         source: LiveSource,
         trainings: Trainings,
-        book: ResultBook,
+        book: KnownResults,
         watched: Callable[[LiveRank], Watched],
         tell: Callable[[LiveEvent], None],
         *,

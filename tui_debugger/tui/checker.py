@@ -21,8 +21,8 @@ from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
 if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.types import Pair
     from tui_debugger.tui.context import Context
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.node_filter import NodeFilter
@@ -459,7 +459,7 @@ class Checker:
 
 
 def _stopped_line(result: CheckResult) -> str:
-    from tui_debugger.session.verdict_text import stopped_line
+    from tui_debugger.check.verdicts import stopped_line
 
     return stopped_line(result)
 
@@ -471,7 +471,7 @@ def counted(result: CheckResult, *, final: bool = True) -> Checked:
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
     """Checks, telling what was found so far at most four times a second."""
-    from tui_debugger.session.results import joined
+    from tui_debugger.check.results import joined
 
     parts: list[CheckResult] = []
     due = time.monotonic() + MIN_INTERVAL

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
-from tui_debugger.session.exporting.files import checked_target, fresh_text
+from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import NONE
 from tui_debugger.tui.widgets.text import Cell, ScopedName
@@ -150,10 +150,9 @@ class Reporter:
         session, typed = self._context.session, self._typed
 
         def job(progress: Report) -> Path:
+            from tui_debugger.check.verdicts import judge
+            from tui_debugger.diagnose.report import gather, markdown
             from tui_debugger.session.live import LiveSession
-            from tui_debugger.session.reporting.markdown import markdown
-            from tui_debugger.session.reporting.material import gather
-            from tui_debugger.session.verdicts import judge
 
             found_by = "" if isinstance(session, LiveSession) else typed
             text = markdown(gather(session, found_by, result, judge(result), progress))

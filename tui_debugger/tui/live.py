@@ -20,10 +20,10 @@ from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 if TYPE_CHECKING:
     from textual.timer import Timer
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
     from tui_debugger.session.live import LiveSession
     from tui_debugger.session.live_driver import LiveState
-    from tui_debugger.session.types import Pair
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
     from tui_debugger.tui.context import Context

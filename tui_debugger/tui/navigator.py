@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
+from tui_debugger.check.results import is_closed, part_text
 from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey
-from tui_debugger.session.unreadable import is_closed, part_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names

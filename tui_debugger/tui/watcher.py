@@ -275,7 +275,7 @@ class Watcher:
 
         def write(text: str | None) -> None:
             if text is not None:
-                from tui_debugger.session.watch_file import write_watch_file
+                from tui_debugger.session.watchpoints import write_watch_file
 
                 path = Path(text.strip())
                 self._context.work.run(
@@ -292,7 +292,7 @@ class Watcher:
 
         def read(text: str | None) -> None:
             if text is not None:
-                from tui_debugger.session.watch_file import read_watch_file
+                from tui_debugger.session.watchpoints import read_watch_file
 
                 path = Path(text.strip()).expanduser()
                 self._context.ask(lambda: read_watch_file(path), self._loaded, self._context.show_error)

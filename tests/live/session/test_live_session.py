@@ -21,6 +21,7 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
+from tui_debugger.check.verdicts import judge
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
 from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
@@ -37,7 +38,6 @@ from tui_debugger.model import (
 )
 from tui_debugger.session import live_driver
 from tui_debugger.session.live import LiveKind, LiveSession
-from tui_debugger.session.verdicts import judge
 from tui_debugger.stats.blocks import measure_stats
 
 Make = Callable[..., Live]

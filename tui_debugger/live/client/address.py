@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_errors
 
 
 class Notice:
@@ -26,8 +26,7 @@ class Notice:
             return
         self._last = text
         with contextlib.suppress(Exception):  # no standard error, a closed pipe ...
-            sys.stderr.write(f"tdbg: {text}\n")
-            sys.stderr.flush()
+            write_errors(f"tdbg: {text}")
 
 
 HOST: Final = "TDBG_HOST"

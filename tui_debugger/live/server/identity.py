@@ -10,6 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from tui_debugger.live.wire import Unrecorded
+from tui_debugger.text.clean import clean
 
 NEWEST: Final = (2, 3)
 """The last version of MindSpore with a client."""
@@ -75,7 +76,6 @@ def judge(text: str) -> Judged:
     return Judged(Admission.ADMITTED, version)
 
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _LONGEST = 200
 
 
@@ -110,7 +110,7 @@ class Caller:
     def address(self) -> str:
         """For people."""
         kind, _, rest = self.peer.partition(":")
-        return clean(unquote(rest)) if kind.startswith("ip") else kind
+        return cut_and_clean(unquote(rest)) if kind.startswith("ip") else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,21 +143,21 @@ class Hello:
 
 def hello_of(metadata: Any) -> Hello:
     """Reads the ``Metadata`` of a handshake."""
-    client = clean(text(metadata.client))
+    client = cut_and_clean(text(metadata.client))
     own = bool(client)
-    version = clean(text(metadata.ms_version))
+    version = cut_and_clean(text(metadata.ms_version))
     return Hello(
         judged=Judged(Admission.ADMITTED, (2, 3)) if own else judge(version),
         own=own,
-        session=clean(text(metadata.session)) if own else "",
+        session=cut_and_clean(text(metadata.session)) if own else "",
         rank=int(metadata.rank) if own and metadata.HasField("rank") and metadata.rank >= 0 else None,
         world_size=int(metadata.world_size) if own and metadata.world_size > 0 else None,
-        device=clean(text(metadata.device_name)).partition(":")[0],
-        backend=clean(text(metadata.backend)),
+        device=cut_and_clean(text(metadata.device_name)).partition(":")[0],
+        backend=cut_and_clean(text(metadata.backend)),
         program=client if own else f"MindSpore {version}".strip(),
         features=int(metadata.features) if own else 0,
         graphs=max(0, int(metadata.graph_num)),
-        place=(clean(text(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
+        place=(cut_and_clean(text(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
     )
 
 
@@ -166,9 +166,9 @@ def text(data: bytes) -> str:
     return bytes(data).decode("utf-8", errors="replace")
 
 
-def clean(words: str) -> str:
-    """Without control characters, and not too long: it is shown to people."""
-    return _CONTROL.sub("�", words[:_LONGEST])
+def cut_and_clean(words: str) -> str:
+    """Returns the beginning of a text that a peer sent, safe to print."""
+    return clean(words[:_LONGEST])[:_LONGEST]
 
 
 KINDS: Final = 32
@@ -181,9 +181,9 @@ def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
     """Reads the ``unrecorded`` of a ``Metadata``: texts are cleaned, what counts nothing is left out."""
     found = (
         Unrecorded(
-            clean(text(each.what)) or _OTHERS,
+            cut_and_clean(text(each.what)) or _OTHERS,
             min(int(each.count), _MOST),
-            clean(text(each.example)),
+            cut_and_clean(text(each.example)),
             max(int(each.step), 0),
         )
         for each, _ in zip(message.unrecorded, range(16 * KINDS), strict=False)

@@ -21,7 +21,7 @@ import grpc
 from tui_debugger.live import wire
 from tui_debugger.live.server.answers import GraphAssembly, TooLargeError, hit_of
 from tui_debugger.live.server.conversation import Exit, Level, Report, RunStep, encode, matched, status
-from tui_debugger.live.server.identity import Admission, Caller, clean, hello_of, text, unrecorded_of
+from tui_debugger.live.server.identity import Admission, Caller, cut_and_clean, hello_of, text, unrecorded_of
 from tui_debugger.live.server.limits import Limits, Memory
 from tui_debugger.live.server.registry import Registry
 from tui_debugger.live.server.training import RemoteTraining
@@ -115,7 +115,7 @@ class Call:
         shown = {entry.key: entry.value for entry in context.invocation_metadata() or ()}
         self.token: str | bytes | None = shown.get(wire.TOKEN_HEADER)
         session = shown.get(wire.SESSION_HEADER, "")
-        self.caller = Caller(context.peer(), clean(session if isinstance(session, str) else text(session)))
+        self.caller = Caller(context.peer(), cut_and_clean(session if isinstance(session, str) else text(session)))
         self._messages, self._patience = messages, patience
         self._broken = threading.Event()
         self._on_break: Callable[[], None] = _nothing
@@ -163,7 +163,7 @@ class Call:
 
     def abort(self, code: Any, why: str) -> NoReturn:
         """Ends the call with an error."""
-        self.context.abort(code, clean(why))
+        self.context.abort(code, cut_and_clean(why))
         raise AssertionError  # abort raises
 
     def _over(self) -> None:
@@ -334,7 +334,7 @@ class Service:
                 return encode(Exit())
             if call.caller.session or message.client:
                 return _FAILED
-            device = clean(text(message.device_name)).partition(":")[0]
+            device = cut_and_clean(text(message.device_name)).partition(":")[0]
             training = self._registry.adopt(call.caller, device)
         if training is None:
             self._registry.refuse(

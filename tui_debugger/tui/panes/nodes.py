@@ -194,7 +194,7 @@ class NodeTree(VirtualTable):
             text.append((theme.OPEN_GLYPH if view.opened[index] else theme.CLOSED_GLYPH) + " ", theme.DIM)
         else:
             text.append("  ")
-        text.append(tree.label[index], theme.FINDING if hit and not scope else "")
+        text.append(clean(tree.label[index]), theme.FINDING if hit and not scope else "")
         row = int(tree.row[index])
         if row < 0:
             text.append(f" {int(tree.size[index]) - 1}", theme.DIM)
@@ -204,7 +204,7 @@ class NodeTree(VirtualTable):
         if marks.file_only[index]:
             text.append(" " + theme.FILE_GLYPH, theme.DIM)
         if self._notes is not None and self._notes[row]:
-            text.append(" " + self._notes[row], theme.DIM)
+            text.append(" " + clean(self._notes[row]), theme.DIM)
         return text
 
 

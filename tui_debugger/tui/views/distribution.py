@@ -18,10 +18,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui_debugger.diagnose.distribution import Bars, Look, Spread, Wish, look, percentiles
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import ProgressFn, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.distribution import Bars, Look, Spread, Wish, look, percentiles
 from tui_debugger.stats.distribution import Bin
 from tui_debugger.text.clean import clean
 from tui_debugger.text.distribution import (

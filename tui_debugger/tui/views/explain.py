@@ -11,10 +11,9 @@ from textual import events, on
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from tui_debugger.diagnose.explain.evidence import Advice, Guidance
+from tui_debugger.diagnose.explain.explain import Kind, Line, explain, lines
 from tui_debugger.model import Hit, TensorKey
-from tui_debugger.session.guidance.explain import explain
-from tui_debugger.session.guidance.lines import Kind, Line, lines
-from tui_debugger.session.guidance.types import Advice, Guidance
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action

@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn
-from tui_debugger.session.exporting.files import checked_target, fresh_text, save_npy
-from tui_debugger.session.exporting.sheets import write_table, write_text
+from tui_debugger.session.export_files import checked_target, fresh_text, save_npy
+from tui_debugger.session.export_graph import write_table, write_text
+from tui_debugger.text.clean import clean_lines
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import shape_text
-from tui_debugger.tui.dialogs.modal import clean_lines
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 
 if TYPE_CHECKING:
     from textual.app import App
 
+    from tui_debugger.check.types import TensorRow
     from tui_debugger.model import TensorKey
-    from tui_debugger.session.types import TensorRow
 
 
 Cells = Sequence[object]

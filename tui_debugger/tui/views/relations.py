@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from tui_debugger.model import ProgressFn, Side, TensorKey
-from tui_debugger.session.diagnosis.relations import (
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.relations import (
     Related,
     Relations,
     Tie,
@@ -27,7 +27,7 @@ from tui_debugger.session.diagnosis.relations import (
     tie_words,
     watch_words,
 )
-from tui_debugger.session.types import TensorRow
+from tui_debugger.model import ProgressFn, Side, TensorKey
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
@@ -42,8 +42,8 @@ from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
-    from tui_debugger.session.types import Pair
     from tui_debugger.tui.views.view import ViewHost
 
 
@@ -665,7 +665,7 @@ class RelationsView(View):
         if found is None:
             return None
         item = self.item
-        from tui_debugger.session.diagnosis.relations_text import relations_lines
+        from tui_debugger.diagnose.relations import relations_lines
 
         stem = file_stem(found.centre.key, "relations")
         known = with_rows(found, self._row)

@@ -16,26 +16,33 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.model import Side, TensorKey
-from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.trend import Point, Series, State, joined, related, trend, unchecked, with_hits
-from tui_debugger.session.diagnosis.trend_text import (
+from tui_debugger.check.progress import scaled
+from tui_debugger.diagnose.trend import (
     MARKS,
     MOST,
     Drawing,
+    Point,
+    Series,
+    State,
     about,
     full_text,
     groups_for,
+    joined,
     name,
+    related,
     rows,
     step_words,
+    trend,
+    unchecked,
+    with_hits,
     worth_marking,
 )
-from tui_debugger.session.naming import place_text
-from tui_debugger.session.progress import scaled
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.session import Session
 from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.plot import BLOCKS, BRAILLE
+from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.content import Content
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import Progress, ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.seen import FileState
-    from tui_debugger.session.types import Pair
+    from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
     from tui_debugger.tui.views.export import Extract
