@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual.events import ScreenResume
 
 from tests.live.doubles import LOG, MATMUL, WEIGHT, FakeTraining
 from tests.tui.live_driver import LiveDriver, attached, listening
 from tui_debugger.live import wire
 from tui_debugger.live.wire import Event, Phase, Unrecorded
+from tui_debugger.tui.dialogs.help import HelpScreen
 from tui_debugger.tui.dialogs.prompts import ConfirmScreen, NumberPrompt, TextPrompt
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.live_status import WaitingScreen
@@ -361,3 +363,15 @@ async def test_a_running_training_needs_no_question() -> None:
         await screen.ordered("run None")
         await screen.press("q")
         await screen.until(lambda: screen.app.return_code == 0)
+
+
+async def test_a_graph_that_comes_while_the_waiting_page_opens_leaves_the_offer_alone() -> None:
+    """The page hears that it is in front only after it has gone: what stands there then is another screen."""
+    async with listening() as screen:
+        page = screen.app.screen
+        assert isinstance(page, WaitingScreen)
+        page.leave()
+        screen.app.push_screen(HelpScreen(()))
+        page.post_message(ScreenResume())
+        await screen.pilot.pause()
+        assert isinstance(screen.app.screen, HelpScreen)

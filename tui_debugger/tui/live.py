@@ -70,13 +70,13 @@ class LiveControl:
         self._opening = False
         self._stops: dict[int, Stop] = {}
         self._events: deque[LiveEvent] = deque(maxlen=EVENTS)
-        self._last = 0.0
-        self._due: Timer | None = None
+        self._last_look = 0.0
+        self._delayed: Timer | None = None
         self._ticker: Timer | None = None
-        self._asked, self._again = False, False
+        self._taking_in, self._more_came = False, False
         self._arrived: set[int] = set()
-        self._hits = False
-        self._from: tuple[int, int | None] | None = None
+        self._new_hits = False
+        self._ran_from: tuple[int, int | None] | None = None
         self._newest: dict[int, int] = {}
 
     def handlers(self) -> dict[str, Callable[[], None]]:
@@ -85,7 +85,7 @@ class LiveControl:
             "step_forward": self.step_forward,
             "forward": self.ask_steps,
             "continue": lambda: self.run(None),
-            "run_to_node": lambda: self.run_to(self._shown.state.row),
+            "run_to_node": lambda: self.run_to(self._screen.state.row),
             "next_node": lambda: self.run_to(None),
             "all_ranks": self.toggle_ranks,
             "save_dump": self.ask_save,
@@ -98,7 +98,7 @@ class LiveControl:
         return {"pause": self.pause, "quit": self.quit}
 
     @property
-    def _shown(self) -> Context:
+    def _screen(self) -> Context:
         if self._context is None:
             msg = "there is no screen yet"
             raise RuntimeError(msg)
@@ -107,7 +107,7 @@ class LiveControl:
     @property
     def busy(self) -> bool:
         """Tells whether something happened that the screen does not show yet."""
-        return bool(self._events) or self._asked
+        return bool(self._events) or self._taking_in
 
     @property
     def ticking(self) -> bool:
@@ -128,13 +128,13 @@ class LiveControl:
         page = WaitingScreen(self.session.waiting_text, self._warning, self.quit, self.ask_terminate)
         self._waiting_page = page
         context.app.push_screen(page)
-        self.take_in()  # what came before anybody listened
+        self.show_past_events()  # what came before anybody listened
 
     def connect(self, navigator: Navigator, checker: Checker) -> None:
         """The first graph is there, and with it the controllers of the panes."""
         self._navigator, self._checker = navigator, checker
 
-    def take_in(self) -> None:
+    def show_past_events(self) -> None:
         """Takes in what happened before anybody looked."""
         self._follow()
         self._tick()
@@ -151,7 +151,7 @@ class LiveControl:
         """Returns who and where; what the training of the rank does that is shown. ``title``: where this listens."""
         if self._checker is None:
             return waiting_lines(title, len(self.session.trainings()))
-        context, status = self._shown, self._checker.status()
+        context, status = self._screen, self._checker.status()
         return live_lines(self.session, context.state, context.work.progress, status, one_rank=not self.all_ranks)
 
     def _open_run(self) -> None:
@@ -166,7 +166,7 @@ class LiveControl:
                 session.open(report)
                 return session
 
-            self._shown.work.run("open", job, self._opened, self._unreadable)
+            self._screen.work.run("open", job, self._opened, self._unreadable)
 
     def _opened(self, session: Session) -> None:
         if self._waiting_page is not None:
@@ -177,11 +177,11 @@ class LiveControl:
     def _unreadable(self, error: Exception) -> None:
         """A graph that cannot be read ends nothing: another training may come."""
         self._opening = False
-        self._shown.show_error(error)
+        self._screen.show_error(error)
 
     def _refused(self, text: str) -> None:
         if text:
-            self._shown.say(f"refused: {text}", bad=True)
+            self._screen.say(f"refused: {text}", bad=True)
             self._show_waiting()
 
     def _show_waiting(self) -> None:
@@ -193,7 +193,7 @@ class LiveControl:
     @property
     def at_newest(self) -> bool:
         """Tells whether the newest step of the rank is shown."""
-        state = self._shown.state
+        state = self._screen.state
         steps = self.session.steps(state.rank)
         return not steps or state.step is None or state.step >= steps[-1]
 
@@ -220,39 +220,39 @@ class LiveControl:
         states = self.session.trainings()
         if self._navigator is None:
             return states[0] if states else None
-        rank = self._shown.state.rank
+        rank = self._screen.state.rank
         return next((state for state in states if state.rank == rank), None)
 
     def _among(self, *phases: Phase) -> list[int]:
         """Ranks that a command goes to, as far as they are in one of some phases."""
         states = self.session.trainings()
         if not self.all_ranks:
-            states = tuple(state for state in states if state.rank == self._shown.state.rank)
+            states = tuple(state for state in states if state.rank == self._screen.state.rank)
         return [state.rank for state in states if state.phase in phases]
 
     def toggle_ranks(self) -> None:
         """Commands for all, or for one."""
         self.all_ranks = not self.all_ranks
-        self._shown.update_header()
-        self._shown.say("commands go to all ranks" if self.all_ranks else "commands go to the rank that is shown only")
+        self._screen.update_header()
+        self._screen.say("commands go to all ranks" if self.all_ranks else "commands go to the rank that is shown only")
 
     def _refuse(self) -> None:
-        self._shown.say(self.why_not(), bad=True)
+        self._screen.say(self.why_not(), bad=True)
 
     # -- commands ----------------------------------------------------------------------------------
 
     def _order(self, work: Callable[[Report], None]) -> None:
         """Sends a command from a worker; a second one before the first was taken is a key pressed twice."""
-        if not self._shown.work.busy("order"):
-            self._shown.work.run("order", work, lambda _: None, self._order_failed)
+        if not self._screen.work.busy("order"):
+            self._screen.work.run("order", work, lambda _: None, self._order_failed)
 
     def _order_failed(self, error: Exception) -> None:
         if self._checker is None:
-            self._shown.show_error(error)
+            self._screen.show_error(error)
         elif isinstance(error, CancelledError):
             self._checker.stopped()
         else:
-            self._shown.say(one_line(error), bad=True)
+            self._screen.say(one_line(error), bad=True)
             self._checker.changed()
 
     def step_forward(self) -> None:
@@ -270,7 +270,7 @@ class LiveControl:
             self._refuse()
             return
         prompt = NumberPrompt("Steps to run", 1, low=1, high=MOST_STEPS, note="stops early at a hit")
-        self._shown.app.push_screen(prompt, lambda count: None if count is None else self.run(count))
+        self._screen.app.push_screen(prompt, lambda count: None if count is None else self.run(count))
 
     def run(self, steps: int | None) -> None:
         """Runs steps, or until a hit."""
@@ -278,7 +278,7 @@ class LiveControl:
         if not ranks:
             self._refuse()
             return
-        self._from = self._position
+        self._ran_from = self._position
 
         def work(report: Report) -> None:
             self.session.run(steps, ranks, progress=report)
@@ -287,15 +287,15 @@ class LiveControl:
 
     def run_to(self, row: int | None) -> None:
         """Goes to a node, or to the next one."""
-        here, rank = self.here, self._shown.state.rank
+        here, rank = self.here, self._screen.state.rank
         if here is None or here.phase is not Phase.STOPPED:
             self._refuse()
         elif not self.session.can_run_to_nodes(rank):
-            self._shown.say(f"{here.info.program} stops at the end of steps only: ] runs one", bad=True)
+            self._screen.say(f"{here.info.program} stops at the end of steps only: ] runs one", bad=True)
         elif row is not None and row < 0:
-            self._shown.say("no node is selected", bad=True)
+            self._screen.say("no node is selected", bad=True)
         else:
-            self._from = self._position
+            self._ran_from = self._position
 
             self._order(lambda _: self.session.run_to_node(rank, row))
 
@@ -304,9 +304,9 @@ class LiveControl:
         ranks = self._among(Phase.RUNNING)
         if ranks:
             self.session.pause(ranks)
-            self._shown.say("stops at the end of the step")
-        elif not self._shown.work.cancel_shown():
-            self._shown.say("nothing is running")
+            self._screen.say("stops at the end of the step")
+        elif not self._screen.work.cancel_shown():
+            self._screen.say("nothing is running")
 
     def ask_terminate(self) -> None:
         """Asks once, and ends the processes."""
@@ -322,13 +322,13 @@ class LiveControl:
             [f"Ends {plural(len(ranks), 'training')}:", *map(live_status.training_name, states)],
             (("n", "no", "no"), ("y", "terminate", "yes")),
         )
-        self._shown.app.push_screen(screen, lambda answer: self._terminate(ranks) if answer == "yes" else None)
+        self._screen.app.push_screen(screen, lambda answer: self._terminate(ranks) if answer == "yes" else None)
 
     def _terminate(self, ranks: Sequence[int]) -> None:
-        self._shown.work.run(
+        self._screen.work.run(
             "end",
             lambda _: self.session.terminate(ranks),
-            lambda _: self._shown.say("told to end"),
+            lambda _: self._screen.say("told to end"),
             self._order_failed,
         )
 
@@ -341,16 +341,16 @@ class LiveControl:
         def save(text: str | None) -> None:
             if text is not None:
                 path = Path(text.strip()).expanduser()
-                self._shown.work.run(
+                self._screen.work.run(
                     "save",
                     lambda report: session.save(path, report),
-                    lambda written: self._shown.say(f"wrote {path}: {written}"),
+                    lambda written: self._screen.say(f"wrote {path}: {written}"),
                 )
 
         prompt = TextPrompt(
             "Save what was kept as dump directory", time.strftime("tdbg-%Y%m%d-%H%M%S"), check_directory
         )
-        self._shown.app.push_screen(prompt, save)
+        self._screen.app.push_screen(prompt, save)
 
     # -- what happens ------------------------------------------------------------------------------
 
@@ -358,27 +358,27 @@ class LiveControl:
         """Called in a thread of the session."""
         if event.kind not in COUNTED:
             self._events.append(event)
-        self._shown.work.call(self._notice, "trainings")
+        self._screen.work.call(self._look_soon, "trainings")
 
-    def _notice(self) -> None:
+    def _look_soon(self) -> None:
         """Takes in what happened: at once what one waits for, counters at most four times a second."""
-        if self._due is not None:
+        if self._delayed is not None:
             return
-        wait = self._last + MIN_INTERVAL - time.monotonic()
+        wait = self._last_look + MIN_INTERVAL - time.monotonic()
         if wait > 0 and all(event.kind is LiveKind.HITS for event in tuple(self._events)):
-            self._due = self._shown.set_timer(wait, self._take_in)
+            self._delayed = self._screen.set_timer(wait, self._look)
         else:
-            self._take_in()
+            self._look()
 
-    def _take_in(self) -> None:
-        if self._due is not None:
-            self._due.stop()
-            self._due = None
-        self._last = time.monotonic()
+    def _look(self) -> None:
+        if self._delayed is not None:
+            self._delayed.stop()
+            self._delayed = None
+        self._last_look = time.monotonic()
         events = [self._events.popleft() for _ in range(len(self._events))]
         self._say(events)
         self._arrived |= {event.rank for event in events if event.kind is LiveKind.STOPPED and event.rank is not None}
-        self._hits |= any(event.kind is LiveKind.HITS for event in events)
+        self._new_hits |= any(event.kind is LiveKind.HITS for event in events)
         if any(event.kind is not LiveKind.REFUSED for event in events):
             self._follow()
         self._tick()
@@ -390,39 +390,39 @@ class LiveControl:
             if event.kind is LiveKind.REFUSED:
                 self._refused(event.text)
             elif event.kind is LiveKind.LOST:
-                self._shown.say(f"{name} is lost: {live_status.WAY_OUT}", bad=True)
+                self._screen.say(f"{name} is lost: {live_status.WAY_OUT}", bad=True)
             elif event.kind is LiveKind.BACK:
-                self._shown.say(f"{name} is back")
+                self._screen.say(f"{name} is back")
             elif event.kind is LiveKind.DONE:
-                self._shown.say(f"{name} has finished: {live_status.WAY_OUT}")
+                self._screen.say(f"{name} has finished: {live_status.WAY_OUT}")
             elif event.kind in {LiveKind.DROPPED, LiveKind.HITS} and event.text:
-                self._shown.say(event.text)
+                self._screen.say(event.text)
 
     def _tick(self) -> None:
         """Counters move while something runs; nothing is drawn while nothing does."""
         running = any(state.phase is Phase.RUNNING for state in self.session.trainings())
         if running and self._ticker is None:
-            self._ticker = self._shown.set_interval(MIN_INTERVAL, self._tick)
+            self._ticker = self._screen.set_interval(MIN_INTERVAL, self._tick)
         elif not running and self._ticker is not None:
             self._ticker.stop()
             self._ticker = None
-        self._shown.update_header()
+        self._screen.update_header()
 
     def _follow(self) -> None:
         """Has the session take in what came. One at a time: what an answer says is said once."""
         if self._navigator is None:
             self._open_run()
-        elif self._asked:
-            self._again = True
+        elif self._taking_in:
+            self._more_came = True
         else:
-            self._asked = True
+            self._taking_in = True
             session = self.session
-            self._shown.work.run("follow", lambda _: session.refresh(), self._followed, self._follow_failed)
+            self._screen.work.run("follow", lambda _: session.refresh(), self._followed, self._follow_failed)
 
     def _followed(self, changes: Changes) -> None:
         """Reads new nodes; goes where the training stopped, if the screen was at its newest step."""
-        context, navigator, checker = self._shown, self._navigator, self._checker
-        self._asked = False
+        context, navigator, checker = self._screen, self._navigator, self._checker
+        self._taking_in = False
         if navigator is None or checker is None:
             return
         arrived, self._arrived = self._arrived, set()
@@ -436,24 +436,24 @@ class LiveControl:
             context.say(f"rank {context.state.rank} stopped: s goes to its step")
         elif arrived:
             context.say(f"{', '.join(f'rank {rank}' for rank in sorted(arrived))} stopped: < and > go there")
-        hits, self._hits = self._hits and not context.work.busy("check"), False
+        hits, self._new_hits = self._new_hits and not context.work.busy("check"), False
         if (arrived or hits) and (following or not here):
             checker.arrived()
         else:
             checker.changed()
         self._newest = dict(self.newest())
-        if self._again:
-            self._again = False
+        if self._more_came:
+            self._more_came = False
             self._follow()
         tell_views(context.app, ViewChanges.of_training(changes, self._renewed()))
 
     def _follow_failed(self, error: Exception) -> None:
         """Says that taking in went wrong; the next event tries again."""
-        self._asked = False
+        self._taking_in = False
         if isinstance(error, CancelledError) and self._checker is not None:
             self._checker.stopped()
         else:
-            self._shown.show_error(error)
+            self._screen.show_error(error)
 
     def _renewed(self) -> list[Pair]:
         """Returns where trainings went on within a step since the last call: their values of it may be different."""
@@ -464,15 +464,15 @@ class LiveControl:
 
     @property
     def _position(self) -> tuple[int, int | None]:
-        return self._shown.state.rank, self._shown.state.step
+        return self._screen.state.rank, self._screen.state.step
 
     def _following(self) -> bool:
         """Tells whether a stop may take the screen along: not away from an older step that the user chose meanwhile."""
         rank, step = self._position
-        return (rank, step) == self._from or step is None or step >= self._newest.get(rank, step)
+        return (rank, step) == self._ran_from or step is None or step >= self._newest.get(rank, step)
 
     def _go_to_stop(self, navigator: Navigator) -> None:
-        context, here = self._shown, self.here
+        context, here = self._screen, self.here
         steps = self.session.steps(context.state.rank)
         if steps:
             navigator.place(context.state.rank, steps[-1])
@@ -495,7 +495,7 @@ class LiveControl:
             if state.phase in {Phase.STOPPED, Phase.MISMATCH} or state.rank in depends
         }
         if not held:
-            self._shown.app.exit()
+            self._screen.app.exit()
             return
         lines = [f"{training_name(state)}: {training_status(state)[1]}" for state in held.values()]
         if depends:
@@ -503,7 +503,7 @@ class LiveControl:
         it = "it" if len(held) == 1 else "them"
         answers = (("g", f"let {it} go on", "go"), ("t", f"terminate {it}", "terminate"))
         screen = ConfirmScreen(f"Leave {plural(len(held), 'training')}", lines, answers)
-        self._shown.app.push_screen(screen, lambda answer: self._leave(answer, tuple(held), stay=bool(depends)))
+        self._screen.app.push_screen(screen, lambda answer: self._leave(answer, tuple(held), stay=bool(depends)))
 
     def _leave(self, answer: str | None, ranks: Sequence[int], *, stay: bool) -> None:
         if answer is None:
@@ -511,7 +511,7 @@ class LiveControl:
         if answer == "terminate":
             self.session.terminate(ranks)
         self.staying = stay and answer == "go"
-        self._shown.app.exit()  # then the session lets everything go on
+        self._screen.app.exit()  # then the session lets everything go on
 
 
 def check_directory(text: str) -> str | None:

@@ -205,14 +205,18 @@ class WaitingScreen(Modal[None]):
                 self._draw()
 
     def leave(self) -> None:
-        """A graph came: the panes show it now."""
+        """Goes: a graph came, and the panes show it now. Below a question it waits until that is answered."""
         self._over = True
-        if self.is_current:
-            self.dismiss(None)
+        self._go()
 
     def on_screen_resume(self) -> None:
-        """A question that stood above it was answered."""
+        """Goes once a question that stood above it was answered."""
         if self._over:
+            self._go()
+
+    def _go(self) -> None:
+        # The page may have gone already when it hears of its own beginning: it must not take another screen along.
+        if self.app.screen is self:
             self.dismiss(None)
 
     def _draw(self) -> None:

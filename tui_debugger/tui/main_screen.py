@@ -186,7 +186,7 @@ class MainScreen(CachedLines, Screen[None]):
         self.watcher.opened(self.checker.opened)
         self.update_header()
         if self.live is not None:
-            self.live.take_in()
+            self.live.show_past_events()
 
     def _make_context(self, session: Session) -> Context:
         from tui_debugger.tui.context import Context, ScreenState

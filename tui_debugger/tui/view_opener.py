@@ -153,10 +153,10 @@ class ViewOpener:
         work: Callable[[ProgressFn], Any],
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
-        told: Callable[[Progress], None],
+        progressed: Callable[[Progress], None],
     ) -> None:
         """See ``view.Host``."""
-        self._context.work.run(self._lane(view), work, done, failed, told)
+        self._context.work.run(self._lane(view), work, done, failed, progressed)
 
     def stop(self, view: View) -> bool:
         """See ``view.Host``."""

@@ -38,11 +38,11 @@ class PlainHost:
         work: Callable[[ProgressFn], Any],
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
-        told: Callable[[Progress], None],
+        progressed: Callable[[Progress], None],
     ) -> None:
         try:
             self.busy = view
-            result = work(told)
+            result = work(progressed)
         except Exception as error:  # noqa: BLE001 - handed on, as a worker would
             failed(error)
         else:

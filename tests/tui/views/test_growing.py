@@ -196,13 +196,13 @@ async def test_nothing_is_done_while_a_view_works_or_stands_below_another(tmp_pa
     async with opened(tmp_path) as screen:
         view = await look(screen, TrendView, "trend")
         done: list[str] = []
-        follow = view.follow
+        take_in = view.take_in
 
-        def followed(news: ViewChanges) -> None:
+        def followed(changes: ViewChanges) -> None:
             done.append("followed")
-            follow(news)
+            take_in(changes)
 
-        view.follow = followed  # type: ignore[method-assign]
+        view.take_in = followed  # type: ignore[method-assign]
         view._job = object()  # it works
         for step in (2, 3):
             write_step(writer, step)
@@ -211,7 +211,7 @@ async def test_nothing_is_done_while_a_view_works_or_stands_below_another(tmp_pa
         view._job = None
         await screen.press("question_mark")
         await screen.until(lambda: screen.app.screen is not view)
-        view.tell(ViewChanges())
+        view.run_changed(ViewChanges())
         assert done == [], "not in front"
         await screen.press("escape")
         await screen.until(lambda: screen.app.screen is view and done == ["followed"])
@@ -233,7 +233,7 @@ async def test_a_key_comes_before_news_and_news_are_not_lost(tmp_path: Path) -> 
                 run(*given)
 
         screen.main.views.run = first_held  # type: ignore[method-assign,assignment]
-        view.tell(ViewChanges(results=True))
+        view.run_changed(ViewChanges(results=True))
         assert len(started) == 1
         assert not view.working, "nobody asked for it"
         view._load()
@@ -245,7 +245,7 @@ async def test_esc_leaves_a_view_that_takes_in_news(tmp_path: Path) -> None:
     async with opened(tmp_path) as screen:
         view = await look(screen, HealthView, "health")
         screen.main.views.run = lambda *_: None  # type: ignore[method-assign]
-        view.tell(ViewChanges(results=True))
+        view.run_changed(ViewChanges(results=True))
         await screen.press("escape")
         await screen.until(lambda: screen.app.screen is screen.main)
 

@@ -30,7 +30,7 @@ T = TypeVar("T")
 Run = Callable[[Callable[[], T], Callable[[T], None], Callable[[Exception], None]], None]
 """A way to get slow work done: ``run(work, done, failed)``.
 
-``work`` runs anywhere, ``done`` and ``failed`` later on the event loop. Only the bridge starts threads, so screens
+``work`` runs anywhere, ``done`` and ``failed`` later on the event loop. Only ``work`` starts threads, so screens
 take this as an argument; :func:`run_here` is the plain version for small data and tests.
 """
 

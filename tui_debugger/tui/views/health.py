@@ -154,7 +154,7 @@ class HealthView(View):
         session, checks = self.host.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
-    def follow(self, changes: ViewChanges) -> None:
+    def take_in(self, changes: ViewChanges) -> None:
         """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
         for rank in {rank for rank, _ in changes.pairs} | changes.ranks:

@@ -448,7 +448,7 @@ class TrendView(View):
         if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
             self._drop(key)
 
-    def follow(self, changes: ViewChanges) -> None:
+    def take_in(self, changes: ViewChanges) -> None:
         """Reads what is new, unless reading was stopped before; everything stays where it is."""
         ranks = {key.rank for key in self.overlay.keys}
         if not (changes.results or ranks & changes.ranks or any(rank in ranks for rank, _ in changes.pairs)):

@@ -127,12 +127,12 @@ class ViewHost(Protocol):
         work: Callable[[ProgressFn], Any],
         done: Callable[[Any], None],
         failed: Callable[[Exception], None],
-        told: Callable[[Progress], None],
+        progressed: Callable[[Progress], None],
     ) -> None:
         """Does ``work`` beside the event loop; newer work of the same view replaces it.
 
-        ``done``, ``failed`` and ``told`` (how far it is) are called on the event loop, ``told`` at most 4 times a
-        second. The function that ``work`` gets raises CancelledError once nobody waits any more.
+        ``done``, ``failed`` and ``progressed`` (how far it is) are called on the event loop, ``progressed`` at most 4
+        times a second. The function that ``work`` gets raises CancelledError once nobody waits any more.
         """
 
     def stop(self, view: View) -> bool:
@@ -186,7 +186,7 @@ class View(Modal[None]):
         """Returns what can be copied and exported; None while there is nothing."""
         return None
 
-    def follow(self, changes: ViewChanges) -> None:
+    def take_in(self, changes: ViewChanges) -> None:
         """Takes changes in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
         if not self._outdated:
             self.mark_outdated(self.outdated_by(changes))
@@ -216,10 +216,10 @@ class View(Modal[None]):
             self.say("")
             done(result)
 
-        def told(progress: Progress) -> None:
+        def show_progress(progress: Progress) -> None:
             self.say(f"{what} {_how_far(progress)} …  Esc stops", note=True)
 
-        self._start(job, finished, told)
+        self._start(job, finished, show_progress)
 
     def work_anew(self, what: str, job: Callable[[ProgressFn], T], done: Callable[[T], None]) -> None:
         """Like ``work``; once it is done the view is not outdated any more."""
@@ -238,7 +238,7 @@ class View(Modal[None]):
         self,
         job: Callable[[ProgressFn], T],
         done: Callable[[T], None],
-        told: Callable[[Progress], None],
+        progressed: Callable[[Progress], None],
         *,
         quiet: bool = False,
     ) -> None:
@@ -264,7 +264,7 @@ class View(Modal[None]):
 
         def tell(progress: Progress) -> None:
             if current():
-                told(progress)
+                progressed(progress)
 
         self.host.run(self, job, finished, failed, tell)
 
@@ -296,7 +296,7 @@ class View(Modal[None]):
         """Tells whether it says that what is shown is not what the run is now."""
         return bool(self._outdated)
 
-    def tell(self, changes: ViewChanges) -> None:
+    def run_changed(self, changes: ViewChanges) -> None:
         """The run changed: the view takes that in as soon as it is in front and nothing is under way."""
         self._pending |= changes
         self._catch_up()
@@ -313,7 +313,7 @@ class View(Modal[None]):
         self._edition = edition
         if changes:
             self._following = changes
-            self.follow(changes)
+            self.take_in(changes)
 
     def mark_outdated(self, why: str) -> None:
         """Says among the key hints that what is shown is not what the run is now; an empty text takes that back."""
@@ -380,7 +380,7 @@ def tell_views(app: App[Any], changes: ViewChanges) -> None:
     """The run changed, or more of it was checked: every open view takes in what concerns it."""
     for screen in app.screen_stack:
         if isinstance(screen, View):
-            screen.tell(changes)
+            screen.run_changed(changes)
 
 
 def _how_far(progress: Progress) -> str:
@@ -399,7 +399,7 @@ class ValuesView(View):
         super().__init__(host, about)
         self.files: Files = {}
 
-    def follow(self, changes: ViewChanges) -> None:
+    def take_in(self, changes: ViewChanges) -> None:
         """Asks whether the changes concern these tensors: a step that grows leaves most as they are."""
         files = {key: file for key, file in self.files.items() if _may_concern(changes, key)}
         if files and not self.outdated:
