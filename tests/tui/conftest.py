@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.tui import idle
 from tests.tui.driver import Driver, opened
 
 
@@ -35,3 +36,10 @@ def open_screen(dumps: Callable[[str], Path]) -> OpenScreen:
 def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures of the screen are written into the working directory, and some tests press every key."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _waits_on_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sleeps after each key; see ``idle``."""
+    monkeypatch.setattr("textual.app.wait_for_idle", idle.wait_for_idle)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", idle.wait_for_idle)

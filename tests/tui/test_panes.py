@@ -187,11 +187,12 @@ async def test_hits_are_filtered_by_dialog_and_by_search(open_screen: OpenScreen
         assert isinstance(screen.app.screen, HitFilterScreen)
         await screen.press("escape", "slash")
         await screen.type("fc2.weight")
+        await screen.settled()
         rows = screen.pane("hits")
         assert rows
         assert all("fc2.weight" in row for row in rows)
         await screen.press("escape")
-        assert len(screen.pane("hits")) > len(rows)
+        await screen.until(lambda: len(screen.pane("hits")) > len(rows))
 
 
 # -- tensors ---------------------------------------------------------------------------------------
@@ -236,8 +237,9 @@ async def test_enter_shows_values_and_e_writes_the_tensor(
 
 async def test_u_and_m_follow_the_data_flow(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
-        await screen.press("n", "5", "home")
+        await screen.press("n", "5")
         await screen.settled()
+        await screen.press("home")
         node = screen.desk.state.row
         await screen.press("u")
         await screen.settled()
