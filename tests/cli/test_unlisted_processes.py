@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.linked import linked
 from tests.unprivileged import forbidden, unprivileged
 from tests.unreadable import wound
 
@@ -28,7 +29,7 @@ def copy(dumps: Dumps, tmp_path: Path) -> Callable[[str], Path]:
     """A copy that may be changed."""
 
     def made(name: str) -> Path:
-        return Path(shutil.copytree(dumps(name) / "rank_0", tmp_path / name / "rank_0")).parent
+        return linked(dumps(name), tmp_path / name)
 
     return made
 
@@ -174,7 +175,7 @@ def test_other_directories_and_links_are_no_doubt(copy: Callable[[str], Path], t
 def test_a_rank_twice_or_of_too_many_digits_is_a_doubt(copy: Callable[[str], Path]) -> None:
     root = copy(ONE)
     for name, words in (("rank_00", "the same rank as rank_0"), ("rank_1234567890", "more than 9 digits")):
-        other = Path(shutil.copytree(root / "rank_0", root / name))
+        other = Path(shutil.copytree(root / "rank_0", root / name, copy_function=os.link))
         code, found = document("check", root)
         assert code == 2
         assert words in found["reasons"][0]["text"]
@@ -183,7 +184,7 @@ def test_a_rank_twice_or_of_too_many_digits_is_a_doubt(copy: Callable[[str], Pat
 
 def test_ranks_that_are_not_looked_at_are_told(copy: Callable[[str], Path]) -> None:
     root = copy(ONE)
-    shutil.copytree(root / "rank_0", root / "rank_1_copy")
+    shutil.copytree(root / "rank_0", root / "rank_1_copy", copy_function=os.link)
     (root / "rank_2" / "graphs").mkdir(parents=True)
     table = {"server_list": [{"device": [{"rank_id": str(rank)} for rank in range(8)]}]}
     (root / "rank_0" / ".dump_metadata" / "hccl.json").write_text(json.dumps(table))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stats.requests import looks_of
+from tests.thorough import examples
 from tui_debugger.stats.measure import LEAST, LIKE_BYTES, MOST, compared_with, costs, cuts, part
 from tui_debugger.stats.records import ONLY_COMPARED, ReadRequests, RequiredStats
 
@@ -24,7 +25,7 @@ def looks(chains: list[int], need: RequiredStats | None = CHANGE) -> ReadRequest
     return looks_of([Path(f"/{row}") for row in range(len(previous))], previous, [need] * len(previous))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=60),
     st.lists(st.sampled_from([-1, 0, 400, 1 << 20, 1 << 24, 1 << 26, 1 << 33]), min_size=1, max_size=7),
@@ -58,7 +59,7 @@ def test_no_files_are_no_batches() -> None:
     assert list(cuts(looks([]), np.zeros(0, np.int64), 2)) == []
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.data())
 def test_a_part_brings_what_it_is_compared_with(chains: list[int], data: st.DataObject) -> None:
     whole = looks(chains)

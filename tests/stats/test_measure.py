@@ -14,11 +14,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.stats.plain import assert_same, record_of
 from tests.stats.requests import look, looks_of
+from tests.thorough import examples
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import measure as module
@@ -86,7 +87,7 @@ def arrays(draw: st.DrawFn) -> Array:
     return np.asfortranarray(array) if draw(st.booleans()) else array
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(arrays(), min_size=1, max_size=6), st.sampled_from(sorted(NEEDS)))
 def test_arrays_of_all_kinds_are_what_plain_numpy_finds(tmp_path: Path, steps: list[Array], need: str) -> None:
     files = [tmp_path / f"{number}.npy" for number in range(len(steps))]
