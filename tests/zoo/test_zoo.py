@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
-from tests.thorough import few, later  # noqa: E402 - torch first
+from tests.thorough import few  # noqa: E402 - torch first
 from tests.zoo.trainings import HEALTHY, SICK  # noqa: E402 - imports torch
 from tests.zoo.watched import watch  # noqa: E402 - imports torch
 
