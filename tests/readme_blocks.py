@@ -1,34 +1,39 @@
-"""The tables of README that come from registries. ``python -m tests.readme_blocks`` rewrites them."""
+"""The parts of README and its pages that come from the program. ``python -m tests.readme_blocks`` rewrites them."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import io
+import itertools
 import re
 import tempfile
-from dataclasses import replace
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tui_debugger.cli.help import PAGES, TOPICS
 from tui_debugger.cli.main import build_parser, main
 from tui_debugger.demo import DEMO, unpack
-from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
-from tui_debugger.tui.live_actions import LIVE_ACTIONS
+from tui_debugger.tui.actions import ACTIONS, LIVE_ACTIONS, VALUE_ACTIONS, VIEW_ACTIONS
 from tui_debugger.tui.views.registry import VIEWS
 from tui_debugger.watch.condition_table import CONDITIONS, ParamSpec
 
 README = Path(__file__).parents[1] / "README.md"
+FILES = (README, *(PAGES / f"{topic}.md" for topic in TOPICS))
+"""The first page, and every other one."""
 
 
 def keys() -> str:
     """Every action by group: keys, title, what it does."""
-    lines = ["| key | action | what it does |", "|---|---|---|"]
+    lines: list[str] = []
     group = ""
     own = [replace(action, group=f"{view.title} ({view.key})") for view in VIEWS for action in view.load().OWN_ACTIONS]
     for action in (*ACTIONS, *LIVE_ACTIONS, *VIEW_ACTIONS, *VALUE_ACTIONS, *own):
         if action.group != group:
             group = action.group
-            lines.append(f"| | **{group}** | |")
+            lines += [*([""] if lines else []), f"## {group}", "", "| | | |", "|---|---|---|"]
         shown = " ".join(f"`{key}`".replace("|", "\\|") for key in action.label.split(" ") if key)
         lines.append(f"| {shown} | {sentence(action.title)} | {sentence(action.help)} |")
     return "\n".join(lines)
@@ -36,11 +41,11 @@ def keys() -> str:
 
 def conditions() -> str:
     """The 17 conditions with parameters and defaults."""
-    lines = ["| | condition | parameters (default) | hits when |", "|---|---|---|---|"]
+    lines = ["| | condition | hits when; its parameters with their defaults |", "|---|---|---|"]
     for condition in CONDITIONS.values():
-        shown = ", ".join(parameter(spec) for spec in condition.params) or "none"
-        only = f" ({', '.join(condition.platforms)} only)" if condition.id == "operator_overflow" else ""
-        lines.append(f"| {condition.abbr} | `{condition.id}`{only} | {shown} | {condition.summary} |")
+        shown = ", ".join(parameter(spec) for spec in condition.params)
+        more = f" Parameters: {shown}." if shown else ""
+        lines.append(f"| {condition.abbr} | `{condition.id}` | {condition.summary}{more} |")
     return "\n".join(lines)
 
 
@@ -53,12 +58,12 @@ def commands() -> str:
     """Every command with its arguments and options; those that all headless commands share come first."""
     parsers = subparsers()
     shared = {text for text in rows(parsers["check"]) if text in rows(parsers["stat"])}
-    lines = ["| every headless command | |", "|---|---|"]
+    lines = ["### Every command without a screen", "", "| | |", "|---|---|"]
     lines += [text for text in rows(parsers["stat"]) if text in shared]
     for name, parser in parsers.items():
-        lines += ["", *described(name, parser), ""]
+        lines += ["", f"### tdbg {name}", "", *described(parser)]
         own = [text for text in rows(parser) if text not in shared]
-        lines += ["| argument | |", "|---|---|", *own] if own else []
+        lines += ["", "| | |", "|---|---|", *own] if own else []
     return "\n".join(lines)
 
 
@@ -68,13 +73,15 @@ def subparsers() -> dict[str, argparse.ArgumentParser]:
     return dict(found.choices)
 
 
-def described(name: str, parser: argparse.ArgumentParser) -> list[str]:
-    """The description of a command; one that is laid out in lines keeps them."""
-    text = (parser.description or "").strip()
-    if parser.formatter_class is not argparse.RawDescriptionHelpFormatter:
-        return [f"**`tdbg {name}`**: {sentence(text)}"]
-    first, _, rest = text.partition("\n")
-    return [f"**`tdbg {name}`**: {first}", "", "```text", rest.strip("\n"), "```"]
+def described(parser: argparse.ArgumentParser) -> list[str]:
+    """The description of a command: sentences as paragraphs, what is laid out in columns as it is."""
+    lines = (parser.description or "").strip().splitlines()
+    made: list[str] = []
+    for columns, group in itertools.groupby(filter(None, lines), lambda line: line.startswith(" ") or "   " in line):
+        text = list(group)
+        body = ["```text", *textwrap.dedent("\n".join(text)).splitlines(), "```"] if columns else [" ".join(text)]
+        made += [*([""] if made else []), *body]
+    return made
 
 
 def rows(parser: argparse.ArgumentParser) -> list[str]:
@@ -96,11 +103,14 @@ def sentence(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def block(text: str, name: str) -> str:
-    """What stands between the markers of a block now."""
-    found = re.search(rf"<!-- {name}:.*?-->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
-    assert found is not None, name
-    return found[1].strip()
+def pages() -> str:
+    """Every page with its line, as a link."""
+    lines = ["| page | |", "|---|---|"]
+    for topic in TOPICS:
+        page = PAGES / f"{topic}.md"
+        summary = page.read_text("utf-8").split("\n\n", 2)[1]
+        lines.append(f"| [`tdbg help {topic}`]({page.relative_to(README.parent)}) | {sentence(summary)} |")
+    return "\n".join(lines)
 
 
 def origin() -> str:
@@ -111,21 +121,40 @@ def origin() -> str:
     return f"```console\n$ tdbg origin $(tdbg demo --unpack) --spread 3\n{out.getvalue().rstrip()}\n```"
 
 
-BLOCKS = {"commands": commands, "origin": origin, "keys": keys, "conditions": conditions}
-"""What stands between the markers of each block."""
+@dataclass(frozen=True)
+class Block:
+    """A part between two markers: in which file, and what makes it."""
 
+    file: Path
+    make: Callable[[], str]
 
-def rewritten(text: str) -> str:
-    """README with fresh blocks."""
-    for name, make in BLOCKS.items():
-        text = re.sub(
+    def written(self, name: str) -> str:
+        """What stands between the markers now."""
+        found = re.search(rf"<!-- {name}:.*?-->\n(.*?)<!-- /{name} -->", self.file.read_text("utf-8"), re.DOTALL)
+        assert found is not None, name
+        return found[1].strip()
+
+    def rewrite(self, name: str) -> None:
+        """Makes it anew."""
+        fresh = re.sub(
             rf"(<!-- {name}:.*?-->\n).*?(<!-- /{name} -->)",
-            lambda m, make=make: f"{m[1]}\n{make()}\n\n{m[2]}",  # type: ignore[misc] # mypy cannot type the default
-            text,
+            lambda marks: f"{marks[1]}\n{self.make()}\n\n{marks[2]}",
+            self.file.read_text("utf-8"),
             flags=re.DOTALL,
         )
-    return text
+        self.file.write_text(fresh, "utf-8")
+
+
+BLOCKS = {
+    "origin": Block(README, origin),
+    "pages": Block(README, pages),
+    "commands": Block(PAGES / "commands.md", commands),
+    "keys": Block(PAGES / "keys.md", keys),
+    "conditions": Block(PAGES / "conditions.md", conditions),
+}
+"""Every part that is written by the program, by the name in its markers."""
 
 
 if __name__ == "__main__":
-    README.write_text(rewritten(README.read_text("utf-8")), "utf-8")
+    for name, block in BLOCKS.items():
+        block.rewrite(name)

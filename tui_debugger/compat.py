@@ -61,7 +61,7 @@ _NEVER_RAISED = (
 )
 """MindInsight's other debugger errors, most of them its server's: only so that a program may name them."""
 _EXTRA = {
-    f"{_API}.conditions": ("tui_debugger.api.watchpoint", "tui_debugger.api.hits"),
+    f"{_API}.conditions": ("tui_debugger.api.hits", "tui_debugger.api.hits"),
 }
 
 _undo: list[Callable[[], None]] = []

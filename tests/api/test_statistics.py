@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import opened
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
 from tui_debugger import DumpAnalyzer
 from tui_debugger.api.statistic import (
@@ -27,7 +28,6 @@ from tui_debugger.api.statistic import (
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress, Side
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 VALUES = np.array([[1.0, -2.0, 0.0], [np.nan, np.inf, 70000.0]], np.float32)

@@ -161,8 +161,8 @@ def debugger() -> Iterator[str]:
 def drive() -> None:
     """The debugger: serves until the standard input is closed."""
     from tests.live.torch.watching import recommended_watchpoints
-    from tui_debugger.live.control import Event, Training
     from tui_debugger.live.server import serve
+    from tui_debugger.live.wire import Event, Training
 
     server = serve("127.0.0.1", 0)
     known: dict[int, int] = {}

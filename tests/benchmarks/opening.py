@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.benchmarks.timing import Result, best_of_each
-from tui_debugger.cache.store import Store
-from tui_debugger.graph.proto import message_class
+from tui_debugger.cache.store import DiskCache
+from tui_debugger.graph.messages import message_class
 from tui_debugger.session import Session
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorTable
@@ -105,7 +105,7 @@ def scan(directories: Sequence[Path]) -> int:
 
 def tables(root: Path, steps: Sequence[int], index: Path | None = None) -> list[TensorTable]:
     """The tables of steps, from a source that knows nothing yet."""
-    store = Store(index) if index is not None else None
+    store = DiskCache(index) if index is not None else None
     with closing(open_source(root, store)) as source:
         found = [source.tensors(0, step) for step in steps]
     if store is not None:
@@ -117,7 +117,7 @@ _MEMORY = """
 import sys
 from pathlib import Path
 import tui_debugger.sources.mindspore.source
-from tui_debugger.graph.proto import message_class
+from tui_debugger.graph.messages import message_class
 from tui_debugger.sources import open_source
 
 def anonymous():

@@ -18,7 +18,7 @@ from tests.benchmarks.dumps import big_tensors, break_steps, files_of, many_step
 from tests.benchmarks.timing import Result, anonymous_peak, best
 from tui_debugger.session import Session
 from tui_debugger.session.opening import open_dump
-from tui_debugger.session.watch_file import watchpoints_from
+from tui_debugger.session.watchpoints import watchpoints_from
 from tui_debugger.stats.workers import Workers
 
 SEVEN: Final = (

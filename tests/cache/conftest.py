@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tui_debugger.cache import Store
+from tui_debugger.cache import DiskCache
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[DiskCache]:
     """Empty; its directory is not there yet."""
-    made = Store(tmp_path / "cache" / "index")
+    made = DiskCache(tmp_path / "cache" / "index")
     yield made
     made.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache.stores import index_file
-from tui_debugger.cache import Store
+from tui_debugger.cache import DiskCache
 from tui_debugger.cache.database import Database
 
 LIMIT = 2_000_000
@@ -36,16 +36,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return put
 
 
-def there(store: Store, numbers: range) -> list[int]:
+def there(store: DiskCache, numbers: range) -> list[int]:
     """Which payloads there are, as somebody sees who leaves no trace."""
-    other = Store(store.path, limit=store.limit)
+    other = DiskCache(store.path, limit=store.limit)
     found = other.get_many("records", map(key, numbers))
     assert all(found[key(number)] == payload(number) for number in numbers if key(number) in found)
     return [number for number in numbers if key(number) in found]
 
 
 def test_the_oldest_go_first(tmp_path: Path, clock: Callable[[int], None]) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     for number in range(40):
         clock(1000 * number)
         store.put("records", key(number), payload(number))
@@ -57,7 +57,7 @@ def test_the_oldest_go_first(tmp_path: Path, clock: Callable[[int], None]) -> No
 
 
 def test_what_is_used_stays(tmp_path: Path, clock: Callable[[int], None]) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     for number in range(40):
         clock(1000 * number)
         store.put("records", key(number), payload(number))
@@ -66,12 +66,12 @@ def test_what_is_used_stays(tmp_path: Path, clock: Callable[[int], None]) -> Non
 
 
 def test_being_used_outlives_the_session(tmp_path: Path, clock: Callable[[int], None]) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     for number in range(10):
         clock(1000 * number)
         store.put("records", key(number), payload(number))
     store.close()
-    reader = Store(tmp_path, limit=LIMIT)
+    reader = DiskCache(tmp_path, limit=LIMIT)
     clock(50_000)
     reader.get("records", key(3))
     reader.close()
@@ -84,7 +84,7 @@ def test_being_used_outlives_the_session(tmp_path: Path, clock: Callable[[int], 
 
 
 def test_using_is_marked_once_a_minute(tmp_path: Path, clock: Callable[[int], None]) -> None:
-    store = Store(tmp_path)
+    store = DiskCache(tmp_path)
     clock(1000)
     store.put("records", key(1), payload(1))
 
@@ -98,7 +98,7 @@ def test_using_is_marked_once_a_minute(tmp_path: Path, clock: Callable[[int], No
 
 
 def test_many_small_ones_count_as_well(tmp_path: Path, clock: Callable[[int], None]) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     for turn in range(30):
         clock(turn)
         store.put_many("listing", {key(1000 * turn + number): b"x" * 200 for number in range(1000)})
@@ -109,7 +109,7 @@ def test_many_small_ones_count_as_well(tmp_path: Path, clock: Callable[[int], No
 
 
 def test_one_that_is_larger_than_all_room_is_not_kept(tmp_path: Path) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     store.put("records", key(1), payload(1))
     store.put("records", key(2), b"old")
     store.put_many("records", {key(2): bytes(LIMIT + 1), key(3): payload(3)})
@@ -119,18 +119,18 @@ def test_one_that_is_larger_than_all_room_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_more_at_once_than_there_is_room_for(tmp_path: Path) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     store.put_many("records", {key(number): payload(number) for number in range(60)})
     assert 12 <= len(there(store, range(60))) <= 20
     assert index_file(store).stat().st_size <= LIMIT
 
 
 def test_a_lower_limit_shrinks_the_file(tmp_path: Path) -> None:
-    store = Store(tmp_path, limit=10 * LIMIT)
+    store = DiskCache(tmp_path, limit=10 * LIMIT)
     store.put_many("records", {key(number): payload(number) for number in range(100)})
     store.close()
     assert index_file(store).stat().st_size > 5 * LIMIT
-    lower = Store(tmp_path, limit=LIMIT)
+    lower = DiskCache(tmp_path, limit=LIMIT)
     lower.put("records", key(200), payload(200))
     assert index_file(lower).stat().st_size <= LIMIT
     assert lower.get("records", key(200)) == payload(200)
@@ -138,9 +138,9 @@ def test_a_lower_limit_shrinks_the_file(tmp_path: Path) -> None:
 
 def test_nobody_waits_until_a_much_lower_limit_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tui_debugger.cache.database.BATCH", LIMIT)
-    store = Store(tmp_path, limit=10 * LIMIT)
+    store = DiskCache(tmp_path, limit=10 * LIMIT)
     store.put_many("records", {key(number): payload(number) for number in range(150)})
-    lower = Store(tmp_path, limit=LIMIT)
+    lower = DiskCache(tmp_path, limit=LIMIT)
     sizes = [index_file(store).stat().st_size]
     while sizes[-1] > LIMIT:
         lower.put("records", key(200 + len(sizes)), payload(0))
@@ -153,7 +153,7 @@ def test_nobody_waits_until_a_much_lower_limit_is_reached(tmp_path: Path, monkey
 def test_a_file_at_its_limit_is_not_rearranged_for_every_payload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = Store(tmp_path, limit=LIMIT)
+    store = DiskCache(tmp_path, limit=LIMIT)
     for number in range(40):
         store.put("records", key(number), payload(number))
     sizes = []
@@ -173,7 +173,7 @@ def test_a_file_at_its_limit_is_not_rearranged_for_every_payload(
 
 @pytest.mark.parametrize("limit", [0, 1, 100_000])
 def test_no_room_at_all(tmp_path: Path, limit: int) -> None:
-    store = Store(tmp_path, limit=limit)
+    store = DiskCache(tmp_path, limit=limit)
     store.put("records", key(1), payload(1))
     assert store.get("records", key(1)) is None
     assert store.trouble == ""

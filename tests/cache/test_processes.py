@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cache.stores import RECORDS, said, started, works
-from tui_debugger.cache import Store
+from tui_debugger.cache import DiskCache
 
 WRITER = """
 import hashlib
@@ -37,7 +37,7 @@ def _payload(who: str, turn: int) -> bytes:
     return hashlib.sha256(f"{who} {turn}".encode()).digest() * 3000
 
 
-def test_processes_that_write_and_read_at_once(store: Store) -> None:
+def test_processes_that_write_and_read_at_once(store: DiskCache) -> None:
     store.put_many("records", RECORDS)
     names = "abcd"
     processes = [started(store, WRITER, name, ",".join(names)) for name in names]
@@ -56,7 +56,7 @@ def test_processes_that_write_and_read_at_once(store: Store) -> None:
     assert store.get_many("records", RECORDS) == RECORDS
 
 
-def test_processes_that_start_with_nothing(store: Store) -> None:
+def test_processes_that_start_with_nothing(store: DiskCache) -> None:
     names = "abcd"
     processes = [started(store, WRITER, name, ",".join(names)) for name in names]
     for process in processes:
@@ -69,7 +69,7 @@ def test_processes_that_start_with_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("turns", [1, 3, 10])
-def test_a_process_killed_while_it_writes_does_no_harm(store: Store, turns: int) -> None:
+def test_a_process_killed_while_it_writes_does_no_harm(store: DiskCache, turns: int) -> None:
     store.put_many("records", RECORDS)
     program = """
 for turn in range(10**6):
@@ -90,7 +90,7 @@ for turn in range(10**6):
     assert works(store)
 
 
-def test_threads_share_a_store(store: Store) -> None:
+def test_threads_share_a_store(store: DiskCache) -> None:
     start = threading.Barrier(8)
 
     def work(number: int) -> int:
@@ -109,8 +109,8 @@ def test_threads_share_a_store(store: Store) -> None:
     assert store.trouble == ""
 
 
-def test_two_stores_of_one_process(store: Store) -> None:
-    other = Store(store.path)
+def test_two_stores_of_one_process(store: DiskCache) -> None:
+    other = DiskCache(store.path)
     for number in range(20):
         first, second = (store, other) if number % 2 else (other, store)
         first.put("records", bytes([number]), bytes([number]) * 20_000)
@@ -119,7 +119,7 @@ def test_two_stores_of_one_process(store: Store) -> None:
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork")
-def test_a_forked_process_opens_it_anew(store: Store) -> None:
+def test_a_forked_process_opens_it_anew(store: DiskCache) -> None:
     program = """
 import threading
 store.put_many("records", RECORDS)
@@ -147,10 +147,10 @@ print(store.get_many("records", RECORDS) == RECORDS, store.trouble == "")
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork")
-def test_threads_that_fork_at_once_with_several_stores(store: Store) -> None:
+def test_threads_that_fork_at_once_with_several_stores(store: DiskCache) -> None:
     program = """
 import threading
-stores = [Store(store.path) for _ in range(4)]
+stores = [DiskCache(store.path) for _ in range(4)]
 for each in stores:
     each.put_many("records", RECORDS)
 codes = []
@@ -169,7 +169,7 @@ print(len(codes), sum(codes))
     assert said(started(store, program)) == "30 0"
 
 
-def test_one_clears_while_another_writes(store: Store) -> None:
+def test_one_clears_while_another_writes(store: DiskCache) -> None:
     program = """
 print("ready", flush=True)
 for turn in range(200):

@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 
 from tests.cache.stores import RECORDS, index_file, said, started, works
-from tui_debugger.cache import KindInfo, Store
+from tui_debugger.cache import DiskCache, KindInfo
 
 KEY = bytes(range(16))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0", b"statistics", bytes(range(256)) * 600, bytes(3_000_000)])
-def test_what_is_put_is_had(store: Store, payload: bytes) -> None:
+def test_what_is_put_is_had(store: DiskCache, payload: bytes) -> None:
     store.put("records", KEY, payload)
     assert store.get("records", KEY) == payload
     store.close()
     assert store.get("records", KEY) == payload
-    assert Store(store.path).get("records", KEY) == payload
+    assert DiskCache(store.path).get("records", KEY) == payload
     assert store.trouble == ""
 
 
-def test_what_was_never_put_is_not_known(store: Store) -> None:
+def test_what_was_never_put_is_not_known(store: DiskCache) -> None:
     assert store.get("records", KEY) is None
     store.put("records", KEY, b"one")
     assert store.get("records", KEY[:-1]) is None
@@ -33,7 +33,7 @@ def test_what_was_never_put_is_not_known(store: Store) -> None:
     assert store.get_many("records", []) == {}
 
 
-def test_a_key_has_one_payload_of_each_kind(store: Store) -> None:
+def test_a_key_has_one_payload_of_each_kind(store: DiskCache) -> None:
     store.put("records", KEY, b"old")
     store.put("listing", KEY, b"names")
     store.put_many("records", {KEY: b"new", b"other": b"1"})
@@ -46,14 +46,14 @@ def test_a_key_has_one_payload_of_each_kind(store: Store) -> None:
     assert store.info().kinds == {"listing": KindInfo(1, 5), "records": KindInfo(2, 4)}
 
 
-def test_asking_makes_nothing(store: Store) -> None:
+def test_asking_makes_nothing(store: DiskCache) -> None:
     assert store.get("records", KEY) is None
     assert store.info().size == 0
     assert store.clear().freed == 0
     assert not store.path.parent.exists()
 
 
-def test_another_process_has_it_too(store: Store) -> None:
+def test_another_process_has_it_too(store: DiskCache) -> None:
     store.put_many("records", RECORDS)
     program = """
 assert store.get_many("records", RECORDS) == RECORDS, store.trouble
@@ -63,7 +63,7 @@ store.put("listing", b"from", b"another")
     assert store.get("listing", b"from") == b"another"
 
 
-def test_nobody_else_may_read_it(store: Store) -> None:
+def test_nobody_else_may_read_it(store: DiskCache) -> None:
     mask = os.umask(0)
     try:
         store.put("records", KEY, b"secret")
@@ -73,13 +73,13 @@ def test_nobody_else_may_read_it(store: Store) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in store.path.iterdir()} == {0o600}
 
 
-def test_a_directory_that_all_may_read_is_closed_to_them(store: Store) -> None:
+def test_a_directory_that_all_may_read_is_closed_to_them(store: DiskCache) -> None:
     store.path.mkdir(parents=True, mode=0o777)
     store.put("records", KEY, b"secret")
     assert stat.S_IMODE(store.path.stat().st_mode) == 0o700
 
 
-def test_what_is_in_it_and_when_it_was_used(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_in_it_and_when_it_was_used(store: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     for now, key in ((1000.5, b"first"), (2000.0, b"second")):
         monkeypatch.setattr("time.time", lambda now=now: now)
         store.put("records", key, b"12345")
@@ -89,9 +89,9 @@ def test_what_is_in_it_and_when_it_was_used(store: Store, monkeypatch: pytest.Mo
     assert info.size == sum(path.stat().st_size for path in store.path.iterdir())
 
 
-def test_clearing_frees_all_of_it(store: Store) -> None:
+def test_clearing_frees_all_of_it(store: DiskCache) -> None:
     store.put_many("records", RECORDS)
-    other = Store(store.path)
+    other = DiskCache(store.path)
     assert other.get_many("records", RECORDS) == RECORDS
     before = store.info().size
     assert before > sum(map(len, RECORDS.values()))
@@ -104,7 +104,7 @@ def test_clearing_frees_all_of_it(store: Store) -> None:
     assert store.get_many("records", RECORDS) == RECORDS, "and its next index is everybody's"
 
 
-def test_clearing_touches_nothing_but_indexes(store: Store, tmp_path: Path) -> None:
+def test_clearing_touches_nothing_but_indexes(store: DiskCache, tmp_path: Path) -> None:
     store.put("records", KEY, b"1")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("precious")
@@ -120,7 +120,7 @@ def test_clearing_touches_nothing_but_indexes(store: Store, tmp_path: Path) -> N
     assert elsewhere.read_text() == "precious"
 
 
-def test_other_versions_are_not_read_and_older_ones_are_removed(store: Store) -> None:
+def test_other_versions_are_not_read_and_older_ones_are_removed(store: DiskCache) -> None:
     store.put("records", KEY, b"of this version")
     store.close()
     path = index_file(store)
@@ -128,7 +128,7 @@ def test_other_versions_are_not_read_and_older_ones_are_removed(store: Store) ->
     newer = path.with_name("index-9-" + "0" * 16 + ".sqlite")
     os.link(path, newer)
     path.rename(older)
-    again = Store(store.path)
+    again = DiskCache(store.path)
     assert again.get("records", KEY) is None
     again.put("records", KEY, b"new")
     assert again.get("records", KEY) == b"new"
@@ -137,7 +137,7 @@ def test_other_versions_are_not_read_and_older_ones_are_removed(store: Store) ->
     assert again.trouble == ""
 
 
-def test_half_made_files_do_not_stay(store: Store) -> None:
+def test_half_made_files_do_not_stay(store: DiskCache) -> None:
     store.path.mkdir(parents=True)
     now = store.path.stat().st_mtime
     forgotten, fresh = (store.path / f".new-index-1-{number:016x}.sqlite" for number in (1, 2))
@@ -149,7 +149,7 @@ def test_half_made_files_do_not_stay(store: Store) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
-def test_it_closes_itself_with_the_last_reference(store: Store) -> None:
+def test_it_closes_itself_with_the_last_reference(store: DiskCache) -> None:
     program = """
 def opened():
     links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.cache.stores import RECORDS, index_file, said, started, works
-from tui_debugger.cache import Store
+from tui_debugger.cache import DiskCache
 from tui_debugger.cache.database import Database
 from tui_debugger.cache.files import contradicts
-from tui_debugger.cache.index import STRIKES
+from tui_debugger.cache.store import STRIKES
 
 KEY = b"key"
 
@@ -109,7 +109,7 @@ HARM = [
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("first", ["get", "put", "info"])
 def test_a_damaged_index_is_rebuilt_at_once(
-    store: Store, harm: Callable[[Path], None], opened: bool, first: str
+    store: DiskCache, harm: Callable[[Path], None], opened: bool, first: str
 ) -> None:
     store.put_many("records", RECORDS)
     if not opened:
@@ -126,7 +126,7 @@ def test_a_damaged_index_is_rebuilt_at_once(
 
 
 @pytest.mark.parametrize("step", range(7))
-def test_no_damaged_byte_makes_another_payload(store: Store, step: int) -> None:
+def test_no_damaged_byte_makes_another_payload(store: DiskCache, step: int) -> None:
     store.put_many("records", RECORDS)
     store.close()
     path = index_file(store)
@@ -136,7 +136,7 @@ def test_no_damaged_byte_makes_another_payload(store: Store, step: int) -> None:
         damaged = bytearray(whole)
         damaged[at] ^= 0x81
         path.write_bytes(damaged)
-        other = Store(store.path)
+        other = DiskCache(store.path)
         found = other.get_many("records", RECORDS)
         assert {key: RECORDS[key] for key in found} == found, at
         other.put("records", KEY, b"new")
@@ -149,7 +149,7 @@ def test_no_damaged_byte_makes_another_payload(store: Store, step: int) -> None:
     assert len(known) > 1, "some of it did harm, and some did not"
 
 
-def test_a_damaged_payload_is_missing_and_goes(store: Store) -> None:
+def test_a_damaged_payload_is_missing_and_goes(store: DiskCache) -> None:
     store.put_many("records", RECORDS)
     store.close()
     path = index_file(store)
@@ -162,7 +162,7 @@ def test_a_damaged_payload_is_missing_and_goes(store: Store) -> None:
     assert index_file(store) == path, "one bad payload costs one payload"
 
 
-def test_payloads_that_changed_places_are_missing(store: Store) -> None:
+def test_payloads_that_changed_places_are_missing(store: DiskCache) -> None:
     store.put_many("records", {b"a": b"1" * 100, b"b": b"2" * 100})
     store.close()
     with sqlite3.connect(index_file(store)) as connection:
@@ -176,10 +176,10 @@ def test_payloads_that_changed_places_are_missing(store: Store) -> None:
 
 
 @pytest.fixture
-def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Store], None]]:
+def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[DiskCache], None]]:
     """Makes the disk of a store full: SQLite says so when the file would grow."""
 
-    def fill(store: Store) -> None:
+    def fill(store: DiskCache) -> None:
         store.put("records", KEY, b"before")
         plain = Database.put
 
@@ -195,7 +195,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Store], None]]:
 
 
 def test_on_a_full_disk_writes_are_dropped_and_reads_go_on(
-    store: Store, full: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
+    store: DiskCache, full: Callable[[DiskCache], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full(store)
     for _ in range(STRIKES + 2):
@@ -207,11 +207,11 @@ def test_on_a_full_disk_writes_are_dropped_and_reads_go_on(
     monkeypatch.undo()
     store.put("records", b"late", b"1")
     assert store.get("records", b"late") is None, "writing is off for this session"
-    assert works(Store(store.path)), "and on again in the next one"
+    assert works(DiskCache(store.path)), "and on again in the next one"
 
 
 def test_a_disk_with_room_again_is_used_again(
-    store: Store, full: Callable[[Store], None], monkeypatch: pytest.MonkeyPatch
+    store: DiskCache, full: Callable[[DiskCache], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full(store)
     store.put("records", b"large", bytes(500_000))
@@ -220,7 +220,7 @@ def test_a_disk_with_room_again_is_used_again(
     assert works(store)
 
 
-def test_a_file_that_may_not_grow(store: Store) -> None:
+def test_a_file_that_may_not_grow(store: DiskCache) -> None:
     program = """
 import resource
 store.put("records", b"small", b"1")
@@ -235,7 +235,7 @@ print(bool(store.trouble), store.get("records", b"small") == b"1")
     assert works(store)
 
 
-def test_a_file_that_may_not_be_made(store: Store) -> None:
+def test_a_file_that_may_not_be_made(store: DiskCache) -> None:
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
@@ -250,7 +250,7 @@ print(bool(store.trouble), sorted(path.name for path in store.path.iterdir()))
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
 @pytest.mark.parametrize("harm", ["of another user", "read-only"])
-def test_without_permission_it_is_off(store: Store, harm: str) -> None:
+def test_without_permission_it_is_off(store: DiskCache, harm: str) -> None:
     store.put("records", KEY, b"secret")
     store.close()
     if harm == "read-only":
@@ -283,7 +283,7 @@ def test_a_place_where_no_directory_can_be(tmp_path: Path, parent: str) -> None:
         place = tmp_path / ("x" * 300)
     else:
         place = tmp_path / "nul\0"
-    store = Store(place / "index")
+    store = DiskCache(place / "index")
     for _ in range(STRIKES + 1):
         store.put("records", KEY, b"1")
         assert store.get("records", KEY) is None
@@ -295,7 +295,7 @@ def test_a_place_where_no_directory_can_be(tmp_path: Path, parent: str) -> None:
 
 def test_what_will_not_work_is_not_tried_for_ever(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    store = Store(tmp_path / "file" / "index")
+    store = DiskCache(tmp_path / "file" / "index")
     for _ in range(STRIKES):
         store.put("records", KEY, b"1")
     (tmp_path / "file").unlink()
@@ -310,7 +310,7 @@ def test_what_will_not_work_is_not_tried_for_ever(tmp_path: Path) -> None:
 # -- others that write -----------------------------------------------------------------------------
 
 
-def test_a_locked_store_is_like_a_missing_one(store: Store) -> None:
+def test_a_locked_store_is_like_a_missing_one(store: DiskCache) -> None:
     store.put("records", KEY, b"1")
     holder = sqlite3.connect(index_file(store), isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -325,7 +325,7 @@ def test_a_locked_store_is_like_a_missing_one(store: Store) -> None:
     assert works(store)
 
 
-def test_readers_do_not_mind_who_prepares_to_write(store: Store) -> None:
+def test_readers_do_not_mind_who_prepares_to_write(store: DiskCache) -> None:
     store.put("records", KEY, b"1")
     holder = sqlite3.connect(index_file(store), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -334,13 +334,13 @@ def test_readers_do_not_mind_who_prepares_to_write(store: Store) -> None:
     holder.close()
 
 
-def test_a_stuck_process_is_waited_for_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_process_is_waited_for_once(store: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = []
     plain = Database.wait
     monkeypatch.setattr(Database, "wait", lambda self, seconds: (waits.append(seconds), plain(self, seconds))[1])
     clock = [0.0]
-    monkeypatch.setattr("tui_debugger.cache.index.time.monotonic", lambda: clock[0])
-    store = Store(store.path)
+    monkeypatch.setattr("tui_debugger.cache.store.time.monotonic", lambda: clock[0])
+    store = DiskCache(store.path)
     store.put("records", KEY, b"1")
     holder = sqlite3.connect(index_file(store), isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -357,7 +357,7 @@ def test_a_stuck_process_is_waited_for_once(store: Store, monkeypatch: pytest.Mo
 # -- no SQLite -------------------------------------------------------------------------------------
 
 
-def test_a_python_without_sqlite(store: Store) -> None:
+def test_a_python_without_sqlite(store: DiskCache) -> None:
     program = """
 sys.modules["_sqlite3"] = None
 store.put("records", b"key", b"1")
@@ -368,7 +368,7 @@ print(default_store())
     assert said(started(store, program)).splitlines() == ["None True 0 0", "None"]
 
 
-def test_our_own_mistakes_are_not_hidden(store: Store) -> None:
+def test_our_own_mistakes_are_not_hidden(store: DiskCache) -> None:
     store.put("records", KEY, b"1")
     with pytest.raises(TypeError):
         store.put_many("records", {KEY: None})  # type: ignore[dict-item] # on purpose
@@ -388,7 +388,7 @@ def test_our_own_mistakes_are_not_hidden(store: Store) -> None:
     ],
 )
 def test_a_complaint_that_the_system_does_not_share(
-    store: Store, monkeypatch: pytest.MonkeyPatch, complaint: str, room: int, damaged: bool
+    store: DiskCache, monkeypatch: pytest.MonkeyPatch, complaint: str, room: int, damaged: bool
 ) -> None:
     store.put("records", KEY, b"1")
     monkeypatch.setattr("tui_debugger.cache.files.room", lambda _: room)

@@ -27,8 +27,10 @@ RELU = MLP.nodes[1].name
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_document_says_command_path_and_exit_code(capsys: Capsys, dump: Path, command: str) -> None:
+def test_a_document_says_schema_command_path_and_exit_code(capsys: Capsys, dump: Path, command: str) -> None:
     answer = run(capsys, *words(command, dump, "--json"))
+    assert list(answer.json)[:3] == ["schema", "command", "path"]
+    assert answer.json["schema"] == 1
     assert (answer.json["command"], answer.json["path"]) == (command, str(dump))
     assert answer.json["exit_code"] == answer.code
     assert answer.err == ""
@@ -99,7 +101,7 @@ def test_a_path_cannot_command_the_terminal(capsys: Capsys, tmp_path: Path, comm
     answer = run(capsys, *words(command, tmp_path / "a\x1b[31m"))
     assert answer.code == 2
     assert "\x1b" not in answer.err
-    assert "a␛[31m" in answer.err
+    assert "a\\x1b[31m" in answer.err
 
 
 @pytest.mark.parametrize("words", [("show",), ("diff",), ("relations",), ("explain",), ("origin", "--from")])

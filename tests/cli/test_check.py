@@ -276,7 +276,7 @@ def test_names_from_the_dump_cannot_command_the_terminal(capsys: Capsys, tmp_pat
     np.save(step / "Add.Default--a\x1b[2J\nb[bold]-op1.0.0.5.output.0.DefaultFormat.npy", np.array([np.nan, 1]))
     answer = check(capsys, tmp_path / "dump", "--watch", "TO @ \x1b")
     assert answer.code == 1
-    assert answer.rows[0].endswith("Default/a␛[2J␊b[bold]-op1:out:0")
+    assert answer.rows[0].endswith("Default/a\\x1b[2J\\nb[bold]-op1:out:0")
     assert "\x1b" not in answer.out + answer.err
 
 

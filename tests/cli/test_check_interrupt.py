@@ -14,9 +14,9 @@ import pytest
 from tests.cli.checking import check
 from tests.cli.terminals import Terminal
 from tests.sources.writer import MLP, huge_file, write_dump
+from tui_debugger.check import pipeline
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ProgressFn
-from tui_debugger.session import checks
 from tui_debugger.session.session import Session
 
 Capsys = pytest.CaptureFixture[str]
@@ -81,7 +81,7 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
             return real(self, pairs, cancelled_at(text)(progress), *rest)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Session, "check", checked)
-        monkeypatch.setattr(checks, "MOST", 1)  # step by step, so that it is known what is finished when
+        monkeypatch.setattr(pipeline, "MOST", 1)  # step by step, so that it is known what is finished when
 
     return stop
 

@@ -20,7 +20,7 @@ Dumps = Callable[[str], Path]
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 KEYS = [
-    *("command", "path", "exit_code", "verdict", "reasons", "unreadable", "recommended", "fail_on"),
+    *("schema", "command", "path", "exit_code", "verdict", "reasons", "unreadable", "recommended", "fail_on"),
     *("watchpoints", "coverage"),
     *("by_design", "findings", "failing", "origins", "hits", "seconds", "cancelled", "notices", "version"),
 ]
@@ -132,7 +132,7 @@ def test_a_check_that_does_not_begin_has_a_document_too(
 ) -> None:
     answer = check(capsys, dump, "--json", *arguments)
     found = answer.json
-    assert list(found) == ["command", "path", "exit_code", "verdict", "reasons", "error", "version"]
+    assert list(found) == ["schema", "command", "path", "exit_code", "verdict", "reasons", "error", "version"]
     assert (answer.code, found["exit_code"], found["verdict"]) == (2, 2, "cannot_judge")
     (reason,) = found["reasons"]
     assert reason["kind"] == "error"

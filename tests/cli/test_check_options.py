@@ -12,8 +12,7 @@ import pytest
 from tests.cli.checking import check
 from tests.sources.writer import MLP
 from tui_debugger.cli.main import build_parser, main
-from tui_debugger.session.watch_file import watchpoints_from, write_watch_file
-from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
+from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore, watchpoints_from, write_watch_file
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]

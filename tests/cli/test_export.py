@@ -18,7 +18,7 @@ from tests.cli.running import file_of
 from tests.session.opened import opened, snapshot
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.cli.main import main
-from tui_debugger.session.tables import FLAT_HIT_COLUMNS, flat_hit_rows, hit_row
+from tui_debugger.text.rows import FLAT_HIT_COLUMNS, flat_hit_rows, hit_row
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -296,7 +296,7 @@ def test_json_says_what_was_written(capsys: Capsys, dump: Path, tmp_path: Path) 
     out = tmp_path / "x.npz"
     assert main(["export", str(dump), "tensors", "--step", "2", "-o", str(out), "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
-    assert list(document)[:2] == ["command", "path"]
+    assert list(document)[:3] == ["schema", "command", "path"]
     assert (document["output"], document["tensors"], document["nbytes"]) == (str(out), 21, 21 * 24)
     assert [(row["node"], row["error"]) for row in document["left_out"]] == [(RELU, "is empty")]
     assert main(["export", str(dump), "hits", "-o", str(tmp_path / "h.csv"), "--json"]) == 0
@@ -310,8 +310,8 @@ def test_an_interrupt_leaves_nothing_half(
     capsys: Capsys, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     """A real Ctrl-C while the second half is being read."""
-    from tui_debugger.session import measuring
-    from tui_debugger.session.exporting import tensors as export_tensors
+    from tui_debugger.check import measure
+    from tui_debugger.session import export_tensors
 
     calls: list[Any] = []
 
@@ -325,7 +325,7 @@ def test_an_interrupt_leaves_nothing_half(
         return call
 
     monkeypatch.setattr(export_tensors, "open_array", pressed(export_tensors.open_array, 30))
-    monkeypatch.setattr(measuring, "scan", pressed(measuring.scan, 2))
+    monkeypatch.setattr(measure, "scan", pressed(measure.scan, 2))
     monkeypatch.chdir(tmp_path)
     code, err = export(capsys, dump, *words)
     assert code == 130

@@ -19,9 +19,12 @@ import numpy as np
 import pytest
 
 from tests.cli.running import Answer, run
+from tests.hostile import EVIL, unsafe
+from tests.json_page import assert_described
 from tests.live.scripted import Message, Script, ScriptedTraining, hit_message
-from tests.live.session.doubles import LOSS, NET, WEIGHT, ones
-from tui_debugger.cli import listen_batch, listen_common
+from tests.live.session.doubles import LOSS, NET, WEIGHT, graph, ones
+from tui_debugger.cli import listen as listen_common
+from tui_debugger.cli import listen_batch
 from tui_debugger.live import wire
 from tui_debugger.session.live import LiveSession, LiveState
 from tui_debugger.session.opening import open_dump
@@ -114,6 +117,15 @@ def rows(answer: Answer) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     assert summary["exit_code"] == answer.code
     assert {hit["event"] for hit in hits} <= {"hit"}
     return hits, summary
+
+
+def test_every_key_of_every_line_is_described_on_the_page(capsys: Capture, address: str, tmp_path: Path) -> None:
+    training = train(address, nan_at(3))
+    hits, summary = rows(listen(capsys, address, "--watch", "TO", "--json", "--save", tmp_path / "saved"))
+    training.join()
+    assert hits
+    for line in (*hits, summary):
+        assert_described(line, "listen")
 
 
 def test_a_healthy_training_is_clean_and_runs_to_its_end(capsys: Capture, address: str) -> None:
@@ -382,3 +394,31 @@ def test_a_training_without_a_step_is_no_clean_one(capsys: Capture, address: str
     training.join()
     assert (answer.code, summary["verdict"]) == (2, "cannot_judge")
     assert {"kind": "nothing", "text": "no tensor was looked at"} in summary["reasons"]
+
+
+@pytest.mark.parametrize("more", [(), ("--stop-on-hit",)])
+def test_nothing_that_a_training_says_commands_the_terminal(
+    capsys: Capture, address: str, tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    node = f"Default/net{EVIL}/Log{EVIL}-op3"
+
+    def nan(step: int, watched: Mapping[int, Message]) -> list[Message]:
+        numbers = [number for number, each in watched.items() if each.watch_condition.condition == 13]
+        return [hit_message(node, number) for number in numbers] if step == 2 else []
+
+    script = Script(
+        graphs=[
+            graph([("x", "Parameter", [], (2, 3)), (node, f"Log{EVIL}", ["x", f"w{EVIL}"], (2, 3))], ["x", f"w{EVIL}"])
+        ],
+        values=lambda _step: {(node, 0, False): np.full((2, 3), np.nan, np.float32)},
+        hits=nan,
+        steps=4,
+        hello={"backend": f"GPU{EVIL}", "client": f"PyTorch 2.13.0 (tdbg 0.5) {EVIL}", "host": EVIL, "pid": 1},
+        own=True,
+    )
+    _later.append(Later(address, script, session="s"))
+    answer = listen(capsys, address, "--watch", "TO", "--save", tmp_path / "saved", *more)
+    assert not unsafe(answer.out)
+    assert not unsafe(answer.err)
+    assert "aGFjaw==" in answer.out + answer.err
+    assert "Traceback" not in answer.err

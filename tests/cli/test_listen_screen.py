@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.live.doubles import FakeTrainings
-from tui_debugger.cli.listen_screen import stay
+from tui_debugger.cli.listen import stay
 from tui_debugger.cli.main import main
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase
+from tui_debugger.live.wire import Event, Phase
 from tui_debugger.session.live import LiveSession
 
 

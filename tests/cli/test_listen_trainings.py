@@ -17,10 +17,10 @@ import pytest
 
 from tests.cli.running import Answer, run
 from tests.thorough import few
-from tui_debugger.cli import listen_common
+from tui_debugger.cli import listen as listen_common
 from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
 from tui_debugger.session.live import LiveSession
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 60.0

@@ -13,9 +13,9 @@ import pytest
 
 from tests.cli.running import Answer, run
 from tests.session.opened import writable_copy
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter, Generation, Graph, Node, write_dump, write_step
 from tui_debugger.model import Side
-from tui_debugger.sources.memory import MemorySource, Op
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]

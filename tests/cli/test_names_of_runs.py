@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.session.opened import opened
-from tui_debugger.cli.listen_report import Log
+from tui_debugger.cli.listen_batch import Log
 
 Capture = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]

@@ -100,7 +100,7 @@ def test_it_fits_into_80_columns(dump: str, dumps: Callable[[str], Path], run: R
 @pytest.mark.parametrize("dump", NAN_DUMPS)
 def test_the_document_holds_everything(dump: str, dumps: Callable[[str], Path], run: Run) -> None:
     found = document(run, dumps(dump))
-    assert list(found)[:4] == ["command", "path", "exit_code", "verdict"]
+    assert list(found)[:5] == ["schema", "command", "path", "exit_code", "verdict"]
     assert (found["command"], found["exit_code"], found["verdict"]) == ("origin", 1, "finding")
     log, division = found["origins"]
     assert (log["rank"], log["step"], log["type"], log["start"]) == (0, 3, "Log", "made")
@@ -308,7 +308,7 @@ def test_names_and_code_cannot_write_to_the_terminal(tmp_path: Path, run: Run) -
     code, out, _ = run(tmp_path)
     assert code == 1
     assert "\x1b" not in out
-    assert "␛[31m" in out
+    assert "\\x1b[31m" in out
     assert "boom()" in out
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.running import Answer, run
 from tests.session.opened import writable_copy
 from tests.sources.writer import DumpWriter, Graph, Node
-from tui_debugger.session.reporting.markdown import LIMIT
+from tui_debugger.diagnose.report import LIMIT
 
 Dumps = Callable[[str], Path]
 Capture = pytest.CaptureFixture[str]

@@ -15,9 +15,9 @@ import pytest
 from tests.cli.running import run
 from tests.linked import own
 from tests.session.opened import writable_copy
+from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import DumpWriter, Generation, write_dump
 from tui_debugger.model import Category, Side
-from tui_debugger.sources.memory import MemorySource, Op, table_of
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from tests.cli.running import run
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import DumpWriter
 from tui_debugger.cli import show_values
 from tui_debugger.cli.show_values import Canvas, heat_of
 from tui_debugger.model import Progress, Side, no_progress
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.stats.heat import shrink, whole
 from tui_debugger.text.heat_map import Colors
 

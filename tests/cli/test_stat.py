@@ -22,8 +22,8 @@ from tests.session.opened import snapshot, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tui_debugger.cli.main import main
 from tui_debugger.cli.stat import COLUMNS, SORTABLE
-from tui_debugger.session.tables import STATS_COLUMNS
 from tui_debugger.stats.records import ReadRequests
+from tui_debugger.text.rows import STATS_COLUMNS
 
 Capsys = pytest.CaptureFixture[str]
 Dumps = Callable[[str], Path]
@@ -77,7 +77,7 @@ def test_json_says_the_same_as_csv(capsys: Capsys, dump: Path) -> None:
     _, rows, _ = rows_of(capsys, dump)
     code, document, err = document_of(capsys, dump)
     assert code == 0
-    assert list(document)[:2] == ["command", "path"]
+    assert list(document)[:3] == ["schema", "command", "path"]
     assert (document["command"], document["path"], document["exit_code"]) == ("stat", str(dump), 0)
     assert document["coverage"] == {"tensors": 66, "unreadable": 0, "recorded": 0, "interrupted": False}
     assert err == ""
@@ -218,7 +218,7 @@ def test_foreign_names_are_made_safe_for_the_terminal(capsys: Capsys, tmp_path: 
         assert main(["stat", str(tmp_path), *option]) == 0
         out = capsys.readouterr().out
         assert "\x1b" not in out
-        assert "evil␛[2J␊=1+1" in out
+        assert "evil\\x1b[2J\\n=1+1" in out
     _, document, _ = document_of(capsys, tmp_path)
     assert document["tensors"][0]["node"].endswith("evil\x1b[2J\n=1+1")
 
@@ -266,16 +266,16 @@ def test_an_interrupt_leaves_what_was_finished_and_says_so(
     capsys: Capsys, dump: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """A real Ctrl-C in the middle: sent when the third step begins to be measured."""
-    from tui_debugger.session import measuring
+    from tui_debugger.check import measure
 
-    real = measuring.scan
+    real = measure.scan
 
     def pressed(looks: ReadRequests, *more: Any, **named: Any) -> None:
         if b"/2/" in looks.specs.paths[0]:
             os.kill(os.getpid(), signal.SIGINT)
         real(looks, *more, **named)
 
-    monkeypatch.setattr(measuring, "scan", pressed)
+    monkeypatch.setattr(measure, "scan", pressed)
     assert main(["stat", str(dump), form]) == 130
     out, err = capsys.readouterr()
     line = "44 tensors, 0 unreadable; interrupted"

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.proto import message_class
-from tui_debugger.graph.reader import (
+from tui_debugger.graph.messages import (
     ParsedConstant,
     ParsedGraph,
     ParsedNode,
     ParsedParameter,
     SlotType,
+    message_class,
     read_graph,
 )
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.graphs import read_order
+from tui_debugger.sources.mindspore.nodes import read_order
 
 DUMPS = ("mindspore-2.0-mlp", "mindspore-2.0-nan", "mindspore-2.10-mlp", "mindspore-2.10-nan")
 OLD_DUMPS = DUMPS[:2]

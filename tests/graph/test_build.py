@@ -11,12 +11,20 @@ import numpy as np
 import pytest
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, listing, number, op, real_table, row
-from tui_debugger.graph.build import build_table, with_roots
-from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import directory_names, graph_number, observed_order, order_graphs, reorder_rows
+from tui_debugger.graph.build import (
+    FileNode,
+    append_nodes,
+    build_table,
+    directory_names,
+    graph_number,
+    observed_order,
+    order_graphs,
+    reorder_rows,
+    with_roots,
+)
 from tui_debugger.graph.table import GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Category
-from tui_debugger.sources.mindspore.graphs import read_order
+from tui_debugger.sources.mindspore.nodes import read_order
 
 Dumps = Callable[[str], Path]
 Golden = Callable[[str], dict[str, Any]]
@@ -370,8 +378,8 @@ def test_operators_can_be_put_in_the_order_in_which_their_graphs_ran() -> None:
 
 
 def test_our_own_client_says_which_ranks_exchange_values_and_which_part_of_a_tensor_a_parameter_is() -> None:
-    from tui_debugger.graph.reader import parse_graph
-    from tui_debugger.live.client.graph import GraphBuilder
+    from tui_debugger.graph.messages import parse_graph
+    from tui_debugger.live.client.messages import GraphBuilder
 
     graph = GraphBuilder()
     graph.add_parameter("w", ("float32", (8, 16)), "shard 1 of 2 along dimension 0 of [16, 16]")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.graph.graphs import DUMPS, graph, op, real_table
-from tui_debugger.graph.build import build_table
+from tui_debugger.graph.build import FileNode, append_nodes, build_table
 from tui_debugger.graph.categories import (
     UPDATES,
     is_activation,
@@ -17,7 +17,6 @@ from tui_debugger.graph.categories import (
     parameter_by_name,
     update_of,
 )
-from tui_debugger.graph.extend import FileNode, append_nodes
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 

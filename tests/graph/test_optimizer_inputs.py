@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tui_debugger.graph.categories import UPDATES, update_of
-from tui_debugger.graph.optimizer_inputs import group_start, is_learning_rate, settings_of
+from tui_debugger.graph.optimizers import group_start, is_learning_rate, settings_of
 
 
 @pytest.mark.parametrize("name", sorted(UPDATES))

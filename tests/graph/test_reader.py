@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.graph.graphs import DUMPS, graph_file, model
 from tests.thorough import examples
 from tui_debugger.errors import BadGraphError
-from tui_debugger.graph import proto
-from tui_debugger.graph.reader import ParsedGraph, SlotType, parse_graph, parse_model, read_graph
+from tui_debugger.graph import messages
+from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph, parse_model, read_graph
 
 Dumps = Callable[[str], Path]
 
@@ -226,24 +226,24 @@ def test_messages_live_in_a_pool_of_their_own() -> None:
     """The framework may be imported in the same process and brings messages of its own."""
     from google.protobuf import descriptor_pool
 
-    descriptor = proto.message_class("GraphProto").DESCRIPTOR
+    descriptor = messages.message_class("GraphProto").DESCRIPTOR
     assert descriptor.full_name == "tdbg.graph.GraphProto"
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindMessageTypeByName("tdbg.graph.GraphProto")
 
 
 def test_other_tables_can_use_the_graph_messages() -> None:
-    described = proto.describe(
+    described = messages.describe(
         "tdbg/test.proto",
         "tdbg.test",
         {"Hit": "1 tensor TensorProto; 3 id int32"},
-        {"TensorProto": proto.GRAPH_PACKAGE},
+        {"TensorProto": messages.GRAPH_PACKAGE},
     )
-    described.dependency.append(proto.GRAPH_FILE)
-    proto.add_file(proto.pool(), described)
-    hit = proto.message_class("Hit", "tdbg.test")()
+    described.dependency.append(messages.GRAPH_FILE)
+    messages.add_file(messages.pool(), described)
+    hit = messages.message_class("Hit", "tdbg.test")()
     hit.tensor.node_name = b"a"
-    again = proto.message_class("Hit", "tdbg.test")()
+    again = messages.message_class("Hit", "tdbg.test")()
     again.ParseFromString(hit.SerializeToString())
     assert again.tensor.node_name == b"a"
 
@@ -257,14 +257,14 @@ def test_the_message_factory_of_protobuf_3_20_works(monkeypatch: pytest.MonkeyPa
 
     class OldFactory:
         def __init__(self, pool: object) -> None:
-            assert pool is proto.pool()
+            assert pool is messages.pool()
 
         GetPrototype = staticmethod(modern)
 
     monkeypatch.delattr(message_factory, "GetMessageClass")
     monkeypatch.setattr(message_factory, "MessageFactory", OldFactory)
-    proto.message_class.cache_clear()
+    messages.message_class.cache_clear()
     try:
-        assert proto.message_class("InputProto")().SerializeToString() == b""
+        assert messages.message_class("InputProto")().SerializeToString() == b""
     finally:
-        proto.message_class.cache_clear()
+        messages.message_class.cache_clear()

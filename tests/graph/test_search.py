@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 
 from tests.graph.graphs import OLD_DUMPS, graph, number, op, real_table
 from tui_debugger.errors import BadQueryError
-from tui_debugger.graph.build import build_table
-from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match, select
+from tui_debugger.graph.build import FileNode, append_nodes, build_table
+from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import build_tree
 from tui_debugger.model import CATEGORY_WORDS, Category, NodeKind, NodeSelection, NodeSelector

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, op, real_table, row
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.stacks import is_framework, parse_stack, search, stack_index
 from tui_debugger.model import Frame
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sources.memory import MemorySource, Op
+from tui_debugger.graph.build import together
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.together import together
 from tui_debugger.graph.tree import build_tree
-from tui_debugger.sources.memory import MemorySource, Op
 
 
 def table_of(*names: str, graph: str = "g0") -> NodeTable:

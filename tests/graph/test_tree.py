@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, graph, number, op, real_table, row
-from tui_debugger.graph.build import build_table
-from tui_debugger.graph.extend import FileNode, append_nodes
+from tui_debugger.graph.build import FileNode, append_nodes, build_table
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
 

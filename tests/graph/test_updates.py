@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tests.sources.memory import MemorySource, Op
+from tui_debugger.graph.optimizers import Relative, relatives
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.graph.updates import Relative, relatives
-from tui_debugger.sources.memory import MemorySource, Op
 
 
 def nodes_of(*ops: Op) -> NodeTable:

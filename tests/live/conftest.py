@@ -10,8 +10,8 @@ import pytest
 
 from tests.live.recordings import RecordedCall
 from tests.live.recordings import recording as _recording
-from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server, serve
+from tui_debugger.live.wire import Event, Training
 
 _PATIENCE = 20.0
 

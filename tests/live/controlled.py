@@ -8,8 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tui_debugger.errors import LostError, NotStoppedError
-from tui_debugger.live.control import Event, Listener, Training
-from tui_debugger.live.types import Phase, ValueSink
+from tui_debugger.live.wire import Event, Listener, Phase, Training, ValueSink
 from tui_debugger.model import Progress, ProgressFn, no_progress
 from tui_debugger.stats.dtypes import name_of
 

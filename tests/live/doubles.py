@@ -12,18 +12,19 @@ import numpy as np
 from tests.live.controlled import Server, need_stopped, send
 from tui_debugger.errors import UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.client.graph import GraphBuilder
 from tui_debugger.live.client.judging import watched
-from tui_debugger.live.client.measure import measure, meta_of
-from tui_debugger.live.control import Event, Training
-from tui_debugger.live.types import (
+from tui_debugger.live.client.messages import GraphBuilder
+from tui_debugger.live.client.recorded import measure, meta_of
+from tui_debugger.live.wire import (
     START,
+    Event,
     Phase,
     ReceivedHit,
     RemoteStats,
     RemoteTensor,
     RemoteWatchpoint,
     Stop,
+    Training,
     TrainingInfo,
     Unrecorded,
     ValueSink,

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from tui_debugger.demo import demo_dump
-from tui_debugger.demo.live_client import RecordedTraining
-from tui_debugger.demo.recording import Recording, recorded
+from tui_debugger.demo.live import RecordedTraining, Recording, recorded
 from tui_debugger.live import wire
 from tui_debugger.live.client.messages import text_of
-from tui_debugger.live.types import START, RemoteTensor
-from tui_debugger.sources.open import open_source
+from tui_debugger.live.wire import START, RemoteTensor
+from tui_debugger.sources.registry import open_source
 
 UNSEEN = 4
 """A comparison without a previous value and nothing else: our judge is silent there."""
@@ -33,7 +32,7 @@ def session_of_the_real_client() -> Iterator[tuple[int, str, list[Any]]]:
     import json
     import lzma
 
-    from tui_debugger.demo.recording import SESSION
+    from tui_debugger.demo.live import SESSION
 
     step, hits = START, []
     with lzma.open(SESSION, "rt") as file:

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.check.test_brute_force import CHANGES, OVERFLOW, PLAIN, UNCHANGED, Values, expectation
 from tests.plants.planting import DUMPS, RANKS, File, Finding, Ground, check, watches
 from tests.plants.test_together import many_faults
 from tests.session.opened import opened
-from tests.session.test_brute_force import CHANGES, OVERFLOW, PLAIN, UNCHANGED, Values, expectation
 from tests.thorough import few
 from tui_debugger.model import Category, ErrorBits, Side
 

@@ -15,8 +15,8 @@ from tests.session.opened import opened
 from tests.thorough import few, later
 from tests.unprivileged import forbidden, unprivileged
 from tests.unreadable import WOUNDS
+from tui_debugger.check.verdicts import Outcome, judge
 from tui_debugger.model import UnreadablePart
-from tui_debugger.session.verdicts import Outcome, judge
 
 Dumps = Callable[[str], Path]
 Capsys = pytest.CaptureFixture[str]

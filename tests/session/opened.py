@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.linked import linked
 from tui_debugger.model import Hit, Verdict, WatchResult
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.watch.text import parse_watch
 
 

@@ -18,11 +18,11 @@ from tests.session.opened import checked, found, only, opened, snapshot, watch, 
 from tests.sources.writer import MLP, DumpWriter, Generation, overwrite, write_dump, write_step
 from tests.unprivileged import unprivileged
 from tui_debugger.errors import NotADumpError, TdbgError, UnreadableTensorError
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import ErrorBits, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 MATMUL, RELU, MOMENTUM = (node.name for node in MLP.nodes)
 STEP = "rank_0/Net/0/1"

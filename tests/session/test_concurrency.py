@@ -11,11 +11,11 @@ import pytest
 
 from tests.session.opened import checked, found, opened
 from tests.sources.writer import MLP, DumpWriter, write_dump, write_step
+from tui_debugger.check.flow import Flow
 from tui_debugger.errors import CancelledError, RenumberedError
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress
 from tui_debugger.session import Session
-from tui_debugger.session.flow import Flow
 
 MATMUL, RELU, _ = (node.name for node in MLP.nodes)
 NAN = np.full((2, 3), np.nan, np.float32)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.session.opened import checked, file_of, found, only, opened, watch
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Category, ErrorBits, Side, TensorKey, Verdict
 from tui_debugger.session import Session

@@ -14,7 +14,7 @@ import pytest
 
 from tests.session.opened import snapshot
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.session.exporting.files import fresh_directory, fresh_file, fresh_text, save_npy
+from tui_debugger.session.export_files import fresh_directory, fresh_file, fresh_text, save_npy
 
 NOT_FOR_ROOT = pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 

@@ -17,7 +17,7 @@ import pytest
 from tests.old_tool import CONDITIONS, DUMPS, WRONG
 from tui_debugger.model import ErrorBits, Hit, NodeKind, NodeSelection, NodeSelector, Side
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 EVERYTHING = NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
 NOT_COMPARED = {"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"}

@@ -3,12 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.sources.memory import Op, table_of
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.session.naming import Asked, Found, find_node, split_slot
-from tui_debugger.sources.memory import Op, table_of
 
 BLOCK = "Default/network-Net/0-Block"
 TABLE = table_of(

@@ -17,15 +17,15 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import found, opened, watch
+from tests.sources.memory import GRAPH, Key, MemorySource, Op, table_of
+from tui_debugger.diagnose.compare import Comparer
+from tui_debugger.diagnose.compare import Side as Compared
+from tui_debugger.diagnose.origin.upstream import trace
+from tui_debugger.diagnose.relations import relations
+from tui_debugger.diagnose.trend import trend
 from tui_debugger.graph.table import GraphInfo
 from tui_debugger.model import Category, GraphRun, Side, TensorKey, Verdict
 from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.comparing import Comparer
-from tui_debugger.session.diagnosis.comparing import Side as Compared
-from tui_debugger.session.diagnosis.relations import relations
-from tui_debugger.session.diagnosis.trend import trend
-from tui_debugger.session.origin.path import trace
-from tui_debugger.sources.memory import GRAPH, Key, MemorySource, Op, table_of
 
 Array = npt.NDArray[np.float32]
 Values = dict[int, dict[Key, Any]]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tests.sources.memory import GRAPH, Key, MemorySource, Op
 from tui_debugger.model import GraphRun, Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session.naming import find_node, place_text
-from tui_debugger.session.tables import key_row
-from tui_debugger.sources.memory import GRAPH, Key, MemorySource, Op
+from tui_debugger.session.naming import find_node
+from tui_debugger.text.rows import key_row
+from tui_debugger.text.tensors import place_text
 
 IN, OUT = Side.INPUT, Side.OUTPUT
 

@@ -25,10 +25,10 @@ from tests.sources.writer import (
     write_run,
     write_step,
 )
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import ErrorBits, Side, Verdict
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 
 Array = npt.NDArray[Any]
 

@@ -17,7 +17,7 @@ from tests.sources.writer import write_dump
 from tests.watch.test_text import watchpoints as plain_watchpoints
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
-from tui_debugger.session.watch_file import (
+from tui_debugger.session.watchpoints import (
     format_watch_file,
     parse_watch_file,
     read_watch_file,

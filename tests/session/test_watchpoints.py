@@ -9,8 +9,7 @@ import pytest
 
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector
-from tui_debugger.session.watch_file import read_watch_file
-from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
+from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore, read_watch_file
 
 SOME = NodeSelection(
     (NodeSelector(NodeKind.REGEX, r"fc\d, [x]"), NodeSelector(NodeKind.SCOPE, "Default/a b")),

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.sources.mindspore import steps
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
+def store(tmp_path: Path) -> DiskCache:
+    return DiskCache(tmp_path / "store")
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     list_directory = steps.list_directory
 
-    def noting(lexicon: Any, place: Any, *others: Any) -> Any:
+    def noting(known_names: Any, place: Any, *others: Any) -> Any:
         names.append(place[1].name)
-        return list_directory(lexicon, place, *others)
+        return list_directory(known_names, place, *others)
 
     monkeypatch.setattr(steps, "list_directory", noting)
     return names

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
+from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.match import FileGroup, Match
 

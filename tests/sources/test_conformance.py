@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.sources.conformance import SourceConformance
+from tests.sources.memory import MemorySource, Op, Recorded
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 from tui_debugger.model import Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.memory import MemorySource, Op, Recorded
 
 
 class TestRealDumps(SourceConformance):

@@ -13,11 +13,11 @@ import pytest
 from tests.graph.graphs import DUMPS
 from tests.linked import linked, own
 from tests.unprivileged import unprivileged
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import ReadSpec
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore import contents, matched, nodes
+from tui_debugger.sources.mindspore import match_cache, nodes
 from tui_debugger.stats import npy
 
 Dumps = Callable[[str], Path]
@@ -62,23 +62,23 @@ def where(source: Source) -> list[tuple[str, ReadSpec, int]]:
 
 @pytest.mark.parametrize("name", DUMPS)
 def test_a_dump_that_was_opened_before_is_opened_without_reading_a_tensor(
-    dumps: Dumps, store: Store, opened: list[str], name: str
+    dumps: Dumps, store: DiskCache, opened: list[str], name: str
 ) -> None:
     first = where(open_source(dumps(name), store))
     assert bool(opened) == ("2.10" in name)
     opened.clear()
-    assert where(open_source(dumps(name), Store(store.path))) == first
+    assert where(open_source(dumps(name), DiskCache(store.path))) == first
     assert where(open_source(dumps(name) / "rank_0", store)) == first
     assert opened == []
     assert where(open_source(dumps(name))) == first
 
 
 def test_contents_are_known_where_the_match_is_not(
-    dump: Path, store: Store, opened: list[str], monkeypatch: pytest.MonkeyPatch
+    dump: Path, store: DiskCache, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = where(open_source(dump, store))
     opened.clear()
-    monkeypatch.setattr(matched, "_RULES", b"other")
+    monkeypatch.setattr(match_cache, "_RULES", b"other")
     assert where(open_source(dump, store)) == first
     assert opened == []
 
@@ -107,7 +107,7 @@ def gradients(root: Path) -> tuple[Path, Path]:
     raise AssertionError("no such files")
 
 
-def test_a_file_with_other_contents_is_read_again_and_counts(dump: Path, store: Store, opened: list[str]) -> None:
+def test_a_file_with_other_contents_is_read_again_and_counts(dump: Path, store: DiskCache, opened: list[str]) -> None:
     open_source(dump, store).tensors(0, 0)
     one, other = map(own, gradients(dump))
     swap(one, other)
@@ -121,7 +121,7 @@ def test_a_file_with_other_contents_is_read_again_and_counts(dump: Path, store: 
     assert opened == []
 
 
-def test_files_that_changed_just_now_are_read_every_time(dump: Path, store: Store, opened: list[str]) -> None:
+def test_files_that_changed_just_now_are_read_every_time(dump: Path, store: DiskCache, opened: list[str]) -> None:
     one, other = map(own, gradients(dump))
     for path in (one, other):
         os.utime(path)
@@ -131,7 +131,7 @@ def test_files_that_changed_just_now_are_read_every_time(dump: Path, store: Stor
     assert sorted(set(opened)) == sorted({one.name, other.name})
 
 
-def test_files_that_hold_no_array_are_known_too(dump: Path, store: Store, opened: list[str]) -> None:
+def test_files_that_hold_no_array_are_known_too(dump: Path, store: DiskCache, opened: list[str]) -> None:
     one = own(gradients(dump)[0])
     long_ago = one.stat().st_mtime_ns
     one.write_bytes(one.read_bytes()[:-1])
@@ -142,7 +142,7 @@ def test_files_that_hold_no_array_are_known_too(dump: Path, store: Store, opened
     assert len(opened) == len(set(opened)) > 100  # only by the one without a store
 
 
-def test_files_that_may_not_be_read_are_tried_again(dump: Path, store: Store, opened: list[str]) -> None:
+def test_files_that_may_not_be_read_are_tried_again(dump: Path, store: DiskCache, opened: list[str]) -> None:
     one = own(gradients(dump)[0])
     one.chmod(0)
     closed = unprivileged(lambda: where(open_source(dump, store)))
@@ -153,7 +153,9 @@ def test_files_that_may_not_be_read_are_tried_again(dump: Path, store: Store, op
     assert where(open_source(dump, store)) == where(open_source(dump))
 
 
-def test_what_the_system_refuses_once_is_tried_again(dump: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_system_refuses_once_is_tried_again(
+    dump: Path, store: DiskCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = own(gradients(dump)[0])
     read = nodes.open_array
 
@@ -168,7 +170,7 @@ def test_what_the_system_refuses_once_is_tried_again(dump: Path, store: Store, m
     assert where(open_source(dump, store)) == where(open_source(dump))
 
 
-def test_another_graph_is_matched_anew(dump: Path, store: Store, opened: list[str]) -> None:
+def test_another_graph_is_matched_anew(dump: Path, store: DiskCache, opened: list[str]) -> None:
     open_source(dump, store).tensors(0, 0)
     for path in dump.glob("rank_0/execution_order/ms_execution_order_graph_*.csv"):
         own(path).write_text("\n".join(path.read_text().splitlines()[:20]))
@@ -178,7 +180,7 @@ def test_another_graph_is_matched_anew(dump: Path, store: Store, opened: list[st
     assert found == where(open_source(dump))
 
 
-class Damaged(Store):
+class Damaged(DiskCache):
     """Payloads of one kind are cut or are something else."""
 
     kind, keep, noise = "", 0, b""
@@ -193,7 +195,7 @@ class Damaged(Store):
         pass
 
 
-@pytest.mark.parametrize("kind", [contents.KIND, matched.KIND])
+@pytest.mark.parametrize("kind", [match_cache.CONTENTS_KIND, match_cache.MATCH_KIND])
 @pytest.mark.parametrize("keep", [0, 8, 24, 60, 1000])
 @pytest.mark.parametrize("noise", [b"", b"~"])
 def test_damaged_payloads_are_as_good_as_none(
@@ -201,7 +203,7 @@ def test_damaged_payloads_are_as_good_as_none(
 ) -> None:
     name = "mindspore-2.10-mlp"
     path = tmp_path_factory.getbasetemp() / "damaged-store"
-    expected = where(open_source(dumps(name), Store(path)))
+    expected = where(open_source(dumps(name), DiskCache(path)))
     store = Damaged(path)
     store.kind, store.keep, store.noise = kind, keep, noise
     found = where(open_source(dumps(name), store))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tui_debugger.sources import file_states as module
-from tui_debugger.sources.file_states import directory_states, file_states
+from tui_debugger.sources import base as module
+from tui_debugger.sources.base import directory_states, file_states
 
 
 @pytest.fixture(params=["descriptor", "path"], autouse=True)

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation, write_dump, write_step
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Side
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Changes
 from tui_debugger.sources.follow import Follower, sends_no_events
-from tui_debugger.sources.memory import MemorySource
 
 PATIENCE = 20.0
 """Seconds a follower may take on a busy machine; tests wait for its event, not for the clock."""

@@ -10,10 +10,10 @@ import pytest
 
 from tests.sources.matching import FLOAT, Files, graph, names, node
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import ParsedGraph, ParsedParameter
+from tui_debugger.graph.messages import ParsedGraph, ParsedParameter
 from tui_debugger.graph.table import NodeTable
+from tui_debugger.sources.mindspore.data_flow import SAMPLE, WHOLE, ContentNumbers
 from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, Match, match_files
-from tui_debugger.sources.mindspore.values import SAMPLE, WHOLE, Values
 
 # --- rule by rule ------------------------------------------------------------------------------------------------
 
@@ -387,12 +387,12 @@ def test_big_tensors_are_sampled_and_read_whole_only_where_samples_leave_a_choic
 
 
 def test_unreadable_files_fit_everything() -> None:
-    values = Values(Files().load)
+    values = ContentNumbers(Files().load)
     with pytest.raises(IndexError):
         values.of(0)
     files = Files()
     index = files.add(None)
-    assert Values(files.load).of(index) < 0
+    assert ContentNumbers(files.load).of(index) < 0
 
 
 def test_layout_in_memory_does_not_matter() -> None:
@@ -404,7 +404,7 @@ def test_layout_in_memory_does_not_matter() -> None:
         files.add(array.reshape(2, 6)),
         files.add(array[:, ::1]),
     ]
-    values = Values(files.load)
+    values = ContentNumbers(files.load)
     assert len({values.of(index) for index in same}) == 1
     assert values.of(files.add(array.T)) != values.of(same[0])
     assert values.of(files.add(np.zeros((0, 3), np.float32))) >= 0
@@ -423,7 +423,7 @@ def test_too_much_to_read_whole_is_doubted(monkeypatch: pytest.MonkeyPatch) -> N
 def test_bfloat16_is_compared_by_bytes() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     files = Files()
-    values = Values(files.load)
+    values = ContentNumbers(files.load)
     indices = [files.add(np.array(each, ml_dtypes.bfloat16)) for each in ([1, 2], [1, 2], [1, 3])]
     first, same, other = (values.of(index) for index in indices)
     assert first == same != other

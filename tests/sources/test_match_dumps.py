@@ -17,12 +17,11 @@ import pytest
 
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import ParsedGraph, ParsedNode, read_graph
+from tui_debugger.graph.messages import ParsedGraph, ParsedNode, read_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.sources.mindspore.candidates import flatten
-from tui_debugger.sources.mindspore.graphs import read_order
-from tui_debugger.sources.mindspore.match import FileGroup, Match, match_files
+from tui_debugger.sources.mindspore.match import FileGroup, Match, flatten, match_files
 from tui_debugger.sources.mindspore.names import parse_name
+from tui_debugger.sources.mindspore.nodes import read_order
 
 STEPS = range(6)
 ROUTING = {"Load", "Depend", "UpdateState", "MakeTuple", "TupleGetItem"}

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.sources.memory import MemorySource, Op, table_of
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import Category, Side
 from tui_debugger.sources.base import Changes
-from tui_debugger.sources.memory import MemorySource, Op, table_of
 from tui_debugger.stats.npy import open_array, read_meta
 
 A, B = ("a", Side.OUTPUT, 0), ("b", Side.OUTPUT, 0)

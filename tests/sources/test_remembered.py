@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, age, write_dump
 from tests.thorough import examples
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore import remembered
+from tui_debugger.sources.mindspore import steps as remembered
 
 BIG = Graph(tuple(Node(f"Default/net-Net/Add-op{number}", "Add", (("x", 0),)) for number in range(120)), ("x",))
 """Enough files to be worth remembering."""
@@ -50,18 +50,20 @@ def everything(source: Source) -> tuple[Any, ...]:
     return (*found, source.info)
 
 
-def test_a_directory_that_looks_the_same_is_not_listed_again(tmp_path: Path, store: Store, listed: list[str]) -> None:
+def test_a_directory_that_looks_the_same_is_not_listed_again(
+    tmp_path: Path, store: DiskCache, listed: list[str]
+) -> None:
     write_big(tmp_path / "dump")
     age(tmp_path / "dump")
     first = everything(open_source(tmp_path / "dump", store))
     assert listed == ["0", "1"]
     assert everything(open_source(tmp_path / "dump", store)) == first
-    assert everything(open_source(tmp_path / "dump" / "rank_0" / "Net", Store(store.path)))[:-1] == first[:-1]
+    assert everything(open_source(tmp_path / "dump" / "rank_0" / "Net", DiskCache(store.path)))[:-1] == first[:-1]
     assert listed == ["0", "1"]
     assert everything(open_source(tmp_path / "dump")) == first
 
 
-def test_a_link_to_a_dump_finds_what_is_known_about_it(tmp_path: Path, store: Store, listed: list[str]) -> None:
+def test_a_link_to_a_dump_finds_what_is_known_about_it(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
     write_big(tmp_path / "dump")
     age(tmp_path / "dump")
     (tmp_path / "link").symlink_to("dump")
@@ -93,7 +95,7 @@ def odd_dump(root: Path, *, unreadable: bool = False) -> None:
 
 @pytest.mark.parametrize("unreadable", [False, True])
 def test_all_that_a_directory_holds_comes_out_the_same(
-    tmp_path: Path, store: Store, listed: list[str], unreadable: bool
+    tmp_path: Path, store: DiskCache, listed: list[str], unreadable: bool
 ) -> None:
     odd_dump(tmp_path / "dump", unreadable=unreadable)
     age(tmp_path / "dump")
@@ -146,7 +148,7 @@ def _mapping_rewritten(writer: DumpWriter) -> None:
 )
 @pytest.mark.parametrize("young", [False, True])
 def test_a_directory_that_changed_is_listed_again(
-    tmp_path: Path, store: Store, change: Callable[[DumpWriter], None], *, young: bool
+    tmp_path: Path, store: DiskCache, change: Callable[[DumpWriter], None], *, young: bool
 ) -> None:
     odd_dump(tmp_path / "dump")
     age(tmp_path / "dump")
@@ -162,7 +164,7 @@ def test_a_directory_that_changed_is_listed_again(
     assert everything(open_source(tmp_path / "dump", store)) == after
 
 
-def test_young_directories_are_not_remembered(tmp_path: Path, store: Store, listed: list[str]) -> None:
+def test_young_directories_are_not_remembered(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
     write_big(tmp_path / "dump", steps=1)
     for _ in range(2):
         open_source(tmp_path / "dump", store).tensors(0, 0)
@@ -170,7 +172,7 @@ def test_young_directories_are_not_remembered(tmp_path: Path, store: Store, list
 
 
 def test_a_directory_that_changes_while_it_is_listed_is_not_remembered(
-    tmp_path: Path, store: Store, listed: list[str]
+    tmp_path: Path, store: DiskCache, listed: list[str]
 ) -> None:
     writer = write_big(tmp_path / "dump", steps=1)
     age(tmp_path / "dump")
@@ -185,7 +187,7 @@ def test_a_directory_that_changes_while_it_is_listed_is_not_remembered(
     assert listed == ["0", "0"]
 
 
-def test_small_directories_are_not_remembered(tmp_path: Path, store: Store, listed: list[str]) -> None:
+def test_small_directories_are_not_remembered(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
     write_dump(tmp_path / "dump", steps=(0,))
     age(tmp_path / "dump")
     for _ in range(2):
@@ -194,7 +196,7 @@ def test_small_directories_are_not_remembered(tmp_path: Path, store: Store, list
     assert len(list((tmp_path / "dump" / "rank_0" / "Net" / "0" / "0").iterdir())) < remembered.WORTHWHILE
 
 
-def test_steps_share_the_names_in_the_store(tmp_path: Path, store: Store) -> None:
+def test_steps_share_the_names_in_the_store(tmp_path: Path, store: DiskCache) -> None:
     write_big(tmp_path / "dump", steps=5)
     age(tmp_path / "dump")
     source = open_source(tmp_path / "dump", store)
@@ -207,7 +209,7 @@ def test_steps_share_the_names_in_the_store(tmp_path: Path, store: Store) -> Non
     assert all(each is spots[0] for each in spots)
 
 
-def test_a_lexicon_that_knows_the_names_in_another_order(tmp_path: Path, store: Store, listed: list[str]) -> None:
+def test_a_table_that_knows_the_names_in_another_order(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
     """Step 0 lacks the first half of the nodes, so that they are numbered last when it is listed first."""
     writer = write_big(tmp_path / "dump", graph=False)
     for path in writer.step(0).glob("*.npy"):
@@ -232,12 +234,12 @@ def test_a_lexicon_that_knows_the_names_in_another_order(tmp_path: Path, store: 
     assert listed == []
 
 
-def test_a_name_store_that_lost_the_names_lists_again(tmp_path: Path, store: Store, listed: list[str]) -> None:
+def test_a_name_store_that_lost_the_names_lists_again(tmp_path: Path, store: DiskCache, listed: list[str]) -> None:
     write_big(tmp_path / "dump", steps=1)
     age(tmp_path / "dump")
     expected = everything(open_source(tmp_path / "dump", store))
 
-    class Forgetful(Store):
+    class Forgetful(DiskCache):
         def get(self, kind: str, key: bytes) -> bytes | None:
             return None if kind == remembered.KIND_NAMES else super().get(kind, key)
 
@@ -246,7 +248,7 @@ def test_a_name_store_that_lost_the_names_lists_again(tmp_path: Path, store: Sto
     assert listed == ["0"]
 
 
-class Lying(Store):
+class Lying(DiskCache):
     """Answers with something else than what was put, and takes nothing new."""
 
     lie: Callable[[str, bytes], bytes]
@@ -267,7 +269,7 @@ def liar(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, tuple[An
     writer = DumpWriter(root / "dump", Generation.V2_10)
     writer.graph(MLP)
     age(root / "dump")
-    return root / "dump", root / "store", everything(open_source(root / "dump", Store(root / "store")))
+    return root / "dump", root / "store", everything(open_source(root / "dump", DiskCache(root / "store")))
 
 
 @examples(60)
@@ -294,7 +296,7 @@ def test_a_payload_that_was_damaged_is_as_good_as_none(
     assert everything(open_source(dump, store)) == expected
 
 
-def test_cancelling_works_where_nothing_is_listed(tmp_path: Path, store: Store) -> None:
+def test_cancelling_works_where_nothing_is_listed(tmp_path: Path, store: DiskCache) -> None:
     write_big(tmp_path / "dump", steps=1)
     age(tmp_path / "dump")
     open_source(tmp_path / "dump", store).tensors(0, 0)

@@ -12,9 +12,8 @@ from tests.sources.writer import DumpWriter, Generation
 from tests.thorough import examples
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.mindspore.rounds import begins, numbered, runs_at, span
-from tui_debugger.sources.mindspore.run_order import is_ascending
-from tui_debugger.sources.mindspore.writings import Block, in_order
+from tui_debugger.sources.mindspore.listing import Block, in_order
+from tui_debugger.sources.mindspore.run_order import begins, is_ascending, numbered, runs_at, span
 
 
 @st.composite

@@ -11,7 +11,7 @@ from tests.sources.writer import MLP, DumpWriter, Generation, write_dump
 from tui_debugger.model import Side, TensorStats
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorFlag
-from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics
+from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
 
 HEADER = "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape"
 OLD = (

@@ -11,12 +11,12 @@ import pytest
 
 from tests.sources.writer import DumpWriter, Generation, write_dump
 from tests.unreadable import WOUNDS, wound
-from tui_debugger.cache.store import Store
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import NotADumpError
 from tui_debugger.model import UnreadablePart
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import Source
-from tui_debugger.sources.mindspore.discover import find_dump
+from tui_debugger.sources.mindspore.layout import find_dump
 
 
 def parts(source: Source) -> list[UnreadablePart]:
@@ -183,7 +183,7 @@ def test_a_remembered_listing_forgets_nothing(tmp_path: Path) -> None:
     (step / "Mul.Mul-op1.0.0.9.output.0.DefaultFormat.Float32.npy").mkdir()
     for path in (step, tmp_path):
         os.utime(path, (1_700_000_000, 1_700_000_000))
-    found = [parts(open_source(tmp_path, Store(tmp_path / "index"))) for _ in range(2)]
+    found = [parts(open_source(tmp_path, DiskCache(tmp_path / "index"))) for _ in range(2)]
     assert found[0] == found[1] != []
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.proto import message_class
+from tui_debugger.graph.messages import message_class
 
 Array = npt.NDArray[Any]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.sources.memory import GRAPH, MemorySource, Recorded
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.model import Category, Frame, NodeKind, NodeSelection, NodeSelector, ProgressFn, Side, TensorStats
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import GRAPH, MemorySource, Recorded
 from tui_debugger.tui.app import run_app
 
 TYPES = ("MatMul", "Add", "ReLU", "LayerNorm", "Softmax", "Mul", "Cast", "Reshape")

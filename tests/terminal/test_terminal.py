@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal.terminal import Terminal
-from tui_debugger.session.watch_file import read_watch_file
+from tui_debugger.session.watchpoints import read_watch_file
 
 pytestmark = pytest.mark.terminal
 

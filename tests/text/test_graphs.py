@@ -15,7 +15,7 @@ from tui_debugger.text.tensors import short_names
         (["a_1", "b_1"], ["a_1", "b_1"]),
         (["train", "eval"], ["train", "eval"]),
         (["net_1", "eval"], ["net_1", "eval"]),
-        (["a\x1b"], ["a␛"]),
+        (["a\x1b"], ["a\\x1b"]),
     ],
 )
 def test_the_number_at_the_end_where_that_tells_them_apart(names: list[str], short: list[str]) -> None:

@@ -14,9 +14,9 @@ from textual.pilot import Pilot
 
 from tui_debugger.model import ProgressFn, RunInfo
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.desk import Desk
+from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 PATIENCE = 20.0
@@ -37,7 +37,7 @@ class Driver:
         self.pilot = pilot
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> MainScreen:
         return self.app.desk
 
     @property

@@ -11,10 +11,9 @@ from textual.pilot import Pilot
 from tests.live.doubles import FakeTraining, FakeTrainings
 from tests.tui.driver import Driver
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
-from tui_debugger.tui.dialogs.waiting import WaitingScreen
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
-from tui_debugger.tui.live_app import LiveApp
-from tui_debugger.tui.live_desk import LiveDesk
+from tui_debugger.tui.live import LiveApp, LiveScreen
+from tui_debugger.tui.live_status import WaitingScreen
 
 
 class LiveDriver(Driver):
@@ -38,8 +37,8 @@ class LiveDriver(Driver):
         return not busy and super()._idle()
 
     @property
-    def live_desk(self) -> LiveDesk:
-        assert isinstance(self.desk, LiveDesk)
+    def live_desk(self) -> LiveScreen:
+        assert isinstance(self.desk, LiveScreen)
         return self.desk
 
     @property

@@ -205,7 +205,7 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.text.hits"),
     *(
         f"tui_debugger.tui.{name}"
-        for name in ("answers", "checker", "header", "inspector", "kinds", "navigator", "state")
+        for name in ("answers", "checker", "context", "header", "inspector", "labels", "navigator")
     ),
     *("tui_debugger.tui.panes.watch_rows", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
@@ -217,7 +217,7 @@ FIRST_FRAME = """
 import asyncio, sys, threading
 from pathlib import Path
 from tui_debugger.cli import main, open_
-from tui_debugger.sources.open import find_run
+from tui_debugger.sources.registry import find_run
 find_run(Path(sys.argv[1]))
 from tui_debugger.tui.app import TdbgApp
 gate = threading.Event()
@@ -237,7 +237,7 @@ def test_the_first_frame_waits_for_nothing_but_textual(dumps: Callable[[str], Pa
     command = [sys.executable, "-c", FIRST_FRAME, str(dumps("mindspore-2.0-nan"))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "tui_debugger.tui.desk" in loaded
+    assert "tui_debugger.tui.main_screen" in loaded
     assert not [
         name for name in loaded if any(f"{name}.".startswith(f"{each}.") for each in NOT_BEFORE_THE_FIRST_FRAME)
     ]

@@ -11,9 +11,9 @@ from textual.binding import Binding
 from tests.tui.conftest import OpenScreen
 from tui_debugger.tui import actions
 from tui_debugger.tui.app import Commands
-from tui_debugger.tui.desk import Desk
 from tui_debugger.tui.dialogs.help import HelpScreen
-from tui_debugger.tui.widgets.node_tree import NodeTree
+from tui_debugger.tui.main_screen import MainScreen
+from tui_debugger.tui.panes.nodes import NodeTree
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 SAFE = re.compile(r"[!-~]|up|down|left|right|pageup|pagedown|home|end|enter|escape|space|backspace|tab|shift\+tab|f\d+")
@@ -57,7 +57,7 @@ async def test_bindings_come_from_the_registry(open_screen: OpenScreen) -> None:
     def bound(bindings: list[Binding]) -> set[str]:
         return {key for binding in bindings for key in binding.key.split(",")}
 
-    assert bound(list(Desk.BINDINGS)) == {k for a in actions.ACTIONS if a.where == "global" for k in a.keys}  # type: ignore[arg-type]
+    assert bound(list(MainScreen.BINDINGS)) == {k for a in actions.ACTIONS if a.where == "global" for k in a.keys}  # type: ignore[arg-type]
     async with open_screen("mindspore-2.0-mlp", recommended=False) as screen:
         for name, pane in screen.desk.panes.items():
             assert bound(list(pane.BINDINGS)) == {k for a in actions.ACTIONS if a.where == name for k in a.keys}  # type: ignore[arg-type]

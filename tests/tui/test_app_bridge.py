@@ -11,9 +11,9 @@ from textual.message import Message
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
-from tui_debugger.tui import bridge as bridge_module
-from tui_debugger.tui.bridge import Bridge, Report
+from tui_debugger.tui import work as bridge_module
 from tui_debugger.tui.messages import Answered, Failed, Finished, Progressed
+from tui_debugger.tui.work import Report, Workers
 
 WAIT = 10.0
 
@@ -39,7 +39,7 @@ def inbox() -> Inbox:
 
 
 def test_newer_work_replaces_what_waits_and_cancels_what_runs(inbox: Inbox) -> None:
-    bridge = Bridge(inbox)
+    bridge = Workers(inbox)
     started, seen = threading.Event(), []
 
     def long(report: Report) -> Finished:
@@ -66,7 +66,7 @@ def test_newer_work_replaces_what_waits_and_cancels_what_runs(inbox: Inbox) -> N
 
 
 def test_an_answer_that_was_overtaken_on_the_way_is_not_fresh(inbox: Inbox) -> None:
-    bridge = Bridge(inbox)
+    bridge = Workers(inbox)
     bridge.run("lane", lambda _: Answered(1))
     inbox.until(lambda: len(inbox.messages) == 1)
     bridge.run("lane", lambda _: Answered(2))
@@ -76,7 +76,7 @@ def test_an_answer_that_was_overtaken_on_the_way_is_not_fresh(inbox: Inbox) -> N
 
 
 def test_esc_cancels_and_the_work_says_so(inbox: Inbox) -> None:
-    bridge = Bridge(inbox)
+    bridge = Workers(inbox)
     started = threading.Event()
 
     def long(report: Report) -> Finished:
@@ -96,7 +96,7 @@ def test_esc_cancels_and_the_work_says_so(inbox: Inbox) -> None:
 
 
 def test_whatever_a_worker_raises_reaches_the_screen(inbox: Inbox) -> None:
-    bridge = Bridge(inbox)
+    bridge = Workers(inbox)
 
     def broken(_: Report) -> Finished:
         raise ZeroDivisionError
@@ -121,7 +121,7 @@ def test_progress_comes_at_most_four_times_a_second_and_replaces_itself(
             report(Progress(step, 1000))
         return Answered(None)
 
-    bridge = Bridge(inbox)
+    bridge = Workers(inbox)
     bridge.run("lane", work)
     inbox.until(lambda: any(isinstance(m, Answered) for m in inbox.messages))
     told = [m for m in inbox.messages if isinstance(m, Progressed)]
@@ -133,7 +133,7 @@ def test_progress_comes_at_most_four_times_a_second_and_replaces_itself(
 
 
 def test_leaving_does_not_wait_for_work_that_never_ends(inbox: Inbox) -> None:
-    bridge = Bridge(inbox)
+    bridge = Workers(inbox)
     started, gate = threading.Event(), threading.Event()
 
     def deaf(_: Report) -> Finished:

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened
 from tests.tui.screens_host import HOSTILE
 from tests.unreadable import wound
+from tui_debugger.check import pipeline
+from tui_debugger.check.step import Checker
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Progress, Side
-from tui_debugger.session import Session, checks
-from tui_debugger.session.checking import Checker
-from tui_debugger.sources.memory import MemorySource, Op
+from tui_debugger.session import Session
 from tui_debugger.tui import checker
 from tui_debugger.tui.app import TdbgApp
 
@@ -157,7 +158,7 @@ async def test_names_from_hell_are_shown_literally_and_safely(size: tuple[int, i
 async def test_a_stopped_check_says_how_far_it_came_and_the_next_one_goes_on(
     open_screen: OpenScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "MOST", 1)  # step by step, so that it is known what is finished when
+    monkeypatch.setattr(pipeline, "MOST", 1)  # step by step, so that it is known what is finished when
     async with open_screen(NAN, recommended=False) as screen:
         judged: list[int] = []
         real = Checker.judge

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tui_debugger.tui.copier import row_text
+from tui_debugger.tui.copy_and_report import row_text
 from tui_debugger.tui.views import export
 from tui_debugger.tui.widgets.text import Place
 
@@ -90,4 +90,4 @@ async def test_no_picture_is_written_into_a_dump(open_screen: OpenScreen, monkey
 
 def test_a_row_as_text_leaves_out_marks_and_empty_cells_and_keeps_names_whole() -> None:
     cells = ["◆", "3", Place(Text("Log\x1b[2J"), "a/b"), "", Text("–")]
-    assert row_text(["", "step", "node", "slot", "hit"], cells) == "step 3  node a/b/Log␛[2J"
+    assert row_text(["", "step", "node", "slot", "hit"], cells) == "step 3  node a/b/Log\\x1b[2J"

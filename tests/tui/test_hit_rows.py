@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tui_debugger.check.hits import HitList
 from tui_debugger.model import Verdict
-from tui_debugger.session.hits import HitList
 from tui_debugger.session.opening import open_dump
 from tui_debugger.tui.panes.hit_rows import HitFilter, HitRows, abbreviation_text, found_in
 from tui_debugger.tui.panes.pane import matcher

@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tests.tui.meter import MeteredDriver, metered
-from tui_debugger.tui import collector
+from tui_debugger.tui import app
 from tui_debugger.tui.widgets.line_window import Kept
 
 NODES, STEPS = 300, 2
@@ -87,21 +87,21 @@ class Loop:
 def test_garbage_that_was_set_aside_is_found_when_more_is_set_aside() -> None:
     dialog = Loop()
     seen = weakref.ref(dialog)
-    collector.settle()
+    app.settle()
     del dialog
     gc.collect()
     assert seen() is not None
-    collector.settle()
+    app.settle()
     assert seen() is None
 
 
 @pytest.mark.usefixtures("own_collector")
 def test_garbage_is_found_when_it_is_quiet_however_long_it_lived() -> None:
-    collector.settle()
+    app.settle()
     old = Loop()
     seen = weakref.ref(old)
     gc.collect(1)  # it lives through this, and belongs to the oldest from now on
     del old
-    for _ in range(collector.FULL_WHEN_QUIET + 1):
-        collector.tidy()
+    for _ in range(app.FULL_WHEN_QUIET + 1):
+        app.tidy()
     assert seen() is None

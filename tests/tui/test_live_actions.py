@@ -10,9 +10,8 @@ from tests.thorough import later
 from tests.tui.live_driver import attached
 from tests.tui.test_every_key import NAMES as NAMED
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase
-from tui_debugger.tui import actions, live_actions
+from tui_debugger.live.wire import Event, Phase
+from tui_debugger.tui import actions
 from tui_debugger.tui.dialogs.help import HelpScreen
 
 NAMES = {**NAMED, ".": "full_stop"}
@@ -20,20 +19,20 @@ EVENTS = {Phase.RUNNING: Event.RUNNING, Phase.LOST: Event.LOST, Phase.DONE: Even
 
 
 def test_entries_that_mean_more_keep_their_keys() -> None:
-    for action in live_actions.LIVE_ACTIONS:
+    for action in actions.LIVE_ACTIONS:
         known = actions.BY_ID.get(("global", action.id))
         assert known is None or known.keys == action.keys
 
 
 @pytest.mark.parametrize("pane", [pane for pane, _ in actions.PANES])
 def test_no_key_means_two_things_in_one_pane(pane: str) -> None:
-    keys = Counter(key for action in live_actions.live_reachable(pane) for key in action.keys if action.where != "list")
+    keys = Counter(key for action in actions.live_reachable(pane) for key in action.keys if action.where != "list")
     assert {key for key, count in keys.items() if count > 1} == set()
 
 
 async def test_every_action_has_a_handler_and_every_handler_an_action() -> None:
     async with attached() as screen:
-        listed = {a.id for a in (*actions.ACTIONS, *live_actions.LIVE_ACTIONS) if a.where not in {"list", "tree"}}
+        listed = {a.id for a in (*actions.ACTIONS, *actions.LIVE_ACTIONS) if a.where not in {"list", "tree"}}
         assert set(screen.desk.handlers) == listed
 
 
@@ -49,8 +48,8 @@ async def test_the_help_page_lists_them_first() -> None:
     async with attached(size=(120, 200)) as screen:
         await screen.press("question_mark")
         assert isinstance(screen.app.screen, HelpScreen)
-        assert screen.lines[2].strip() == live_actions.GROUP or live_actions.GROUP in screen.text.split("Moving")[0]
-        for action in live_actions.LIVE_ACTIONS:
+        assert screen.lines[2].strip() == actions.GROUP or actions.GROUP in screen.text.split("Moving")[0]
+        for action in actions.LIVE_ACTIONS:
             assert action.help[:40] in screen.text
         assert actions.BY_ID["global", "step_forward"].help not in screen.text
 
@@ -75,7 +74,7 @@ async def test_every_action_can_be_asked_for_in_every_state(phase: Phase) -> Non
         await screen.settled()
         pressed: set[tuple[str, str]] = {("global", "quit")}
         for number, (pane, _) in enumerate(actions.PANES, 1):
-            for action in live_actions.live_reachable(pane):
+            for action in actions.live_reachable(pane):
                 if (action.where, action.id) in pressed:
                     continue
                 pressed.add((action.where, action.id))

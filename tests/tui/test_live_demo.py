@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from tests.tui.driver import Driver
 from tui_debugger.demo.live import playing
-from tui_debugger.tui.live_app import LiveApp
+from tui_debugger.tui.live import LiveApp
 
 
 @asynccontextmanager

@@ -9,11 +9,10 @@ import pytest
 from tests.live.doubles import LOG, MATMUL, WEIGHT, FakeTraining
 from tests.tui.live_driver import LiveDriver, attached, listening
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase, Unrecorded
+from tui_debugger.live.wire import Event, Phase, Unrecorded
 from tui_debugger.tui.dialogs.prompts import ConfirmScreen, NumberPrompt, TextPrompt
-from tui_debugger.tui.dialogs.waiting import WaitingScreen
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
+from tui_debugger.tui.live_status import WaitingScreen
 from tui_debugger.tui.values.screen import ValuesScreen
 
 FORWARD, BACK = "right_square_bracket", "left_square_bracket"

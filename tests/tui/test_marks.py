@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tests.sources.memory import MemorySource, Op, table_of
 from tui_debugger.graph.tree import build_tree
 from tui_debugger.model import Side
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op, table_of
 from tui_debugger.tui.watcher import make_marks
 from tui_debugger.watch.text import parse_watch
 

@@ -209,7 +209,7 @@ class TestNodes:
         async with opened(form(count=broken)) as view:
             await view.press("enter")
             assert view.open
-            assert "too slow ␛[2J" in view.text
+            assert "too slow \\x1b[2J" in view.text
             view.check_clean()
 
 

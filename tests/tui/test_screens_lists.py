@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tests.tui.screens_host import HOSTILE, opened
+from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.errors import NotADumpError, TdbgError
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.model import (
     Category,
@@ -22,7 +23,6 @@ from tui_debugger.model import (
     NodeSelector,
     Watchpoint,
 )
-from tui_debugger.session.types import SourceExcerpt
 from tui_debugger.text.hits import selection_words, watch_words
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
 from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen

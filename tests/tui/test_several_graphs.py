@@ -7,11 +7,11 @@ from contextlib import AbstractAsyncContextManager
 import numpy as np
 import pytest
 
+from tests.sources.memory import Key, MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
 from tui_debugger.model import GraphRun, ProgressFn, Side
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import Key, MemorySource, Op
 from tui_debugger.tui.dialogs.history import HistoryScreen
 from tui_debugger.tui.dialogs.prompts import StepPrompt, find_step
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tui_debugger.session.watch_file import read_watch_file
+from tui_debugger.session.watchpoints import read_watch_file
 from tui_debugger.tui.dialogs.modal import ErrorScreen
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 

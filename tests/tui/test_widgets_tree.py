@@ -11,8 +11,8 @@ from textual.app import App, ComposeResult
 
 from tui_debugger.graph.table import GraphInfo, NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.tui.panes.nodes import NodeTree
 from tui_debugger.tui.watcher import Marks
-from tui_debugger.tui.widgets.node_tree import NodeTree
 
 LARGE = 100_000
 

@@ -12,7 +12,7 @@ import pytest
 
 from tui_debugger.model import BIAS, Category, Hit, Verdict, Watchpoint
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.watch.recommended import recommended
 from tui_debugger.watch.text import format_watch
 

@@ -15,9 +15,8 @@ from tui_debugger.api.conditions import (
 )
 from tui_debugger.api.debugger_tensor import DebuggerTensor
 from tui_debugger.api.dump_analyzer import DumpAnalyzer
-from tui_debugger.api.hits import WatchpointHit
+from tui_debugger.api.hits import Watchpoint, WatchpointHit
 from tui_debugger.api.node import Node
-from tui_debugger.api.watchpoint import Watchpoint
 
 __all__ = [
     "ConditionBase",

@@ -8,20 +8,17 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tui_debugger.api.arguments import checked, wrong_type
-from tui_debugger.api.condition_base import ConditionBase, TableCondition
+from tui_debugger.api.conditions import ConditionBase, TableCondition, checked, wrong_type
 from tui_debugger.api.debugger_tensor import DebuggerTensor
-from tui_debugger.api.hits import Hits, WatchpointHit
-from tui_debugger.api.node import Node
-from tui_debugger.api.run import Run
+from tui_debugger.api.hits import Hits, Watchpoint, WatchpointHit
+from tui_debugger.api.node import Node, Run
 from tui_debugger.api.tensors import Columns, columns_of
-from tui_debugger.api.watchpoint import Watchpoint
+from tui_debugger.check.outputs import Answer, OutputTensors, Question
+from tui_debugger.check.results import combined, parts_text
 from tui_debugger.errors import DebuggerParamTypeError
 from tui_debugger.model import Coverage, ErrorBits, Hit, ProgressFn, UnreadablePart, Verdict, WatchResult, no_progress
 from tui_debugger.model import Watchpoint as CoreWatchpoint
-from tui_debugger.session.judging import Answer, OutputTensors, Question
-from tui_debugger.session.results import combined
-from tui_debugger.session.unreadable import parts_text
+from tui_debugger.text.clean import clean
 from tui_debugger.watch.condition_table import WIRE_OPERATOR_OVERFLOW
 
 _log = logging.getLogger("tui_debugger")
@@ -79,7 +76,7 @@ def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[Unreadab
 def _warn(conditions: Sequence[ConditionBase], hits: Hits) -> None:
     """Says what a list of hits does not."""
     if hits.coverage.parts:
-        _log.warning("cannot judge: %s", parts_text(hits.coverage.parts))
+        _log.warning("cannot judge: %s", clean(parts_text(hits.coverage.parts)))
     if any(condition.condition_id == WIRE_OPERATOR_OVERFLOW for condition in conditions):
         _log.warning("OperatorOverflowCondition cannot be judged: a dump of values does not tell whether it holds")
     elif conditions and not hits and not hits.coverage.checked:

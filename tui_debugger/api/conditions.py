@@ -1,15 +1,20 @@
-"""What watchpoints look for. Every class is a row of the condition table with MindInsight's constructor."""
+"""Checks what callers of the API pass, by MindInsight's rules."""
 
 from __future__ import annotations
 
-from tui_debugger.api.condition_base import ConditionBase, TableCondition, required
-from tui_debugger.errors import BadWatchpointError, DebuggerParamValueError
-from tui_debugger.watch.condition_table import CONDITIONS
+import math
+from collections.abc import Collection, Mapping
+from numbers import Integral, Real
+from typing import Any, ClassVar, TypeVar
+
+from tui_debugger.errors import BadWatchpointError, DebuggerParamTypeError, DebuggerParamValueError
+from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, Condition
 from tui_debugger.watch.conditions import validate
 
 __all__ = [
     "ConditionBase",
     "OperatorOverflowCondition",
+    "TableCondition",
     "TensorAllZeroCondition",
     "TensorChangeAboveThresholdCondition",
     "TensorChangeBelowThresholdCondition",
@@ -19,7 +24,201 @@ __all__ = [
     "TensorTooLargeCondition",
     "TensorTooSmallCondition",
     "TensorUnchangedCondition",
+    "required",
 ]
+
+
+T = TypeVar("T")
+
+LEAST_MB, MOST_MB = 2 * 1024, 2**31 - 1
+
+Numbers = int | list[int] | set[int] | None
+"""What names iterations or ranks: one, several, or (None) all."""
+
+
+def checked(value: object, name: str, kind: type[T], text: str) -> T:
+    """The value, if it is of a kind.
+
+    Raises:
+        DebuggerParamTypeError: it is of another one.
+    """
+    if isinstance(value, kind):
+        return value
+    raise wrong_type(value, name, text)
+
+
+def wrong_type(value: object, name: str, text: str) -> DebuggerParamTypeError:
+    """The error for a value of a wrong type: ``text`` says what was expected."""
+    return DebuggerParamTypeError(f"{name} should be {text}, not {type(value).__name__}", where=repr(value)[:200])
+
+
+def number(value: object, name: str) -> float:
+    """A threshold as float; MindInsight takes any int or float, whatever its size.
+
+    Raises:
+        DebuggerParamTypeError: it is neither.
+        DebuggerParamValueError: nothing compares with it: NaN, or an int beyond every float.
+    """
+    if not isinstance(value, Real):  # NumPy's numbers are registered as such; so is bool, a kind of int
+        raise wrong_type(value, name, "a number")
+    try:
+        converted = float(value)
+    except OverflowError:
+        raise DebuggerParamValueError(f"{name} is too large for a float", hint="pass a smaller number") from None
+    if math.isnan(converted):
+        raise DebuggerParamValueError(f"{name} is NaN: no comparison with it ever holds", hint="pass a number")
+    return converted
+
+
+def numbers(value: Numbers, name: str, there: Collection[int], *, strict: bool = True) -> list[int]:
+    """Iterations or ranks as a list, in the order given.
+
+    Args:
+        value: one number, a list or set of them, or None for all.
+        name: how the parameter is called.
+        there: what there is; when that is nothing, everything is let through.
+        strict: refuse what is not there instead of leaving it out.
+
+    Raises:
+        DebuggerParamTypeError: something is no int.
+        DebuggerParamValueError: something is not there.
+    """
+    if value is None:
+        return list(there)
+    chosen: list[int] = []
+    given: list[object] = list(value) if isinstance(value, list | set) else [value]
+    for each in given:
+        if not isinstance(each, Integral):
+            raise wrong_type(each, name, "an int, a list of ints, or None")
+        if not there or int(each) in there:
+            chosen.append(int(each))
+        elif strict:
+            raise DebuggerParamValueError(
+                f"{name} has no {each}", where=f"{name}={value!r}", hint=f"there is {list(there)}"
+            )
+    return chosen
+
+
+def slot_numbers(value: list[int] | None) -> list[int] | None:
+    """Slots as they were given.
+
+    Raises:
+        DebuggerParamTypeError: neither None nor a list of ints.
+    """
+    if value is None:
+        return None
+    given: list[object] = list(checked(value, "slots", list, "a list of ints or None"))
+    for each in given:
+        if not isinstance(each, Integral):
+            raise wrong_type(each, "slots", "a list of ints or None")
+    return value
+
+
+def memory_limit(value: object) -> int | None:
+    """A limit in MB that MindInsight takes, or None; 0 means none there.
+
+    Raises:
+        DebuggerParamTypeError: no int.
+        DebuggerParamValueError: outside the range.
+    """
+    if value is None:
+        return None
+    limit = checked(value, "mem_limit", int, "an int or None")
+    if limit and not LEAST_MB <= limit <= MOST_MB:
+        raise DebuggerParamValueError(f"mem_limit is {limit} MB", hint=f"it may be None, or {LEAST_MB} to {MOST_MB}")
+    return limit
+
+
+class ConditionBase:
+    """What a watchpoint looks for. With several parameters, each that holds makes a hit.
+
+    A NaN or an infinite element prevents every comparison but that of ``TensorOverflowCondition``: such a tensor is
+    reported with an error code instead.
+
+    Examples:
+        >>> from tui_debugger import TensorTooLargeCondition
+        >>> condition = TensorTooLargeCondition(abs_mean_gt=0.5, max_gt=10)
+        >>> condition.name, condition.condition_id, condition.param_dict
+        ('TensorTooLarge', 15, {'abs_mean_gt': 0.5, 'max_gt': 10.0})
+    """
+
+    @property
+    def name(self) -> str:
+        """Name of the condition, for example ``TensorTooLarge``."""
+        raise NotImplementedError
+
+    @property
+    def condition_id(self) -> int:
+        """Number of the condition on MindInsight's wire."""
+        raise NotImplementedError
+
+    @property
+    def param_dict(self) -> Mapping[str, float]:
+        """The parameters that are set, by name."""
+        return {}
+
+    @property
+    def param_names(self) -> list[str]:
+        """Every parameter that the condition knows, in its order on the wire."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """The parameters, as a dict prints."""
+        return str(dict(self.param_dict))
+
+
+class TableCondition(ConditionBase):
+    """A condition of the condition table. ``row`` is its row there; instances differ in their parameters only."""
+
+    row: ClassVar[Condition]
+
+    def __init__(self, **values: float | None) -> None:
+        """Keeps what is set; no value is None for a parameter that has to be set.
+
+        Raises:
+            DebuggerParamTypeError: a value is no number.
+        """
+        given = {name: number(value, name) for name, value in values.items() if value is not None}
+        self._params = {spec.name: given[spec.name] for spec in self.row.params if spec.name in given}
+
+    @property
+    def name(self) -> str:
+        """Name of the class without ``Condition``."""
+        return type(self).__name__.removesuffix("Condition")
+
+    @property
+    def condition_id(self) -> int:
+        """Number of the condition on MindInsight's wire."""
+        return self.row.wire
+
+    @property
+    def param_dict(self) -> dict[str, float]:
+        """The parameters that are set, by name, in their order on the wire."""
+        return dict(self._params)
+
+    @property
+    def param_names(self) -> list[str]:
+        """Every parameter that the condition knows, in its order on the wire."""
+        return [spec.name for spec in self.row.params if spec.name != IN_A_ROW]
+
+    def __repr__(self) -> str:
+        """As it is made."""
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params.items())})"
+
+    def demand_any(self) -> None:
+        """Refuses a condition that could never hit."""
+        deciding = [spec.name for spec in self.row.params if spec.check]
+        if not any(name in self._params for name in deciding):
+            raise DebuggerParamValueError(
+                f"{type(self).__name__} needs something to compare with", hint="set one of " + ", ".join(deciding)
+            )
+
+
+def required(value: Any, name: str) -> float:
+    """A parameter without which the condition means nothing."""
+    if value is None:
+        raise wrong_type(value, name, "a number")
+    return number(value, name)
 
 
 class TensorTooLargeCondition(TableCondition):

@@ -6,11 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from tui_debugger.api.directories import made
+from tui_debugger.api.statistic import made
 from tui_debugger.errors import TdbgError
 from tui_debugger.session import Session
-from tui_debugger.session.exporting.graph import has_openpyxl, write_sheets_csv, write_workbook
-from tui_debugger.session.exporting.graph_table import rank_graphs
+from tui_debugger.session.export_graph import has_openpyxl, rank_graphs, write_sheets_csv, write_workbook
 
 
 def export_graphs(session: Session, output_dir: str | os.PathLike[str] | None = None) -> str:

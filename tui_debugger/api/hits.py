@@ -1,16 +1,57 @@
-"""What checking finds: hits with the values they were found by, and the list of them."""
+"""Watchpoints: a condition on tensors."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tui_debugger.api.condition_base import ConditionBase
+from tui_debugger.api.conditions import ConditionBase, checked
 from tui_debugger.api.debugger_tensor import DebuggerTensor
+from tui_debugger.api.tensors import Tensors
 from tui_debugger.model import Coverage, ErrorBits, Hit, ParamResult, Verdict
-from tui_debugger.session.tables import Row, flat_hit_rows
+from tui_debugger.text.rows import Row, flat_hit_rows
 from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
 
-__all__ = ["HitDetail", "HitParam", "Hits", "WatchpointHit"]
+__all__ = ["HitDetail", "HitParam", "Hits", "Watchpoint", "WatchpointHit"]
+
+
+class Watchpoint:
+    """A condition on tensors.
+
+    Args:
+        tensors: what ``select_tensors`` gave, or a list of tensors.
+        condition: what to look for.
+
+    Raises:
+        DebuggerParamTypeError: an argument of a wrong type.
+
+    Examples:
+        >>> from tui_debugger import DumpAnalyzer, TensorTooLargeCondition, Watchpoint
+        >>> from tui_debugger.demo import demo_dump
+        >>> run = DumpAnalyzer(demo_dump())
+        >>> tensors = run.select_tensors("Log-op381")
+        >>> watchpoint = Watchpoint(tensors=tensors, condition=TensorTooLargeCondition(abs_mean_gt=0.0))
+        >>> print(watchpoint.condition.name, len(watchpoint.tensors))
+        TensorTooLarge 6
+    """
+
+    def __init__(self, tensors: Tensors | list[DebuggerTensor], condition: ConditionBase) -> None:
+        """See the class."""
+        if not isinstance(tensors, Tensors):
+            for tensor in checked(tensors, "tensors", list, "a list of DebuggerTensor"):
+                checked(tensor, "tensors", DebuggerTensor, "a list of DebuggerTensor")
+        self._tensors = tensors
+        self._condition = checked(condition, "condition", ConditionBase, "a condition")
+
+    @property
+    def tensors(self) -> Tensors | list[DebuggerTensor]:
+        """The tensors to check, as they were given."""
+        return self._tensors
+
+    @property
+    def condition(self) -> ConditionBase:
+        """What to look for."""
+        return self._condition
+
 
 _SENTENCES = {
     ErrorBits.NAN: "The tensor contains NaN.",

@@ -1,4 +1,4 @@
-"""Statistics tables of the compatible API: the rows of ``statistic.csv``, and their summary over steps and ranks."""
+"""Directories that the API writes into."""
 
 from __future__ import annotations
 
@@ -11,14 +11,31 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from tui_debugger.api.directories import made
+from tui_debugger.check.sweep import SweptTensor
+from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import ProgressFn, TensorStats, no_progress
 from tui_debugger.opener import open_regular
 from tui_debugger.session import Session
-from tui_debugger.session.exporting.files import checked_target, fresh_text
-from tui_debugger.session.sweep import SweptTensor
+from tui_debugger.session.export_files import checked_target, fresh_text
 from tui_debugger.sources.mindspore.names import parse_name
+from tui_debugger.text.clean import clean
+
+
+def made(directory: Path, parameter: str) -> None:
+    """Makes a directory that was given as ``parameter``, unless it is there.
+
+    Raises:
+        TdbgError: it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TdbgError(
+            f"the directory could not be made: {reason}", where=str(directory), hint=f"choose another {parameter}"
+        ) from None
+
 
 COLUMNS = (
     *("Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size", "Data Type", "Shape"),
@@ -182,7 +199,7 @@ def read_rows(path: Path) -> Iterator[dict[str, str]]:
                 if all(row.get(title) for title in ("Op Name", "IO", "Slot")):
                     yield row
     except (OSError, csv.Error) as error:
-        _log.warning("%s cannot be read to its end: %s", path, error)
+        _log.warning("%s cannot be read to its end: %s", clean(str(path)), clean(str(error)))
 
 
 def _rows_of(session: Session, rank: int, step: int, progress: ProgressFn) -> Iterator[dict[str, str]]:

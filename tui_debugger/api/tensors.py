@@ -9,11 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.api.debugger_tensor import DebuggerTensor
-from tui_debugger.api.node import Node
-from tui_debugger.api.run import Run
+from tui_debugger.api.node import Node, Run
 from tui_debugger.arrays import Integers
 from tui_debugger.errors import DebuggerParamTypeError, DebuggerParamValueError
-from tui_debugger.session.tables import Row, key_row, meta_row, stats_row
+from tui_debugger.text.rows import Row, key_row, meta_row, stats_row
 
 _CHUNK = 4096
 """So many tensors are made at a time while iterating."""

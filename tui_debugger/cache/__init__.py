@@ -5,6 +5,6 @@ and shapes that they belong to, names, sizes and modification times of files, an
 a tensor. Without an index everything works as well, and reads the files again.
 """
 
-from tui_debugger.cache.store import Cleared, KindInfo, Store, StoreInfo, default_store
+from tui_debugger.cache.store import Cleared, DiskCache, KindInfo, StoreInfo, default_store
 
-__all__ = ["Cleared", "KindInfo", "Store", "StoreInfo", "default_store"]
+__all__ = ["Cleared", "DiskCache", "KindInfo", "StoreInfo", "default_store"]

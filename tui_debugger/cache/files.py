@@ -1,4 +1,6 @@
-"""The files of an index directory.
+"""What can go wrong with an index, by what is to be done about it.
+
+The files of an index directory.
 
 An index that is damaged, cleared or of another version is never emptied in place: it is removed, and the next one has a
 new name. So no process that still has the old file open can write its journal beside the new one, and nobody waits for
@@ -13,10 +15,138 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from enum import Enum
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tui_debugger.cache.troubles import reason_of
+
+class Trouble(Enum):
+    """What follows from an error."""
+
+    BUSY = "busy"
+    """Somebody else is writing: it will work later."""
+    DAMAGED = "damaged"
+    """This file will never work again: away with it."""
+    GONE = "gone"
+    """The file was removed while it was used: look again."""
+    REFUSED = "refused"
+    """The system says no: no room, no permission, no such device ..."""
+
+
+class DamagedError(Exception):
+    """A file that is an index by its name, but not by what it says."""
+
+
+_BUSY = ("is locked", "locking protocol", "schema has changed")
+_DAMAGED = (
+    "no such table",
+    "no such column",
+    "has no column",
+    "malformed",
+    "could not decode",
+    "unsupported file format",
+)
+
+
+def expected() -> tuple[type[Exception], ...]:
+    """What opening and using an index may raise; everything else is a mistake of ours.
+
+    SQLite is imported for it: ask when something was raised.
+    """
+    # ValueError: a path that no file can have.
+    ours = (OSError, MemoryError, ImportError, ValueError, DamagedError)
+    try:
+        import sqlite3
+    except ImportError:
+        return ours
+    return (*ours, sqlite3.Error)
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """Judges one of the expected errors, by its words where need be: Python 3.10 does not tell SQLite's number."""
+    if isinstance(error, (DamagedError, UnicodeDecodeError)):  # SQLite's own words about a damaged file may be damaged
+        return Trouble.DAMAGED
+    if isinstance(error, (OSError, MemoryError, ImportError, ValueError)):
+        return Trouble.REFUSED
+    import sqlite3
+
+    if isinstance(error, sqlite3.OperationalError):
+        text = str(error).lower()
+        if any(words in text for words in _BUSY):
+            return Trouble.BUSY
+        return Trouble.DAMAGED if any(words in text for words in _DAMAGED) else Trouble.REFUSED
+    # Two rows of one key, or SQLite's "malformed" and "not a database", which have no class of their own.
+    damaged = isinstance(error, sqlite3.IntegrityError) or type(error) is sqlite3.DatabaseError
+    return Trouble.DAMAGED if damaged else Trouble.REFUSED
+
+
+def reason_of(error: Exception) -> str:
+    """One line for people."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+LIMIT = 10**9
+"""Bytes that the index may take when nobody says otherwise: statistics of about 6,000 steps of a small transformer."""
+DIRECTORY = "TDBG_CACHE_DIR"
+"""Environment variable: where the index lies; empty: there is none."""
+SIZE = "TDBG_CACHE_LIMIT"
+"""Environment variable: how many bytes it may take, as ``500M`` or ``2 GiB``; 0: there is none."""
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([kmgt])(i?))?b?", re.IGNORECASE)
+_UNITS = " kmgt"
+
+
+def default_directory(dump: Path | None = None) -> tuple[Path | None, str]:
+    """The directory of the index, or None and why there is none."""
+    base, why = _base()
+    if base is None:
+        return None, why
+    directory = base / "index"
+    if dump is not None and _inside(directory, dump):
+        return None, "the cache directory lies inside the dump"
+    return directory, ""
+
+
+def why_off() -> str:
+    """Why nothing is remembered although there is a place for it; empty when all is well."""
+    if find_spec("_sqlite3") is None:
+        return "this Python has no sqlite3"
+    return "" if default_limit()[0] else f"{SIZE} is 0"
+
+
+def default_limit() -> tuple[int, str]:
+    """How many bytes the index may take; and what is wrong with the variable that says it, if anything."""
+    text = os.environ.get(SIZE, "").strip()
+    if not text:
+        return LIMIT, ""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return LIMIT, f"{SIZE} is no size such as 500M: {text!r}"
+    base = 1024 if match[3] else 1000
+    return int(float(match[1]) * base ** _UNITS.index((match[2] or " ").lower())), ""
+
+
+def _base() -> tuple[Path | None, str]:
+    chosen = os.environ.get(DIRECTORY)
+    if chosen is not None:
+        return (Path(chosen).absolute(), "") if chosen else (None, f"{DIRECTORY} is empty")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if cache.is_absolute():  # others are to be ignored, says the XDG specification: the place must not move with us
+        return cache / "tdbg", ""
+    try:
+        return Path.home() / ".cache" / "tdbg", ""
+    except RuntimeError:
+        return None, "there is no home directory"
+
+
+def _inside(directory: Path, dump: Path) -> bool:
+    try:
+        return directory.resolve().is_relative_to(dump.resolve())
+    except (OSError, RuntimeError):  # links that lead in circles
+        return True
+
 
 VERSION: Final = 1
 """Of the tables *and* of what payloads mean. Raise it when an algorithm gives other numbers than before."""

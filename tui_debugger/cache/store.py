@@ -1,15 +1,235 @@
-"""Payloads by (kind, key) that outlive the process, never in the way: whatever happens to the index, work goes on."""
+"""The open index behind a store: finds or makes it, replaces it when it is damaged, gives up when all is in vain."""
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tui_debugger.cache import files
-from tui_debugger.cache.index import Index
-from tui_debugger.cache.place import LIMIT, default_directory, default_limit, why_off
+from tui_debugger.cache.files import (
+    LIMIT,
+    Trouble,
+    default_directory,
+    default_limit,
+    expected,
+    reason_of,
+    trouble_of,
+    why_off,
+)
+
+if TYPE_CHECKING:
+    from tui_debugger.cache.database import Database
+
+
+T = TypeVar("T")
+
+WAIT: Final = 0.2
+"""Seconds to wait for others that write."""
+SHARE: Final = 0.1
+"""Share of the time that may be spent waiting in vain: a process that is stuck must not cost ``WAIT`` each time."""
+STRIKES: Final = 3
+"""So many failures in a row, and the index is left alone for this session."""
+
+_COUNTED: Final = (Trouble.DAMAGED, Trouble.REFUSED)
+"""The others go away by themselves."""
+
+
+class Index:
+    """One directory's index, for all threads of a process; no method raises what an index may raise.
+
+    Attributes:
+        trouble: what is wrong, one line; empty when all is well.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Nothing is opened yet."""
+        self.trouble = ""
+        self._directory = directory
+        self._lock = threading.RLock()  # the last reference to a store may go while this thread holds it for a fork
+        self._database: Database | None = None
+        self._patience = WAIT
+        self._asked = time.monotonic()
+        self._waits = WAIT
+        self._failed_reads = 0
+        self._failed_writes = 0
+        self._swept = False
+        _all.add(self)
+
+    def read(self, work: Callable[[Database], T]) -> T | None:
+        """Asks the index; None when there is none, or no answer."""
+        with self._lock:
+            if self._failed_reads >= STRIKES:
+                return None
+            try:
+                database = self._opened()
+                answer = None if database is None else work(database)
+            except expected() as error:
+                self._failed_reads += self._failed(error) in _COUNTED
+                return None
+            self._failed_reads = 0
+            self._settled()
+            return answer
+
+    def write(self, work: Callable[[Database], None], *, make: bool) -> None:
+        """Changes the index, with ``make`` a new one when there is none; a damaged one is replaced first."""
+        with self._lock:
+            for _ in range(2):
+                if max(self._failed_reads, self._failed_writes) >= STRIKES:
+                    return
+                try:
+                    database = self._opened() or (self._made() if make else None)
+                    if database is not None:
+                        work(database)
+                except expected() as error:
+                    trouble = self._failed(error)
+                    self._failed_writes += trouble in _COUNTED
+                    if trouble in (Trouble.BUSY, Trouble.REFUSED):
+                        return
+                else:
+                    self._failed_writes = 0
+                    self._settled()
+                    self._sweep()
+                    return
+
+    def clear(self) -> tuple[int, str]:
+        """Removes every file; returns how many bytes that freed, and why not all of them, if so."""
+        with self._lock:
+            self._drop()
+            self._failed_reads = self._failed_writes = 0
+            self.trouble = ""
+            return files.remove_all(self._directory)
+
+    def close(self) -> None:
+        """Closes the file; the next use opens it again."""
+        with self._lock:
+            self._drop()
+
+    def _opened(self) -> Database | None:
+        """The index, None when there is none."""
+        from tui_debugger.cache.database import Database
+
+        if self._database is not None and not self._database.is_there():  # cleared, or replaced by another process
+            self._drop()
+        wait = self._wait()
+        if self._database is None:
+            path = files.current(self._directory)
+            if path is not None:
+                with suppress(FileNotFoundError):  # somebody was faster, and has removed it
+                    self._database = Database(path, wait)
+                    self._swept = False
+        elif wait != self._waits:
+            self._database.wait(wait)
+        self._waits = wait
+        return self._database
+
+    def _wait(self) -> float:
+        """Seconds to wait for others this time."""
+        now = time.monotonic()
+        self._patience = min(WAIT, self._patience + (now - self._asked) * SHARE)
+        self._asked = now
+        return self._patience
+
+    def _made(self) -> Database | None:
+        """The new index: ours, or that of another process that was faster."""
+        from tui_debugger.cache.database import Database
+
+        draft, path = files.fresh(self._directory)
+        try:
+            Database.create(draft)
+            if files.current(self._directory) is None:
+                draft.rename(path)
+        except expected():
+            if draft.exists():
+                raise
+            return None  # somebody has cleared the directory meanwhile, drafts included
+        finally:
+            draft.unlink(missing_ok=True)
+        return self._opened()
+
+    def _failed(self, error: Exception) -> Trouble:
+        """Draws the consequences of an error."""
+        path = None if self._database is None else self._database.path
+        trouble = trouble_of(error)
+        if self._database is not None and not self._database.is_there():
+            trouble = Trouble.GONE
+        elif path is not None and trouble is Trouble.REFUSED and files.contradicts(str(error), path):
+            trouble = Trouble.DAMAGED
+        if trouble is Trouble.GONE:
+            self._drop()
+            return trouble
+        self.trouble = reason_of(error)
+        if trouble is Trouble.BUSY:
+            self._patience, self._asked = 0.0, time.monotonic()
+            return trouble
+        self._drop()
+        if trouble is Trouble.DAMAGED:
+            with suppress(OSError):
+                path = path or files.current(self._directory)
+                if path is not None:
+                    files.remove(path)
+        return trouble
+
+    def _settled(self) -> None:
+        """After a success: what was wrong is over, unless writing goes on failing while reading works."""
+        self._patience = WAIT
+        if not self._failed_reads and not self._failed_writes:
+            self.trouble = ""
+
+    def _sweep(self) -> None:
+        if not self._swept and self._database is not None:
+            self._swept = True
+            with suppress(OSError):
+                files.sweep(self._directory, self._database.path)
+
+    def _drop(self) -> None:
+        if self._database is not None:
+            database, self._database = self._database, None
+            database.close()
+
+    def hold(self) -> None:
+        """Before this process forks: no transaction is under way that the child would have a half of."""
+        self._lock.acquire()
+
+    def release(self, *, child: bool) -> None:
+        """After the fork. The child opens the file anew: a connection belongs to the process that made it."""
+        if child:
+            self._database = None
+        self._lock.release()
+
+
+_all: weakref.WeakSet[Index] = weakref.WeakSet()
+_held: list[Index] = []
+_forking = threading.Lock()
+"""One thread forks at a time: two that hold some of the indexes each would wait for ever."""
+
+
+def _before_fork() -> None:
+    _forking.acquire()
+    _held.extend(_all)
+    for index in _held:
+        index.hold()
+
+
+def _after_fork(*, child: bool) -> None:
+    for index in _held:
+        index.release(child=child)
+    _held.clear()
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(child=False),
+        after_in_child=lambda: _after_fork(child=True),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +271,7 @@ class Cleared:
     trouble: str = ""
 
 
-class Store:
+class DiskCache:
     """Payloads by (kind, key), for every thread and any number of processes at once.
 
     Nothing here raises: what cannot be read is not known, what cannot be written is dropped. Another process may have
@@ -126,7 +346,7 @@ class Store:
         self._index.close()
 
 
-def default_store(dump: Path | None = None) -> Store | None:
+def default_store(dump: Path | None = None) -> DiskCache | None:
     """The store of this user. Nothing is opened, read or written yet.
 
     It lies in ``index`` below ``$TDBG_CACHE_DIR``, else ``$XDG_CACHE_HOME/tdbg``, else ``~/.cache/tdbg``, and may take
@@ -143,4 +363,4 @@ def default_store(dump: Path | None = None) -> Store | None:
     if directory is None or why_off():
         return None
     limit, note = default_limit()
-    return Store(directory, limit=limit, note=note)
+    return DiskCache(directory, limit=limit, note=note)

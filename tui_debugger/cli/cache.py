@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui_debugger.cli.output import documented, print_json, print_table
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -48,7 +49,7 @@ def register(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.place import default_directory
+    from tui_debugger.cache.files import default_directory
 
     with documented("cache", arguments):
         directory, why = default_directory()
@@ -57,34 +58,32 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _info(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.place import default_limit, why_off
-    from tui_debugger.cache.store import Store
+    from tui_debugger.cache.files import default_limit, why_off
+    from tui_debugger.cache.store import DiskCache
 
     limit, note = default_limit()
     found = None
     if directory is not None:
-        store = Store(directory, limit=limit, note=note)
+        store = DiskCache(directory, limit=limit, note=note)
         found = store.info()
         store.close()
         why = why_off()
     if arguments.json:
         print_json({**_head(arguments), "enabled": not why, **_document(found), "trouble": why or _trouble(found)})
     else:
-        from tui_debugger.text.clean import clean
-
         titles, *rows = _lines(found, why)
-        print_table(list(map(clean, titles)), rows)
+        print_table(titles, rows)
     return 0
 
 
 def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> int:
-    from tui_debugger.cache.place import DIRECTORY
-    from tui_debugger.cache.store import Store
+    from tui_debugger.cache.files import DIRECTORY
+    from tui_debugger.cache.store import DiskCache
     from tui_debugger.text.numbers import size
 
     if directory is None:
         raise TdbgError(f"there is nothing to clear: {why}", where="the cache directory", hint=f"set {DIRECTORY}")
-    cleared = Store(directory).clear()
+    cleared = DiskCache(directory).clear()
     if cleared.trouble:
         raise TdbgError(
             f"not all could be cleared: {cleared.trouble}",
@@ -94,7 +93,7 @@ def _clear(directory: Path | None, why: str, arguments: argparse.Namespace) -> i
     if arguments.json:
         print_json({**_head(arguments), "freed": cleared.freed})
     else:
-        print(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
+        write_lines(f"{size(cleared.freed)} freed" if cleared.freed else "nothing was remembered")
     return 0
 
 

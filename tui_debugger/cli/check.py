@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Sequence
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.cli.check_report import Report
     from tui_debugger.model import ProgressFn, Watchpoint
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.types import Pair
 
 DESCRIPTION = """\
 Checks every step and rank of a dump with watchpoints, says what was covered,
@@ -82,8 +82,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> Report:
+    from tui_debugger.check.verdicts import judge
     from tui_debugger.cli.check_report import Report
-    from tui_debugger.session.verdicts import judge
     from tui_debugger.watch.condition_table import CONDITIONS
 
     given = given_watchpoints(arguments)

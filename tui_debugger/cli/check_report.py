@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from tui_debugger import __version__
+from tui_debugger.check.by_design import by_design_text
+from tui_debugger.check.types import CheckResult
+from tui_debugger.check.verdicts import Doubt, Judgement, Outcome, Tally, coverage_line, findings_line, tally_table
 from tui_debugger.cli.output import note, print_json, print_table
 from tui_debugger.model import Hit
-from tui_debugger.session.naming import place_text
-from tui_debugger.session.origin.by_design import by_design_text
-from tui_debugger.session.tables import coverage_row, hit_row, key_row, part_rows, watch_row
-from tui_debugger.session.types import CheckResult
-from tui_debugger.session.verdict_text import coverage_line, findings_line, tally_table
-from tui_debugger.session.verdicts import Doubt, Judgement, Outcome, Tally
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words, watch_line
 from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.rows import coverage_row, hit_row, key_row, part_rows, watch_row
+from tui_debugger.text.tensors import place_text
+from tui_debugger.text.writer import write_lines
 from tui_debugger.watch.condition_table import CONDITIONS
 from tui_debugger.watch.conditions import not_finite_words
 
@@ -79,15 +79,10 @@ def print_report(report: Report, arguments: argparse.Namespace) -> int:
         return report.exit_code
     _print_hits(report, arguments.limit)
     _print_watchpoints(report)
-    print()
-    print(coverage_line(report.result))
+    write_lines("", coverage_line(report.result))
     if designed := by_design_text(report.result.hits):
-        print(designed)
-    for line in _remarks(report):
-        print(clean(line))
-    for line in _beginnings(report):
-        print(clean(line))
-    print(verdict_line(report))
+        write_lines(designed)
+    write_lines(*_remarks(report), *_beginnings(report), verdict_line(report))
     return report.exit_code
 
 
@@ -146,8 +141,8 @@ def _print_hits(report: Report, limit: int) -> None:
     titles = ["step", *(["rank"] if ranks else []), "watch", "", "found", "tensor"]
     print_table(titles, [_row(hit, ranks=ranks, graphs=report.graphs) for hit in shown], right=("step", "rank"))
     if len(shown) < len(hits):
-        print(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
-    print()
+        write_lines(f"… {len(hits) - len(shown):,} more (--limit 0 prints all)")
+    write_lines("")
 
 
 def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
@@ -165,7 +160,7 @@ def _row(hit: Hit, *, ranks: bool, graphs: bool) -> list[str]:
 
 def _print_watchpoints(report: Report) -> None:
     if not report.asked:
-        print("no watchpoint was given: these are the recommended ones")
+        write_lines("no watchpoint was given: these are the recommended ones")
     titles, rows = tally_table(report.judgement.tallies)
     print_table(titles, rows, right=titles[:-1])
 

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tui_debugger.cli import open_
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -39,10 +40,10 @@ def _run(arguments: argparse.Namespace) -> int:
     # The training script travels with the dump, so that its lines can be shown.
     arguments.source_map += [(TRAINED_IN, str(path)), (RECORDED_IN, str(path / "_run"))]
     if arguments.unpack:
-        print(path)
+        write_lines(str(path))
         return 0
     if arguments.live:
-        from tui_debugger.cli.listen_screen import run_demo
+        from tui_debugger.cli.listen import run_demo
 
         return run_demo(arguments)
     if arguments.recommended is None:

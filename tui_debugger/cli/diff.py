@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
     from tui_debugger.cli.diff_report import Answer
+    from tui_debugger.diagnose.compare import Comparer, Side
+    from tui_debugger.diagnose.run import Run
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.diagnosis.comparing import Comparer, Side
     from tui_debugger.session.naming import Found
     from tui_debugger.stats.compare_pairs import Tolerance
 
@@ -148,14 +149,14 @@ def _run(arguments: argparse.Namespace) -> int:
 def _compared(arguments: argparse.Namespace) -> Answer:
     with progress_bar() as bar, interruptible(bar) as progress:
         from tui_debugger.cli.diff_report import Answer
-        from tui_debugger.session.diagnosis.comparing import Comparer
+        from tui_debugger.diagnose.compare import Comparer
         from tui_debugger.stats.compare_pairs import Tolerance
 
         session = open_session(arguments.path, arguments, progress)
         comparer = Comparer(session)
         arguments.at_exit.callback(comparer.close)
         key, found = _tensor(session, arguments, progress)
-        other = _other(comparer, key, found, arguments, progress)
+        other = _other(session, comparer, key, found, arguments, progress)
         couple = comparer.couple(key, other, progress, reshape=arguments.reshape)
         tolerance: Tolerance = Tolerance(arguments.rtol, arguments.atol, arguments.tolerance)
         differences, hint = couple.compare(tolerance, arguments.top, progress)
@@ -206,7 +207,7 @@ def _one(numbers: list[int], word: str) -> int:
 
 def _last_step(session: Session, rank: int, found: Found) -> int:
     """The last step with a tensor of the node; without one the last dumped step."""
-    from tui_debugger.session.diagnosis.comparing import NEAREST
+    from tui_debugger.diagnose.compare import NEAREST
 
     steps = session.steps(rank)
     flow = session.flow(rank)
@@ -214,7 +215,7 @@ def _last_step(session: Session, rank: int, found: Found) -> int:
     return recent[-1] if recent else _one(list(steps[-1:]), "step")
 
 
-def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
+def _key_at(session: Run, rank: int, step: int, found: Found) -> TensorKey:
     """The asked tensor of a node at a rank and step.
 
     Raises:
@@ -232,11 +233,16 @@ def _key_at(session: Session, rank: int, step: int, found: Found) -> TensorKey:
     return meant[0].key
 
 
-def _other(
-    comparer: Comparer, key: TensorKey, found: Found, arguments: argparse.Namespace, progress: ProgressFn
+def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was asked
+    session: Session,
+    comparer: Comparer,
+    key: TensorKey,
+    found: Found,
+    arguments: argparse.Namespace,
+    progress: ProgressFn,
 ) -> Side:
     """What the options name."""
-    from tui_debugger.session.diagnosis.comparing import Side
+    from tui_debugger.diagnose.compare import Side
     from tui_debugger.session.naming import find_node
 
     if not arguments.other:
@@ -257,7 +263,7 @@ def _other(
         found = find_node(tables, {rank: run.in_scope(rank)}, named["tensor"])
     if "step" not in named and "tensor" not in named:
         return Side(replace(key, rank=rank), file or "")
-    step = _whole(named["step"], "step") if "step" in named else _asked_step(comparer.session, key, arguments)
+    step = _whole(named["step"], "step") if "step" in named else _asked_step(session, key, arguments)
     if step not in run.steps(rank) or run.nodes(rank).find(found.node, found.graph) < 0:
         return Side(replace(key.at_step(step), rank=rank), file or "")  # which says what is missing
     return Side(_key_at(run, rank, step, found), file or "")

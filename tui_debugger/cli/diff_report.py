@@ -10,16 +10,18 @@ import numpy as np
 from tui_debugger import __version__
 from tui_debugger.cli.output import ALL_SEEN, Unseen, print_table
 from tui_debugger.cli.show_values import nested
+from tui_debugger.diagnose.compare import Couple, Opened
 from tui_debugger.model import TensorStats
-from tui_debugger.session.diagnosis.comparing import Couple, Opened
-from tui_debugger.session.tables import key_row, meta_row, plain, stats_row
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import Fit
 from tui_debugger.text import differences as words
 from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number
+from tui_debugger.text.rows import key_row, meta_row, stats_row
 from tui_debugger.text.tensors import shape_text
 from tui_debugger.text.values import exact_text
+from tui_debugger.text.writer import write_lines
 
 _TITLES = ("count", "NaN", "+Inf", "-Inf", "zero", "neg", "pos", "min", "max", "mean", "mean |x|", "std", "norm")
 
@@ -60,23 +62,23 @@ def print_answer(answer: Answer) -> None:
     """Everything, from the answer down to single elements."""
     couple, found = answer.couple, answer.found
     here, there = couple.here, couple.there
-    print(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
-    print(f"there  {there.side.text(here.side.key)}  {_type(there)}")
+    write_lines(f"here   {here.side.text(with_graph=answer.graphs)}  {_type(here)}")
+    write_lines(f"there  {there.side.text(here.side.key)}  {_type(there)}")
     if couple.fit is not Fit.SAME:
-        print(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
-    print(f"\n{words.verdict(found)}")
+        write_lines(f"       compared as {shape_text(found.shape)}, {couple.fit.value}")
+    write_lines("", words.verdict(found))
     if not found.tolerance.exact:
-        print(f"tolerance: {words.tolerance_text(found.tolerance, found.boundary)}")
+        write_lines(f"tolerance: {words.tolerance_text(found.tolerance, found.boundary)}")
     for line in (words.counts_text, words.error_text, words.vector_text, words.ulp_text):
         if text := line(found):
-            print(text)
+            write_lines(text)
     if answer.hint:
-        print(f"note: {answer.hint}")
-    print()
+        write_lines(f"note: {answer.hint}")
+    write_lines("")
     rows = [("here", found.here), ("there", found.there), ("difference", found.difference)]
     print_table(("", *_TITLES), [[name, *_cells(stats)] for name, stats in rows], right=_TITLES)
     if answer.largest:
-        print(f"\nlargest differences by {_BY[answer.by]}, NaN and Inf on one side first:")
+        write_lines("", f"largest differences by {_BY[answer.by]}, NaN and Inf on one side first:")
         titles = ("index", "here", "there", "difference", "relative", "ULP")
         print_table(titles, [_line(entry) for entry in answer.largest], right=titles[1:])
 

@@ -21,16 +21,17 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import Unseen, documented, interruptible, print_json, progress_bar, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
     from collections.abc import Sequence
 
+    from tui_debugger.check.types import Pair, TensorRow
+    from tui_debugger.diagnose.explain.evidence import Guidance
     from tui_debugger.model import Hit, ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.guidance.types import Guidance
     from tui_debugger.session.naming import Found
-    from tui_debugger.session.types import Pair, TensorRow
 
 DESCRIPTION = """\
 Says for every finding on a node what usually causes it, what the tensors around
@@ -83,21 +84,22 @@ def _run(arguments: argparse.Namespace) -> int:
         code = TdbgError.exit_code
     code = missing.code(code)
     if arguments.json:
-        from tui_debugger.session.guidance.rows import guidance_row
+        from tui_debugger.diagnose.explain.explain import guidance_row
 
         tensors = [guidance_row(each) for each in found]
         head = {"command": "explain", "path": str(arguments.path), "exit_code": code}
         print_json({**head, "tensors": tensors, **missing.rows})
     else:
-        print("\n\n".join("\n".join(text_lines(each, arguments.path)) for each in found))
+        for number, each in enumerate(found):
+            write_lines(*([""] if number else []), *text_lines(each, arguments.path))
     return code
 
 
 def _explained(arguments: argparse.Namespace) -> tuple[list[Guidance], bool, Unseen]:
     """The guidance for each tensor, whether a watchpoint could not be judged on one of them, and what was not seen."""
-    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.diagnose.explain.explain import explain, known_hit
+    from tui_debugger.graph.search import NodeQuery
     from tui_debugger.model import Verdict
-    from tui_debugger.session.guidance.explain import explain, known_hit
     from tui_debugger.session.naming import find_node
 
     given = given_watchpoints(arguments)
@@ -173,7 +175,7 @@ def _plain(session: Session, found: Found, pairs: Sequence[Pair]) -> list[Tensor
 
 def text_lines(guidance: Guidance, path: Path) -> list[str]:
     """The guidance for a terminal, every advice with the command that does it."""
-    from tui_debugger.session.guidance.lines import Kind, lines
+    from tui_debugger.diagnose.explain.explain import Kind, lines
     from tui_debugger.text.clean import clean
 
     out: list[str] = []

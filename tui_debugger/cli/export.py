@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,14 +24,15 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, unseen
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.documents import document as document_text
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.sweep import Sweep, SweptTensor
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.exporting.tensors import Written
-    from tui_debugger.session.sweep import Sweep, SweptTensor
+    from tui_debugger.session.export_tensors import Written
 
 FORMATS = {
     "tensors": (".npy", ".npz", ".csv", "a directory (DIR/)"),
@@ -179,8 +179,8 @@ def _tensors(session: Session, target: Path, arguments: argparse.Namespace, prog
 def _write_tensors(
     session: Session, sweep: Sweep, number: int, target: Path, arguments: argparse.Namespace, *, progress: ProgressFn
 ) -> Written:
-    from tui_debugger.session.exporting.files import save_npy
-    from tui_debugger.session.exporting.tensors import Written, write_csv, write_directory, write_npz
+    from tui_debugger.session.export_files import save_npy
+    from tui_debugger.session.export_tensors import Written, write_csv, write_directory, write_npz
 
     dump, force = Path(session.info.path), arguments.force
     kind = "" if target.is_dir() else target.suffix.lower()
@@ -201,7 +201,7 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
     Raises:
         TdbgError: there are several.
     """
-    from tui_debugger.session.naming import place_text
+    from tui_debugger.text.tensors import place_text
 
     tensor = next(sweep.listed(progress))
     if number > 1:
@@ -215,9 +215,9 @@ def _only(sweep: Sweep, number: int, target: Path, progress: ProgressFn) -> Swep
 
 
 def _tensor_report(written: Written) -> dict[str, Any]:
-    from tui_debugger.session.naming import place_text
-    from tui_debugger.session.tables import key_row
     from tui_debugger.text.numbers import plural, size
+    from tui_debugger.text.rows import key_row
+    from tui_debugger.text.tensors import place_text
 
     notes = [f"{plural(written.tensors, 'tensor')} ({size(written.nbytes)}) written to {written.path}"]
     for key, reason in written.failures[:_SHOWN]:
@@ -238,9 +238,9 @@ def _tensor_report(written: Written) -> dict[str, Any]:
 
 
 def _hits(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
-    from tui_debugger.session.tables import coverage_row
-    from tui_debugger.session.verdict_text import coverage_line
+    from tui_debugger.check.verdicts import coverage_line
     from tui_debugger.text.numbers import plural
+    from tui_debugger.text.rows import coverage_row
     from tui_debugger.watch.text import format_watch
 
     given = given_watchpoints(arguments)
@@ -269,8 +269,8 @@ def _hits(session: Session, target: Path, arguments: argparse.Namespace, progres
 def _write_hits(session: Session, result: CheckResult, target: Path, arguments: argparse.Namespace) -> None:
     import csv
 
-    from tui_debugger.session.exporting.files import fresh_text
-    from tui_debugger.session.tables import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
+    from tui_debugger.session.export_files import fresh_text
+    from tui_debugger.text.rows import FLAT_HIT_COLUMNS, coverage_row, flat_hit_rows, hit_row, watch_row
 
     watched = dict(result.coverage.watched)
     with fresh_text(target, Path(session.info.path), force=arguments.force) as file:
@@ -287,8 +287,7 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
             "coverage": coverage_row(result.coverage),
             "hits": [hit_row(hit) for hit in result.hits],
         }
-        json.dump(document, file, indent=1, allow_nan=False)
-        file.write("\n")
+        file.write(document_text(document))
 
 
 # -- graph -----------------------------------------------------------------------------------------
@@ -296,8 +295,7 @@ def _write_hits(session: Session, result: CheckResult, target: Path, arguments: 
 
 def _graph(session: Session, target: Path, arguments: argparse.Namespace, progress: ProgressFn) -> dict[str, Any]:
     from tui_debugger.model import Progress
-    from tui_debugger.session.exporting.graph import write_nodes_csv, write_nodes_json, write_workbook
-    from tui_debugger.session.exporting.graph_table import rank_graphs
+    from tui_debugger.session.export_graph import rank_graphs, write_nodes_csv, write_nodes_json, write_workbook
     from tui_debugger.text.numbers import plural
 
     progress(Progress(0, 0, "reading the graph"))

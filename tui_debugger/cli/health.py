@@ -20,6 +20,7 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from tui_debugger.check.verdicts import Judgement
+    from tui_debugger.diagnose.health import HealthMap
     from tui_debugger.model import UnreadablePart
-    from tui_debugger.session.diagnosis.health import HealthMap
-    from tui_debugger.session.verdicts import Judgement
 
 DESCRIPTION = """\
 A map of a dump: steps across, scopes and nodes down, and one glyph for the worst
@@ -109,8 +110,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _made(arguments: argparse.Namespace) -> Report:
-    from tui_debugger.session.diagnosis.health import HealthChecks, health
-    from tui_debugger.session.verdicts import judge
+    from tui_debugger.check.verdicts import judge
+    from tui_debugger.diagnose.health import HealthChecks, health
 
     given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -128,36 +129,32 @@ def _made(arguments: argparse.Namespace) -> Report:
 
 def _entries(map_: HealthMap, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """Tree indices of the rows."""
-    from tui_debugger.session.diagnosis.health_text import rows_of
+    from tui_debugger.diagnose.health import rows_of
 
     shown = map_.noteworthy(map_.ranks) if arguments.bad else map_.shown
     return rows_of(map_, shown, depth=arguments.depth, flat=arguments.nodes, most=ROWS)
 
 
 def _print(report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace) -> None:
-    from tui_debugger.session.diagnosis.health_text import looked_for, map_lines
-    from tui_debugger.text.clean import clean
+    from tui_debugger.diagnose.health import looked_for, map_lines
     from tui_debugger.text.health import legend_text
 
     map_ = report.map
     room = max((arguments.width or shutil.get_terminal_size().columns) - NAMES, 10)
     lines = map_lines(map_, entries, map_.ranks, room, flat=arguments.nodes)
-    print("\n".join(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
-    print(f"\n{legend_text(room + NAMES)}")
-    print("\n".join(looked_for(map_)))
-    print(map_.covered_text())
+    write_lines(*(lines or ["no row to show" + (": nothing was found" if arguments.bad else "")]))
+    write_lines("", legend_text(room + NAMES), *looked_for(map_), map_.covered_text())
     if map_.coverage.by_design:
-        print(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
-    for doubt in report.judgement.doubts:
-        print(clean(f"cannot judge: {doubt.text}"))
+        write_lines(f"Inf by design: {map_.coverage.by_design:,} (masks that their consumers absorb): no findings")
+    write_lines(*(f"cannot judge: {doubt.text}" for doubt in report.judgement.doubts))
 
 
 def _document(
     report: Report, entries: npt.NDArray[np.int64], arguments: argparse.Namespace, code: int
 ) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.session.diagnosis.health_text import map_rows
-    from tui_debugger.session.tables import coverage_row, part_rows, watch_row
+    from tui_debugger.diagnose.health import map_rows
+    from tui_debugger.text.rows import coverage_row, part_rows, watch_row
 
     map_, judgement = report.map, report.judgement
     return {

@@ -1,19 +1,164 @@
-"""``tdbg listen``: waits for trainings on a socket; with the screen, or without one for batch jobs."""
+"""What listening with and without a screen share: the server and the session."""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from tui_debugger.cli.open_ import add_common
-from tui_debugger.cli.options import add_judging, whole
+from tui_debugger.cli.open_ import add_common, require_terminal
+from tui_debugger.cli.options import add_judging, given_watchpoints, whole
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from tui_debugger.model import Watchpoint
+    from tui_debugger.session.live import LiveSession
+    from tui_debugger.tui.live import LiveApp
+
+
+def open_live(arguments: argparse.Namespace) -> LiveSession:
+    """Listens; the session is closed when the command ends, which lets every training go on.
+
+    Raises:
+        TdbgError: the address cannot be had, anybody could come in without a token, or there is no place for values.
+    """
+    from tui_debugger.live.server import serve
+    from tui_debugger.session.live import LiveSession
+
+    trainings = serve(
+        arguments.host,
+        arguments.port,
+        token=arguments.token,
+        allow_unauthenticated=arguments.allow_unauthenticated,
+    )
+    try:
+        session = LiveSession(trainings, spool_limit=arguments.spool_limit, source_map=arguments.source_map)
+    except BaseException:
+        trainings.close()
+        raise
+    arguments.at_exit.callback(session.close)
+    return session
+
+
+def exposed(arguments: argparse.Namespace) -> str:
+    """What to warn of when others than this machine can reach the server; empty when they cannot."""
+    host: str = arguments.host
+    if host.startswith(("unix:", "127.")) or host in {"localhost", "::1", "[::1]"}:
+        return ""
+    open_to_all = arguments.allow_unauthenticated or not arguments.token
+    who = ", and anybody who reaches this port can pose as a training" if open_to_all else ""
+    return f"listens at {host}, not at this machine alone: what trainings send is not encrypted{who}"
+
+
+LOOK: Final = 1.0
+"""Seconds between two looks at whether a training still runs; what happens to it is noticed at once."""
+
+
+def run_screen(arguments: argparse.Namespace) -> int:
+    """Listens, and shows what comes.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        TdbgError: nothing can listen at that address, a --watch text or file is wrong, or there is no terminal.
+    """
+    watches = given_watchpoints(arguments)
+    require_terminal()
+
+    session = open_live(arguments)
+    return show(
+        session,
+        watches,
+        title=f"listens at {session.address}",
+        warning=exposed(arguments),
+        recommended=arguments.recommended,
+        mouse=not arguments.no_mouse,
+        stay=stay,
+    )
+
+
+def run_demo(arguments: argparse.Namespace) -> int:
+    """Plays the recorded training. Raises as ``run_screen``."""
+    watches = given_watchpoints(arguments)
+    require_terminal()
+    from tui_debugger.demo.live import playing
+
+    apps: list[LiveApp] = []
+
+    def missing(text: str) -> None:
+        for app in apps:
+            app.note(text)
+
+    def started(app: LiveApp) -> None:
+        apps.append(app)
+        training.start()
+
+    with playing(missing, source_map=arguments.source_map) as (session, training):
+        return show(
+            session,
+            watches,
+            title="a recorded training of MindSpore 2.0.0",
+            recommended=arguments.recommended,
+            mouse=not arguments.no_mouse,
+            started=started,
+        )
+
+
+def show(
+    session: LiveSession,
+    watches: Sequence[Watchpoint],
+    *,
+    title: str,
+    recommended: bool | None,
+    mouse: bool,
+    warning: str = "",
+    started: Callable[[LiveApp], None] | None = None,
+    stay: Callable[[LiveSession], None] | None = None,
+) -> int:
+    """Runs the screen on a session that listens already; returns the exit code."""
+    session.watchpoints.add_missing(watches)
+    gc.disable()  # until the first frame, see ``cli.screen``
+    try:
+        from tui_debugger.tui.live import run_live
+
+        return run_live(
+            session,
+            title=title,
+            warning=warning,
+            recommended=recommended,
+            mouse=mouse,
+            started=started,
+            stay=stay,
+        )
+    finally:
+        gc.enable()
+
+
+def stay(session: LiveSession) -> None:
+    """Answers trainings that would end without anybody who does, until they end by themselves, or Ctrl-C."""
+    ended = threading.Event()
+    unsubscribe = session.subscribe(lambda _: ended.set())
+    write_lines(
+        "tdbg: the training goes on without watchpoints; this process stays until its end, because MindSpore ends",
+        "tdbg: a training that nobody answers (Ctrl-C leaves, and with it the training ends)",
+        flush=True,
+    )
+    try:
+        while session.dependents():
+            ended.wait(LOOK)
+            ended.clear()
+    finally:
+        unsubscribe()
+
 
 DESCRIPTION = """\
 Waits for training processes that attach: MindSpore 1.1 to 2.3 by its own
@@ -155,6 +300,5 @@ def _run(arguments: argparse.Namespace) -> int:
     if given:
         option = f"--{given[0].replace('_', '-')}"
         raise TdbgError(f"{option} is about listening without a screen", where=option, hint="add --no-screen")
-    from tui_debugger.cli.listen_screen import run_screen
 
     return run_screen(arguments)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from tui_debugger.check.flow import Flow
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.session.flow import Flow
     from tui_debugger.sources.base import TensorTable
 
 Line = tuple[str, int]
@@ -158,8 +158,7 @@ def _listed(arguments: argparse.Namespace) -> int:
 def _list_rank(session: Session, rank: int, arguments: argparse.Namespace, progress: ProgressFn) -> _Listing:
     import numpy as np
 
-    from tui_debugger.graph.query import NodeQuery
-    from tui_debugger.graph.search import match
+    from tui_debugger.graph.search import NodeQuery, match
 
     flow = session.flow(rank, progress)
     steps = [step for step in session.steps(rank) if _wanted(step, arguments)]
@@ -191,7 +190,7 @@ def _counted(session: Session, flow: Flow, steps: Sequence[int]) -> dict[int, in
 
     Lists the steps; one that cannot be listed says nothing of what was dumped.
     """
-    from tui_debugger.session.unreadable import is_closed
+    from tui_debugger.check.results import is_closed
 
     among, rank = set(steps), flow.rank
     runs = [run for run in session.history(rank) if run.has_data and run.step in among]
@@ -348,7 +347,7 @@ def _files(entry: _Entry, places: dict[int, _Listing]) -> Iterator[tuple[int, in
 
 
 def _json(entry: _Entry, places: dict[int, _Listing], arguments: argparse.Namespace) -> dict[str, Any]:
-    from tui_debugger.session.tables import frame_row
+    from tui_debugger.text.rows import frame_row
 
     nodes, row = entry.listing.nodes, entry.row
     ins, outs = entry.listing.counts

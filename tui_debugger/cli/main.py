@@ -6,7 +6,6 @@ import argparse
 import io
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
@@ -16,6 +15,7 @@ from tui_debugger import __version__
 from tui_debugger.cli.output import failure, print_json
 from tui_debugger.errors import TdbgError
 from tui_debugger.text.clean import clean
+from tui_debugger.text.writer import write_errors, write_traceback, write_usage
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +40,12 @@ class Parser(argparse.ArgumentParser):
                 message, where=" ".join(self._given), hint=f"`tdbg {command[0]} --help` lists the options"
             )
             print_json(failure(command[0], None, wrong))
-        super().error(message)
+        super().error(clean(message))
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # All that argparse says goes through here: usage, help, version, errors.
+        if message:
+            write_usage(message, file or sys.stderr)
 
 
 EPILOG = """\
@@ -50,12 +55,14 @@ exit codes:
   2    cannot judge: nothing recognisable at the path, a wrong argument, nothing
        matched or could be compared, or tensors that could not be read
   130  interrupted
+
+tdbg help shows the manual.
 """
 COMMANDS = {
     "open": "open_",
     "listen": "listen",
     **{name: name for name in ("check", "origin", "relations", "explain", "report", "health", "trend", "ls")},
-    **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache", "demo")},
+    **{name: name for name in ("show", "diff", "stat", "export", "steps", "cache", "demo", "help")},
 }
 """The module of every command, in the order of the help."""
 BROKEN_PIPE = 141
@@ -103,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
-        print("tdbg: interrupted", file=sys.stderr)
+        write_errors("tdbg: interrupted")
         return 130
     except Exception as error:  # noqa: BLE001 - our own mistake, whatever it is, must not leave with Python's 1: that is a finding
         if isinstance(error, OSError) and error.filename is None:  # no file of ours: stdout, such as on a full disk
@@ -111,14 +118,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             what = f"the output could not be written: {error.strerror}"
             _tell(TdbgError(what, where="stdout", hint="make room, or send it somewhere else"))
             return TdbgError.exit_code
-        traceback.print_exc()
-        print("tdbg: internal error: nothing was judged. Please report the lines above.", file=sys.stderr)
+        write_traceback()
+        write_errors("tdbg: internal error: nothing was judged. Please report the lines above.")
         return TdbgError.exit_code
 
 
 def _tell(error: TdbgError) -> None:
-    """The parts of an error, line by line: paths and names in them may hold what commands a terminal."""
-    print("\n".join(map(clean, f"tdbg: {error}".split("\n"))), file=sys.stderr)
+    """Writes the parts of an error, line by line; a line break in a path is no line of its own."""
+    safe = TdbgError(clean(error.what), where=clean(error.where), hint="\n".join(map(clean, error.hint.split("\n"))))
+    write_errors(*f"tdbg: {safe}".split("\n"))
 
 
 def _drop_output() -> None:

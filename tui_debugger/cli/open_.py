@@ -69,7 +69,7 @@ def run(path: Path, arguments: argparse.Namespace) -> int:
         TdbgError: the path holds no dump, a --watch text or file is wrong, or stdout is no terminal.
     """
     watches = given_watchpoints(arguments)
-    from tui_debugger.sources.open import find_run
+    from tui_debugger.sources.registry import find_run
 
     find_run(path)  # looks at a few directories only: a wrong path is answered in the shell
     require_terminal()

@@ -16,10 +16,10 @@ from tui_debugger.text.numbers import brief
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.sweep import TensorChoice
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import Category, ProgressFn, Watchpoint
     from tui_debugger.session import Session
-    from tui_debugger.session.sweep import TensorChoice
-    from tui_debugger.session.types import Pair
     from tui_debugger.stats.workers import Workers
 
 
@@ -48,8 +48,8 @@ def choice_of(arguments: argparse.Namespace) -> TensorChoice:
     Raises:
         TdbgError: no category is called so.
     """
+    from tui_debugger.check.sweep import TensorChoice
     from tui_debugger.model import CATEGORY_WORDS, Side
-    from tui_debugger.session.sweep import TensorChoice
 
     categories = categories_of(arguments.category)
     return TensorChoice(
@@ -138,7 +138,7 @@ def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
     """
     if not (arguments.watch or arguments.watch_file):
         return ()
-    from tui_debugger.session.watch_file import watchpoints_from
+    from tui_debugger.session.watchpoints import watchpoints_from
 
     return watchpoints_from(arguments.watch, arguments.watch_file)
 
@@ -344,9 +344,9 @@ def open_session(path: Path, arguments: argparse.Namespace, progress: ProgressFn
     Raises:
         TdbgError: no dump, a graph that is not there, a bad regular expression, or no node left.
     """
-    from tui_debugger.graph.query import NodeQuery
+    from tui_debugger.check.results import Asked
+    from tui_debugger.graph.search import NodeQuery
     from tui_debugger.session.opening import open_dump
-    from tui_debugger.session.unreadable import Asked
 
     session = open_dump(path, workers=workers_of(arguments), remember=not arguments.no_cache)
     arguments.at_exit.callback(session.close)

@@ -99,8 +99,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _search(arguments: argparse.Namespace) -> Answer:
+    from tui_debugger.check.verdicts import judge
     from tui_debugger.cli.origin_report import Answer
-    from tui_debugger.session.verdicts import judge
 
     watchpoints = enabled_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:

@@ -9,47 +9,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui_debugger import __version__
+from tui_debugger.check.by_design import by_design_text
+from tui_debugger.check.origins import State
+from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.provenance import Start
+from tui_debugger.check.results import parts_text
+from tui_debugger.check.verdicts import Judgement, Outcome, coverage_line
 from tui_debugger.cli.check_report import EXIT_CODES
 from tui_debugger.cli.options import chosen, open_session, pairs_of
 from tui_debugger.cli.output import interruptible, note, print_json, progress_bar, unseen
-from tui_debugger.errors import TdbgError
-from tui_debugger.model import ProgressFn, Watchpoint
-from tui_debugger.session.naming import find_node, no_such_tensor, place_text
-from tui_debugger.session.origin.blocks import WIDTH, origin_lines, wrapped
-from tui_debugger.session.origin.by_design import by_design_text
-from tui_debugger.session.origin.examine import State
-from tui_debugger.session.origin.making import Start
-from tui_debugger.session.origin.path import Ending, with_nearest
-from tui_debugger.session.origin.path import Path as OriginPath
-from tui_debugger.session.origin.path_text import path_lines
-from tui_debugger.session.origin.rows import path_rows, report_rows
-from tui_debugger.session.origin.search import OVERFLOW_ANYWHERE, End, Look, NotJudged, Origin, OriginReport
-from tui_debugger.session.origin.tracer import Tracer
-from tui_debugger.session.origin.words import (
+from tui_debugger.diagnose.origin.path import Tracer
+from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, End, NotJudged, Origin, OriginReport, StepSearch
+from tui_debugger.diagnose.origin.text import (
+    WIDTH,
     advice_words,
     first_known_words,
     last_part,
     node_words,
     not_judged_words,
+    origin_lines,
+    path_lines,
+    path_rows,
+    report_rows,
     said,
     when_words,
+    wrapped,
 )
-from tui_debugger.session.tables import coverage_row, key_row, part_rows, watch_row
-from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.session.unreadable import parts_text
-from tui_debugger.session.verdict_text import coverage_line
-from tui_debugger.session.verdicts import Judgement, Outcome
+from tui_debugger.diagnose.origin.upstream import Ending, with_nearest
+from tui_debugger.diagnose.origin.upstream import Path as OriginPath
+from tui_debugger.errors import TdbgError
+from tui_debugger.model import ProgressFn, Watchpoint
+from tui_debugger.session.naming import find_node, no_such_tensor
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief, named, plural
+from tui_debugger.text.rows import coverage_row, key_row, part_rows, watch_row
+from tui_debugger.text.tensors import place_text
+from tui_debugger.text.writer import write_lines
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 from tui_debugger.watch.text import format_watch
 
 if TYPE_CHECKING:
     import argparse
 
+    from tui_debugger.check.types import TensorRow
     from tui_debugger.session import Session
     from tui_debugger.session.naming import Found
-    from tui_debugger.session.types import TensorRow
 
 
 _BLOCKS = 5
@@ -96,7 +100,7 @@ def print_answer(answer: Answer, *, as_json: bool) -> int:
     if as_json:
         print_json(document(answer))
     else:
-        print("\n".join(_lines(answer)).lstrip("\n"))
+        write_lines(*"\n".join(_lines(answer)).lstrip("\n").split("\n"))
     return answer.exit_code
 
 
@@ -213,7 +217,7 @@ def _named(origins: Sequence[Origin], graphs: Sequence[str]) -> Iterator[str]:
         yield f"  … {len(origins) - _NAMES:,} more (--json lists them all)"
 
 
-def _spread(report: OriginReport, look: Look) -> Iterator[str]:
+def _spread(report: OriginReport, look: StepSearch) -> Iterator[str]:
     rank, step = look.pair
     several = len({pair[0] for pair in report.check.pairs}) > 1
     where = f"step {step}" + (f" of rank {rank}" if several else "")
@@ -262,7 +266,7 @@ def _beginning(origin: Origin, graphs: Sequence[str]) -> str:
     return f"{when_words(origin, graphs)}, {clean(origin.node)}"
 
 
-def _later(look: Look, lead: Look, graphs: Sequence[str]) -> str:
+def _later(look: StepSearch, lead: StepSearch, graphs: Sequence[str]) -> str:
     here, first = look.beginning, lead.beginning
     if here is None or first is None:
         return f"step {look.pair[1]}"
@@ -382,11 +386,11 @@ def run(arguments: argparse.Namespace, watchpoints: Sequence[Watchpoint]) -> int
         print_json({**_document(path, looked, arguments, code), **missing.rows})
     else:
         if path.state is State.CLEAN:
-            print(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
+            write_lines(f"{plural(looked.tensors, 'tensor')} looked at, {looked.places_text()}")
         lines = list(path_lines(path))
         if code == TdbgError.exit_code and path.state is State.CLEAN:  # the last line says "clean"
             lines[-1:] = textwrap.wrap(f"cannot judge: {clean(parts_text(missing.parts))}", WIDTH)
-        print("\n".join(lines))
+        write_lines(*"\n".join(lines).split("\n"))
     return code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -11,18 +10,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tui_debugger import __version__
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import document as document_text
+from tui_debugger.text.writer import StatusLine, write_data, write_errors, write_lines
 
 if TYPE_CHECKING:
     import argparse
     from types import FrameType
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import Progress, ProgressFn, UnreadablePart
     from tui_debugger.session import Session
-    from tui_debugger.session.types import Pair
 
 
 _EVERY = 0.1
@@ -30,9 +32,8 @@ _EVERY = 0.1
 
 
 def print_json(document: dict[str, Any]) -> None:
-    """One document on stdout: valid JSON, readable, keys in their order. NaN and Inf must be text already."""
-    json.dump(document, sys.stdout, indent=1, allow_nan=False)
-    print()
+    """Writes one document to stdout."""
+    write_data(document_text(document))
 
 
 def failure(command: str, path: object, error: TdbgError) -> dict[str, Any]:
@@ -109,8 +110,6 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Seq
         rows: cells as text, made safe here; put the longest column last.
         right: titles of the columns that are aligned to the right.
     """
-    from tui_debugger.text.clean import clean
-
     lines = [list(titles), *([clean(cell) for cell in row] for row in rows)]
     widths = [max(map(_cells, column)) for column in zip(*lines, strict=True)]
     to_right = [title in right for title in titles]
@@ -121,7 +120,7 @@ def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Seq
             for cell, width, flush in zip(line, widths, to_right, strict=True)
         ]
         out.append("  ".join(cells).rstrip())
-    sys.stdout.write("\n".join(out) + "\n")
+    write_lines(*out)
 
 
 def _cells(text: str) -> int:
@@ -134,9 +133,7 @@ def _cells(text: str) -> int:
 
 def note(text: str) -> None:
     """One line on stderr, for what is no result."""
-    from tui_debugger.text.clean import clean
-
-    print(f"tdbg: {clean(text)}", file=sys.stderr)
+    write_errors(f"tdbg: {text}")
 
 
 @contextmanager
@@ -147,16 +144,16 @@ def progress_bar() -> Iterator[ProgressFn]:
 
         yield no_progress
         return
+    line = StatusLine(sys.stderr, _columns)
     try:
-        yield _Bar(sys.stderr).tell
+        yield _Bar(line).tell
     finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+        line.wipe()
 
 
 class _Bar:
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
+    def __init__(self, line: StatusLine) -> None:
+        self._line = line
         self._next = 0.0
 
     def tell(self, snapshot: Progress) -> None:
@@ -168,16 +165,14 @@ class _Bar:
         width = 24
         filled = int(width * min(snapshot.done / snapshot.total, 1.0)) if snapshot.total else 0
         share = f"{100 * snapshot.done / snapshot.total:3.0f} %" if snapshot.total else "  …  "
-        line = f"{'█' * filled}{'░' * (width - filled)} {share} {snapshot.text}"
-        # What is broken over two lines cannot be taken back from the first one.
-        self._stream.write(f"\r\x1b[K{line[: self._columns() - 1]}")
-        self._stream.flush()
+        self._line.show(f"{'█' * filled}{'░' * (width - filled)} {share} {snapshot.text}")
 
-    def _columns(self) -> int:
-        try:
-            return os.get_terminal_size(self._stream.fileno()).columns or 80  # a terminal may not know its size
-        except (OSError, ValueError):
-            return 80
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80  # a terminal may not know its size
+    except (OSError, ValueError):
+        return 80
 
 
 @contextmanager
@@ -237,8 +232,8 @@ class Unseen:
         """For JSON: ``reasons`` as ``tdbg check`` gives them, and the parts."""
         if not self.parts:  # and imports nothing: Ctrl-C may have left an import of numpy in the middle
             return {"reasons": [], "unreadable": []}
-        from tui_debugger.session.tables import part_rows
-        from tui_debugger.session.unreadable import parts_text
+        from tui_debugger.check.results import parts_text
+        from tui_debugger.text.rows import part_rows
 
         reasons = [{"kind": "unreadable", "text": parts_text(self.parts)}]
         return {"reasons": reasons, "unreadable": part_rows(self.parts)}
@@ -246,7 +241,7 @@ class Unseen:
     def tell(self) -> None:
         """One line on stderr: what, where, what to do."""
         if self.parts:
-            from tui_debugger.session.unreadable import ADVICE, parts_text
+            from tui_debugger.check.results import ADVICE, parts_text
 
             note(f"cannot judge: {parts_text(self.parts)}; {ADVICE}")
 

@@ -18,15 +18,15 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, from_on, interruptible, note, print_json, progress_bar, unseen
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.types import TensorRow
+    from tui_debugger.diagnose.relations import Around, Related, Relations
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.diagnosis.relations import Related, Relations
-    from tui_debugger.session.diagnosis.relations_text import Around
-    from tui_debugger.session.types import TensorRow
 
 MOST_HOPS = 20
 DESCRIPTION = """\
@@ -84,8 +84,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _shown(arguments: argparse.Namespace) -> int:
-    from tui_debugger.session.diagnosis.relations import consumers, measured, producers, relations
-    from tui_debugger.session.diagnosis.relations_text import related_row, relations_lines
+    from tui_debugger.diagnose.relations import consumers, measured, producers, related_row, relations, relations_lines
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -99,9 +98,9 @@ def _shown(arguments: argparse.Namespace) -> int:
     for notice in session.info.notices:
         note(notice)
     if not arguments.json:
-        print("\n".join(relations_lines(found, up, down)))
+        write_lines(*relations_lines(found, up, down))
         return missing.code(0)
-    from tui_debugger.session.diagnosis.relations_text import Around
+    from tui_debugger.diagnose.relations import Around
 
     print_json(
         {
@@ -178,8 +177,7 @@ def _further(
     session: Session, related: Sequence[Related], hops: int, look: Look, progress: ProgressFn
 ) -> tuple[Around, ...]:
     """The tensors with what lies beyond them; what was shown once is not opened again."""
-    from tui_debugger.session.diagnosis.relations import measured
-    from tui_debugger.session.diagnosis.relations_text import Around
+    from tui_debugger.diagnose.relations import Around, measured
 
     seen: set[TensorKey] = set()
 

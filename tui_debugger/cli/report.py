@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,12 @@ from tui_debugger.cli.options import (
     whole,
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, progress_bar, undecided
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tui_debugger.session.reporting.material import Material
+    from tui_debugger.diagnose.report import Material
 
 DESCRIPTION = """\
 Checks a dump as tdbg check does and writes a Markdown report to paste into a bug
@@ -77,9 +77,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _gathered(arguments: argparse.Namespace) -> Material:
-    from tui_debugger.session.exporting.files import checked_target
-    from tui_debugger.session.reporting.material import gather
-    from tui_debugger.session.verdicts import judge
+    from tui_debugger.check.verdicts import judge
+    from tui_debugger.diagnose.report import gather
+    from tui_debugger.session.export_files import checked_target
 
     given = given_watchpoints(arguments)
     with progress_bar() as bar, interruptible(bar) as progress:
@@ -98,16 +98,15 @@ def _gathered(arguments: argparse.Namespace) -> Material:
 def _write(material: Material, arguments: argparse.Namespace) -> int:
     from tui_debugger import __version__
     from tui_debugger.cli.check_report import EXIT_CODES
-    from tui_debugger.session.exporting.files import fresh_text
-    from tui_debugger.session.reporting.markdown import Style, markdown
-    from tui_debugger.session.reporting.rows import material_row
+    from tui_debugger.diagnose.report import Style, markdown, material_row
+    from tui_debugger.session.export_files import fresh_text
 
     code = EXIT_CODES[material.judgement.outcome]
     written = None
     if arguments.output is not None or not arguments.json:
         text = markdown(material, Style(arguments.max_hits, arguments.full_paths))
         if arguments.output is None:
-            sys.stdout.write(text)
+            write_lines(*text.removesuffix("\n").split("\n"))
         else:
             written = arguments.output.expanduser()
             with fresh_text(written, Path(material.info.path), force=arguments.force) as file:

@@ -13,9 +13,9 @@ from tui_debugger.errors import TdbgError
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
     from tui_debugger.session.naming import Found
-    from tui_debugger.session.types import Pair
 
 LOOKED_BACK = 100
 """So many steps are looked through, from the last one backwards, for one in which the node was dumped."""

@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy.typing as npt
 
+from tui_debugger.check.types import Pair, TensorRow
 from tui_debugger.cli.output import Unseen, note, print_json, print_table
 from tui_debugger.cli.show_values import JSON_WHOLE, Canvas, cut, excerpt_text, heat_of, nested, window_text
+from tui_debugger.diagnose.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.errors import BadSliceError, UnreadableTensorError
 from tui_debugger.model import Category, Progress, ProgressFn
 from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.distribution import Bars, Spread, bars, choose_bins, percentiles, spread_of
 from tui_debugger.session.naming import Found, no_such_tensor
-from tui_debugger.session.tables import STATS_COLUMNS, key_row, meta_row, plain, stats_row
-from tui_debugger.session.types import Pair, TensorRow
 from tui_debugger.stats.distribution import Histogram, histogram
 from tui_debugger.stats.quantiles import PERCENTS, Fate, Headroom
 from tui_debugger.text.clean import clean
@@ -31,8 +30,11 @@ from tui_debugger.text.distribution import (
     share,
     taken_text,
 )
+from tui_debugger.text.documents import plain
 from tui_debugger.text.numbers import NONE, number, plural
+from tui_debugger.text.rows import STATS_COLUMNS, key_row, meta_row, stats_row
 from tui_debugger.text.tensors import aligned, round_text, shape_text, tensor_line, tensor_parts
+from tui_debugger.text.writer import write_colored, write_lines
 
 _ROLES = ("in", "out", "param")
 
@@ -200,8 +202,7 @@ def print_head(session: Session, found: Found, shown: Sequence[Shown]) -> None:
     """Two lines about the node."""
     words = [*_about(session, found).values(), found.graph]
     slots = {_slot(each.row) for each in shown}
-    print(clean(found.node))
-    print(clean(", ".join([*words, *(slots if len(slots) == 1 else ())])))
+    write_lines(found.node, ", ".join([*words, *(slots if len(slots) == 1 else ())]))
 
 
 def print_values(shown: Sequence[Shown], *, several: bool) -> None:
@@ -211,13 +212,15 @@ def print_values(shown: Sequence[Shown], *, several: bool) -> None:
         row = each.row
         here = (each.step, row.key.rank)
         if here != place:
-            print(f"\nstep {each.step}" + (f" rank {row.key.rank}" if several else ""))
+            write_lines("", f"step {each.step}" + (f" rank {row.key.rank}" if several else ""))
         place = here
         line = tensor_line(row.meta, row.stats, each.histogram)
-        print(" ".join(filter(None, (_slot(row), line or _why(each), _RECORDED if row.recorded and line else ""))))
-        for text in (clean(row.placement), _source(each), _why(each) if line else "", each.window, each.text):
-            for part in text.splitlines():
-                print(f"  {part}".rstrip())
+        recorded = _RECORDED if row.recorded and line else ""
+        write_lines(" ".join(filter(None, (_slot(row), line or _why(each), recorded))))
+        about = (row.placement, _source(each), _why(each) if line else "", each.window)
+        write_lines(*(f"  {text}" for text in about if text))
+        write = write_lines if each.cells is None else write_colored
+        write(*(f"  {text}".rstrip() for text in each.text.splitlines()))
 
 
 def print_history(shown: Sequence[Shown], *, several: bool) -> None:
@@ -226,7 +229,7 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     pieces = [_pieces(each) for each in shown]
     shared = {tuple(parts[:_ABOUT]) for parts in pieces if len(parts) > 1}
     if not by_slot and len(shared) == 1:  # type, shape and count once: leaves room for NaN on a narrow screen
-        print(" ".join(filter(None, shared.pop())))
+        write_lines(" ".join(filter(None, shared.pop())))
         pieces = [parts[_ABOUT:] if len(parts) > 1 else parts for parts in pieces]
     lines = [
         [*([_slot(each.row)] if by_slot else []), *_where(each, several), *parts]
@@ -234,7 +237,7 @@ def print_history(shown: Sequence[Shown], *, several: bool) -> None:
     ]
     titles = [*(["slot"] if by_slot else []), "step", *(["rank"] if several else [])]
     width = max(len(line) for line in lines)
-    print("\n".join(aligned([[*titles, *[""] * (width - len(titles))], *lines])))
+    write_lines(*aligned([[*titles, *[""] * (width - len(titles))], *lines]))
 
 
 def _pieces(each: Shown) -> list[str]:
@@ -260,8 +263,7 @@ def print_stats(shown: Sequence[Shown], *, several: bool) -> None:
     titles = ("slot", "step", *(("rank",) if several else ()), *_STAT_TITLES)
     if table:
         print_table(titles, table, right=titles[1:])
-    for error in errors:
-        print(error)
+    write_lines(*errors)
 
 
 def values_document(session: Session, found: Found, shown: Iterable[Shown]) -> dict[str, Any]:
@@ -404,12 +406,11 @@ def _print(each: Seen, *, several: bool) -> None:
     rank = f" rank {row.key.rank}" if several else ""
     about = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
     slot = f"{row.role}:{row.slot}{round_text(row.key.round, row.rounds)}"
-    print(f"\nstep {each.shown.step}{rank}  {slot}  {about}".rstrip())
+    write_lines("", f"step {each.shown.step}{rank}  {slot}  {about}".rstrip())
     if spread is None:
-        print(f"  {clean(each.error)}")
+        write_lines(f"  {each.error}")
         return
-    for line in _lines(spread):
-        print(f"  {line}")
+    write_lines(*(f"  {line}" for line in _lines(spread)))
     if each.bars is not None and each.bars.bins:
         _print_bars(each.bars, spread)
 
@@ -434,7 +435,7 @@ def _lines(spread: Spread) -> list[str]:
 
 def _print_bars(found: Bars, spread: Spread) -> None:
     stats = spread.stats
-    print(f"  {bins_text(found.bins, log=found.log)}")
+    write_lines(f"  {bins_text(found.bins, log=found.log)}")
     top, count = max(found.counts), stats.count if stats is not None else sum(found.counts)
     table = [
         ["", bin_text(each), f"{amount:,}", share(amount, count), "█" * max(_BAR * amount // max(top, 1), amount > 0)]

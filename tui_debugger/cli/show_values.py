@@ -15,8 +15,8 @@ import numpy.typing as npt
 from tui_debugger.arrays import Array
 from tui_debugger.errors import BadSliceError
 from tui_debugger.model import ProgressFn
-from tui_debugger.session.tables import plain
 from tui_debugger.stats.slicing import Slice, apply, default_slice, parse_slice
+from tui_debugger.text.documents import plain_values
 from tui_debugger.text.heat_map import (
     Colors,
     Drawer,
@@ -30,7 +30,7 @@ from tui_debugger.text.heat_map import (
     is_drawable,
     zooms,
 )
-from tui_debugger.text.values import Family, NumberFormat, Sheet, exact_text, family, format_window
+from tui_debugger.text.values import Family, NumberFormat, Sheet, family, format_window
 
 WHOLE, WHOLE_LINES = 100, 12
 """Tensors of so many elements, in so many lines, are printed whole."""
@@ -77,19 +77,15 @@ def nested(window: Array) -> Any:
     kind = family(window.dtype)
     if kind is Family.COMPLEX:
         wide = window.astype(np.complex128)
-        return _plain(np.stack([wide.real, wide.imag], axis=-1).tolist())
+        return plain_values(np.stack([wide.real, wide.imag], axis=-1).tolist())
     if kind is Family.FLOAT:
         found = window.astype(np.float64)
-        return found.tolist() if np.isfinite(found).all() else _plain(found.tolist())
+        return found.tolist() if np.isfinite(found).all() else plain_values(found.tolist())
     if kind is Family.INT:
         return window.astype(np.int64 if window.dtype.kind not in "iu" else window.dtype).tolist()
     if kind is Family.BOOL:
         return window.tolist()
-    return _plain(np.vectorize(exact_text, otypes=[object])(window).tolist()) if window.size else window.tolist()
-
-
-def _plain(values: Any) -> Any:
-    return [_plain(value) for value in values] if isinstance(values, list) else plain(values)
+    return np.vectorize(str, otypes=[object])(window).tolist() if window.size else window.tolist()
 
 
 def _ends(length: int, edge: int) -> list[int]:

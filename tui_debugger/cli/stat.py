@@ -6,7 +6,6 @@ import argparse
 import heapq
 import io
 import itertools
-import json
 import os
 import stat
 import sys
@@ -28,16 +27,27 @@ from tui_debugger.cli.options import (
     several_graphs,
     whole,
 )
-from tui_debugger.cli.output import Unseen, documented, failure, interruptible, note, print_table, progress_bar, unseen
+from tui_debugger.cli.output import (
+    Unseen,
+    documented,
+    failure,
+    interruptible,
+    note,
+    print_table,
+    progress_bar,
+    unseen,
+)
 from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.text.documents import document_of_rows
+from tui_debugger.text.writer import write_data, write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.check.sweep import SweptTensor
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
     from tui_debugger.session import Session
-    from tui_debugger.session.sweep import SweptTensor
-    from tui_debugger.session.types import Pair
 
 SORTABLE = (
     *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
@@ -107,7 +117,7 @@ def _run(arguments: argparse.Namespace) -> int:
         note(seen.line())
     elif not arguments.json:
         _print(held, graphs=seen.graphs)
-        print(f"\n{seen.line()}")
+        write_lines("", seen.line())
     if seen.failure is not None:
         raise seen.failure
     return seen.exit_code
@@ -225,7 +235,7 @@ def _measured(arguments: argparse.Namespace, seen: _Seen, progress: ProgressFn) 
 
 
 def _row(tensor: SweptTensor) -> dict[str, Any]:
-    from tui_debugger.session.tables import key_row, meta_row, stats_row
+    from tui_debugger.text.rows import key_row, meta_row, stats_row
 
     stats = stats_row(tensor.stats)
     if tensor.spec is None and not stats["norm"] and (stats["min"] or stats["max"]):
@@ -254,36 +264,38 @@ def _write_csv(rows: Iterable[dict[str, Any]]) -> None:
 
     def write(cells: Iterable[object]) -> None:
         writer.writerow(cells)
-        sys.stdout.write(line.getvalue())
+        write_data(line.getvalue())
         line.seek(0)
         line.truncate()
 
     write(COLUMNS)
     for row in rows:
-        texts = {name: clean(row[name]) for name in ("graph", "node", "error")}
+        texts = {name: clean(text) for name, text in row.items() if isinstance(text, str)}
         shape = "" if row["shape"] is None else str(tuple(row["shape"]))
         write({**row, **texts, "shape": shape, "recorded": int(row["recorded"])}[name] for name in COLUMNS)
 
 
 def _write_json(rows: Iterable[dict[str, Any]], path: Path, seen: _Seen) -> None:
     """One document, written row by row; what is known at the end stands at its end."""
-    head = json.dumps({"command": "stat", "path": str(path)}, indent=1)
-    sys.stdout.write(head.removesuffix("\n}") + ',\n "tensors": [')
-    with seen.stopped():
-        for number, row in enumerate(rows):
-            sys.stdout.write(("," if number else "") + "\n  " + json.dumps(row, allow_nan=False))
-    end = {"coverage": seen.row(), **seen.unseen.rows, "exit_code": seen.exit_code}
-    if seen.failure is not None:
-        end["error"] = failure("stat", path, seen.failure)["error"]
-    tail = json.dumps(end, indent=1)
-    sys.stdout.write("\n ]," + tail.removeprefix("{") + "\n")
+
+    def shown() -> Iterator[dict[str, Any]]:
+        with seen.stopped():
+            yield from rows
+
+    def tail() -> dict[str, Any]:
+        end = {"coverage": seen.row(), **seen.unseen.rows, "exit_code": seen.exit_code}
+        if seen.failure is not None:
+            end["error"] = failure("stat", path, seen.failure)["error"]
+        return end
+
+    for piece in document_of_rows({"command": "stat", "path": str(path)}, "tensors", shown(), tail):
+        write_data(piece)
 
 
 def _print(rows: Sequence[dict[str, Any]], *, graphs: bool) -> None:
     from tui_debugger.model import Side, TensorKey
-    from tui_debugger.session.naming import place_text
     from tui_debugger.text.numbers import NONE, number
-    from tui_debugger.text.tensors import shape_text
+    from tui_debugger.text.tensors import place_text, shape_text
 
     def real(value: float | str | None) -> str:
         return number(None if value is None else float(value))

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from tui_debugger.cli.options import add_command, add_where, chosen, open_session
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
-from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import brief
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _told(arguments: argparse.Namespace) -> int:
-    from tui_debugger.session.unreadable import is_closed
+    from tui_debugger.check.results import is_closed
 
     with progress_bar() as bar, interruptible(bar) as progress:
         session = open_session(arguments.path, arguments, progress)
@@ -110,8 +110,7 @@ def _told(arguments: argparse.Namespace) -> int:
         print_json({**head, "runs": rows, "graphs": summary, "notices": list(notices), **missing.rows})
         return missing.code(0)
     _print(runs, counted)
-    for part in missing.parts:
-        print(clean(f"cannot be listed: {part.where} ({part.why})"))
+    write_lines(*(f"cannot be listed: {part.where} ({part.why})" for part in missing.parts))
     for notice in notices:
         note(notice)
     if not counted and arguments.count is None:
@@ -210,13 +209,13 @@ def _print(runs: Sequence[_Run], counted: bool) -> None:
         cells = [str(run.rank), step, str(run.root_graph), _data(run)]
         rows.append([*cells, *count, run.graph + _kind(run.is_root)])
     print_table(titles, rows, right=("rank", "step", "root", "tensors"))
-    print()
+    write_lines("")
     table = [[str(each.rank), each.ran, each.dumped or "–", each.graph + _kind(each.is_root)] for each in summary]
     print_table(("rank", "ran at steps", "dumped", "graph"), table, right=("rank",))
     if any(later.rank == earlier.rank and later.step < earlier.step for earlier, later in pairwise(runs)):
-        print("\nruns are listed in the order in which they ran, which is not that of their steps")
+        write_lines("", "runs are listed in the order in which they ran, which is not that of their steps")
     if not all(each.is_root for each in summary):
-        print("\nsub graph: part of another graph, such as a branch or the body of a loop")
+        write_lines("", "sub graph: part of another graph, such as a branch or the body of a loop")
 
 
 def _kind(is_root: bool) -> str:

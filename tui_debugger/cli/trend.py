@@ -21,13 +21,14 @@ from tui_debugger.cli.options import (
 )
 from tui_debugger.cli.output import documented, interruptible, note, print_json, print_table, progress_bar, unseen
 from tui_debugger.errors import TdbgError
+from tui_debugger.text.writer import write_lines
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tui_debugger.diagnose.trend import Series
     from tui_debugger.model import ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.diagnosis.trend import Series
     from tui_debugger.session.naming import Found
 
 METRICS = ("min", "mean", "max", "norm", "abs_mean", "std", "nan", "inf", "zero")
@@ -123,10 +124,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _read(arguments: argparse.Namespace, progress: ProgressFn) -> tuple[Session, list[Series]]:
     """The histories, and the session that they are of."""
-    from tui_debugger.session.diagnosis.trend import trend
-    from tui_debugger.session.diagnosis.trend_text import MOST
+    from tui_debugger.check.progress import scaled
+    from tui_debugger.diagnose.trend import MOST, trend
     from tui_debugger.session.naming import find_node
-    from tui_debugger.session.progress import scaled
 
     session = open_session(arguments.path, arguments, progress)
     steps: dict[int, list[int]] = {}
@@ -205,34 +205,33 @@ def _keys(session: Session, found: Found, steps: dict[int, list[int]]) -> list[T
 
 
 def _print(series: list[Series], wish: Wish, *, graphs: bool) -> None:
-    from tui_debugger.session.diagnosis.trend_text import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
-    from tui_debugger.text.clean import clean
+    from tui_debugger.diagnose.trend import MARKS, TITLES, Canvas, Group, about, cells, drawing, name
 
     ranks = [each.key.rank for each in series]
     for each in series:
-        print(clean(name(each, ranks, with_graph=graphs)))
-        print(f"  {about(each)}")
+        write_lines(name(each, ranks, with_graph=graphs))
+        write_lines(f"  {about(each)}")
     one = len(series) == 1
     groups = [Group(wish.metrics, MARKS[: len(wish.metrics)])] if one else [Group((each,), "") for each in wish.metrics]
     for group in groups:
-        print()
+        write_lines("")
         lines = drawing(series, group, Canvas(wish.width, wish.height, wish.log)).lines
-        print("\n".join(line.rstrip() for line in lines))
+        write_lines(*(line.rstrip() for line in lines))
     for each in series:
         count = len(each.steps)
         first = max(count - wish.limit, 0) if wish.limit else 0
-        print()
+        write_lines("")
         if not one:
-            print(clean(name(each, ranks, with_graph=graphs)))
+            write_lines(name(each, ranks, with_graph=graphs))
         rows = [_row(cells(each, index)) for index in range(first, count)]
         print_table(TITLES, rows, right=("step", *TITLES[2:8]))
         if first:
-            print(f"… {first:,} steps before (--limit 0 prints all)")
+            write_lines(f"… {first:,} steps before (--limit 0 prints all)")
 
 
 def _row(row: tuple[str, ...]) -> tuple[str, ...]:
     """Nothing was checked here, so that needs no mark; why there are no numbers stands in the last column."""
-    from tui_debugger.session.diagnosis.trend_text import TITLES
+    from tui_debugger.diagnose.trend import TITLES
     from tui_debugger.stats.health import Health
     from tui_debugger.text.health import GLYPHS
 
@@ -243,8 +242,8 @@ def _row(row: tuple[str, ...]) -> tuple[str, ...]:
 
 def _document(arguments: argparse.Namespace, series: list[Series], code: int) -> dict[str, Any]:
     from tui_debugger import __version__
-    from tui_debugger.session.diagnosis.trend_text import rows
-    from tui_debugger.session.tables import key_row, meta_row
+    from tui_debugger.diagnose.trend import rows
+    from tui_debugger.text.rows import key_row, meta_row
 
     tensors = []
     for each in series:

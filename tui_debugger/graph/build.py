@@ -1,22 +1,192 @@
-"""Builds node tables from graph files.
+"""Positions of nodes in execution order: from execution-order files, and by timestamps where those are silent.
+
+Builds node tables from graph files.
 
 Row numbers never change afterwards: ``append_nodes`` appends, ``reorder_rows`` changes positions only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from array import array
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from tui_debugger.arrays import Int32, Mask
 from tui_debugger.graph.categories import categorise
 from tui_debugger.graph.edges import STRUCTURAL_TYPES, edges, pointers
-from tui_debugger.graph.order import classes, execution_order, graph_number
-from tui_debugger.graph.reader import ParsedGraph, ParsedNode
+from tui_debugger.graph.messages import ParsedGraph, ParsedNode
 from tui_debugger.graph.stacks import parse_stack
 from tui_debugger.graph.table import CONSTANT, MONADS, PARAMETER, GraphInfo, NodeFlag, NodeTable
 from tui_debugger.model import Frame
+
+
+def execution_order(
+    table: NodeTable, sequence: Sequence[range], execution_orders: Mapping[int | str, Sequence[str]]
+) -> tuple[Int32, npt.NDArray[np.uint8]]:
+    """Positions and flags: graph after graph as listed; what is not listed follows its predecessor in the file.
+
+    Args:
+        table: the nodes of the graph files.
+        sequence: operator rows of every graph in the order of its file.
+        execution_orders: full names in execution order, by graph name or by root graph id.
+    """
+    place: npt.NDArray[np.int64] = np.zeros(len(table), np.int64)
+    flags = table.flags.copy()
+    bases: dict[int | str, int] = {}  # a root graph and its sub-graphs may share one listing
+    end = 0
+    for info, rows in zip(table.graphs, sequence, strict=True):
+        key = _listing_key(info, execution_orders)
+        base = bases.setdefault(key, end)
+        listed = dict.fromkeys(execution_orders.get(key, ()))
+        position = dict(zip(listed, range(base + 1, base + 1 + len(listed)), strict=True))
+        part = slice(rows.start, rows.stop)
+        if position:
+            known = np.array([position.get(name, 0) for name in table.names[part]], np.int64)
+            flags[part][known > 0] |= int(NodeFlag.LISTED)
+            before = np.maximum.accumulate(np.where(known > 0, np.arange(len(known)), -1))
+            place[part] = np.where(before >= 0, known[before], base)
+        else:
+            place[part] = np.arange(base + 1, base + 1 + len(rows))
+        end = max(end, int(place[rows.stop - 1]) if len(rows) else base, base + len(position)) + 1
+    minor = np.where(flags & int(NodeFlag.LISTED), 0, 1)  # what follows a listed node comes behind it
+    return ranks(table, place, minor), flags
+
+
+def reorder_rows(table: NodeTable, rows: npt.NDArray[np.integer[Any]], stamps: npt.NDArray[np.int64]) -> NodeTable:
+    """Puts nodes whose position no execution-order file tells where their timestamps belong.
+
+    Args:
+        table: the table.
+        rows: the nodes.
+        stamps: of each, in any unit; all of one step. Such a node comes right after the listed one of its root
+            graph with the greatest timestamp up to its own. Of several for one row the first in time counts. Nodes
+            without a timestamp follow the node they followed before. Parameters stay after all operators, constants
+            last.
+    """
+    if not len(rows):
+        return table
+    never = np.iinfo(np.int64).max
+    stamp: npt.NDArray[np.int64] = np.full(len(table), never)
+    np.minimum.at(stamp, rows, stamps)
+    stamp[stamp == never] = -1
+    listed: Mask = (table.flags & int(NodeFlag.LISTED)).astype(np.bool_)
+    operators = classes(table) == 0
+    place = table.order.astype(np.int64).copy()
+    roots = np.array([info.root_id for info in table.graphs] or [0], np.int64)[table.graph]
+    for root in np.unique(roots[rows]).tolist():
+        mine = (roots == root) & (stamp >= 0)
+        anchors, moving = np.flatnonzero(listed & mine), np.flatnonzero(~listed & mine)
+        anchors = anchors[np.argsort(stamp[anchors], kind="stable")]
+        before = np.searchsorted(stamp[anchors], stamp[moving], side="right") - 1
+        anchor_place = np.append(table.order[anchors], -1)[before]  # -1: before every anchor
+        # Operators without anchors of their own graph's kind keep their graph's block only when files say so.
+        place[moving] = np.where(operators[moving], anchor_place, 0)
+    minor = np.where(listed, -1, stamp)
+    _follow(table, np.flatnonzero(~listed & (stamp < 0)), place, minor)
+    return replace(table, order=ranks(table, place, minor))
+
+
+def order_graphs(table: NodeTable, sequence: Sequence[int]) -> NodeTable:
+    """Puts operators in the order in which their graphs ran; in one graph they stay as they are.
+
+    Args:
+        table: the table.
+        sequence: ``GraphInfo.root_id`` of graphs; others come behind.
+    """
+    place = {root: number for number, root in enumerate(sequence)}
+    graph = np.array([place.get(info.root_id, len(place)) for info in table.graphs] or [0], np.int64)[table.graph]
+    return replace(table, order=ranks(table, graph, table.order))
+
+
+def observed_order(table: NodeTable, observed: Iterable[Sequence[int]]) -> list[int]:
+    """All operators, as the graph lists them, but after what they were made from and what was seen to run before.
+
+    A graph does not say which of two independent operators ran first; whoever watched them run does.
+
+    Args:
+        table: the nodes.
+        observed: rows in the order in which they were seen to run, one sequence a run. Where that and the graph
+            contradict each other, every operator is still there once.
+    """
+    from tui_debugger.graph.edges import edges
+
+    flow, operators = edges(table), classes(table) == 0
+    seen: dict[int, list[int]] = {}
+    for sequence in observed:
+        ran = [row for row in dict.fromkeys(sequence) if operators[row]]
+        for before, row in pairwise(ran):
+            seen.setdefault(row, []).append(before)
+
+    def sources(row: int) -> list[int]:
+        made_from = flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]].tolist()
+        known = [source for source in {*made_from, *seen.get(row, ())} if source >= 0 and operators[source]]
+        return sorted(known, key=lambda source: int(table.order[source]), reverse=True)
+
+    order: dict[int, None] = {}
+    entered: set[int] = set()
+    for start in np.argsort(table.order, kind="stable").tolist():
+        waiting = [start]
+        while waiting:
+            row = waiting[-1]
+            if row in entered:
+                order.setdefault(waiting.pop())
+                continue
+            entered.add(row)
+            waiting += [source for source in sources(row) if source not in entered]
+    return [row for row in order if operators[row]]
+
+
+def _follow(
+    table: NodeTable, rows: npt.NDArray[np.int64], place: npt.NDArray[np.int64], minor: npt.NDArray[np.int64]
+) -> None:
+    """Gives rows without a timestamp the place of the row they followed, in place."""
+    by_order = np.argsort(table.order, kind="stable")
+    known = np.ones(len(table), np.bool_)
+    known[rows] = False
+    previous = np.maximum.accumulate(np.where(known[by_order], np.arange(len(table)), -1))
+    at = np.flatnonzero(~known[by_order])
+    source, found = by_order[previous[at]], previous[at] >= 0
+    place[by_order[at]], minor[by_order[at]] = (np.where(found, each[source], -1) for each in (place, minor))
+
+
+def classes(table: NodeTable) -> npt.NDArray[np.int8]:
+    """0 operators, 1 parameters, 2 constants: they come in this order."""
+    kinds = np.array([{PARAMETER: 1, CONSTANT: 2}.get(name, 0) for name in (*table.types, "")], np.int8)
+    classes: npt.NDArray[np.int8] = kinds[table.type_id]
+    return classes
+
+
+def ranks(table: NodeTable, place: npt.NDArray[np.integer], minor: npt.NDArray[np.integer] | None = None) -> Int32:
+    """Dense positions from a sort by class, place, minor place, then the positions and rows they had."""
+    rows = np.arange(len(table))
+    keys = (rows, table.order, np.zeros_like(rows) if minor is None else minor, place, classes(table))
+    ranks: Int32 = np.empty(len(table), np.int32)
+    ranks[np.lexsort(keys)] = rows
+    return ranks
+
+
+def graph_number(name: str) -> int:
+    """The number a graph's name ends with (``kernel_graph_3``, ``kernel_graph3``), 0 when there is none."""
+    digits = name[len(name.rstrip("0123456789")) :]
+    return int(digits) if digits and len(digits) < 10 else 0
+
+
+def directory_names(graphs: Sequence[GraphInfo]) -> dict[int, str]:
+    """Names of the graphs that have directories of their own, by number."""
+    own = (info for info in reversed(graphs) if info.is_root or graph_number(info.name) == info.root_id)
+    return {info.root_id: info.name for info in own}
+
+
+def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[str]]) -> int | str:
+    """Which listing holds a graph's nodes: one of its own, else its root's; its name when there is none."""
+    own = () if info.is_root else (graph_number(info.name),)
+    return next((key for key in (info.name, *own, info.root_id) if key in execution_orders), info.name)
+
 
 MAX_SLOTS = 32767
 """What an int16 column of slots holds."""
@@ -242,3 +412,122 @@ def _display_paths(table: NodeTable) -> list[str]:
             scope = paths[first].rpartition("/")[0]
             paths[row] = f"{scope}/{paths[row]}" if scope else paths[row]
     return paths
+
+
+class FileNode(NamedTuple):
+    """A node that only file names know.
+
+    Attributes:
+        graph: graph name.
+        root_id: id of its root graph.
+        name: canonical id, unique within the graph.
+        path: display path.
+        op_type: operator type; ``Parameter`` and ``Constant`` for those.
+        outputs: number of output slots seen.
+    """
+
+    graph: str
+    root_id: int
+    name: str
+    path: str
+    op_type: str
+    outputs: int = 1
+
+
+def append_nodes(table: NodeTable, extra: Iterable[FileNode]) -> tuple[NodeTable, npt.NDArray[np.int64]]:
+    """Appends nodes that only file names know; a name the table has already is left out.
+
+    They come after the operators of the graph files (parameters and constants after all operators) in the
+    order given; ``order.reorder_rows`` puts them where their timestamps belong.
+
+    Returns:
+        The longer table, and the row of each of ``extra`` in it.
+    """
+    graphs = list(table.graphs)
+    by_name = {info.name: index for index, info in enumerate(graphs)}
+    types = {name: index for index, name in enumerate(table.types)}
+    taken: list[dict[str, int]] = [{} for _ in graphs]
+    for row, (graph, name) in enumerate(zip(table.graph.tolist(), table.names, strict=True)):
+        taken[graph].setdefault(name, row)
+    names, paths = list(table.names), list(table.paths)
+    rows, graph_of, type_of, outputs = array("q"), array("h"), array("i"), array("h")  # no objects that scatter memory
+    for node in extra:
+        graph = by_name.setdefault(node.graph, len(graphs))
+        if graph == len(graphs):
+            graphs.append(GraphInfo(node.graph, node.root_id, graph_number(node.graph) == node.root_id))
+            taken.append({})
+        row = taken[graph].setdefault(node.name, len(names))
+        rows.append(row)
+        if row == len(names):
+            names.append(node.name)
+            paths.append(clean_path(node.path) or node.name)
+            graph_of.append(graph)
+            type_of.append(types.setdefault(node.op_type, len(types)))
+            outputs.append(min(node.outputs, MAX_SLOTS))
+    if not type_of:
+        return table, np.array(rows, np.int64)
+    n = len(type_of)
+    structural = np.array([name.lower() in STRUCTURAL_TYPES for name in types])
+    flags = int(NodeFlag.FILE_ONLY) + int(NodeFlag.STRUCTURAL) * structural[np.array(type_of)]
+    longer = replace(
+        table,
+        graphs=tuple(graphs),
+        names=names,
+        paths=paths,
+        types=tuple(types),
+        graph=np.append(table.graph, np.array(graph_of)),
+        type_id=np.append(table.type_id, np.array(type_of)),
+        category=np.append(table.category, np.zeros(n)).astype(np.uint8),
+        flags=np.append(table.flags, flags).astype(np.uint8),
+        order=np.append(table.order, np.full(n, -1)).astype(np.int32),
+        outputs=np.append(table.outputs, np.array(outputs)),
+        in_ptr=np.append(table.in_ptr, np.full(n, table.in_ptr[-1])).astype(np.int32),
+        stack_id=np.append(table.stack_id, np.full(n, -1)).astype(np.int32),
+    )
+    longer = replace(longer, category=categorise(longer))
+    order = ranks(longer, np.where(longer.order < 0, len(longer), longer.order))
+    return replace(longer, order=order), np.array(rows, np.int64)
+
+
+Rows = npt.NDArray[np.int64]
+
+
+def together(tables: Mapping[int, NodeTable]) -> tuple[NodeTable, dict[int, Rows | None]]:
+    """One table with the nodes of all ranks, and for each rank the rows of its own nodes in it.
+
+    Ranks of one program have the same nodes in the same rows, which is told by None. A node is the same in two ranks
+    when its graph and its id are; what only later ranks have comes after the rest.
+
+    Raises:
+        ValueError: no table.
+    """
+    if not tables:
+        msg = "there is no rank"
+        raise ValueError(msg)
+    _, *others = tables
+    first = table = next(iter(tables.values()))
+    rows: dict[int, Rows | None] = dict.fromkeys(tables)
+    for rank in others:
+        if not _same(first, tables[rank]):
+            table, rows[rank] = append_nodes(table, _nodes(tables[rank]))
+    return table, rows
+
+
+def _same(one: NodeTable, other: NodeTable) -> bool:
+    """Whether the nodes of one table are the first nodes of the other, or both are the same."""
+    return one is other or (
+        len(other) <= len(one)
+        and one.graphs == other.graphs
+        and list(other.names) == list(one.names[: len(other)])
+        and np.array_equal(one.graph[: len(other)], other.graph)
+    )
+
+
+def _nodes(table: NodeTable) -> list[FileNode]:
+    return [
+        FileNode(
+            info.name, info.root_id, table.names[row], table.paths[row], table.op_type(row), int(table.outputs[row])
+        )
+        for row in range(len(table))
+        for info in (table.graph_of(row),)
+    ]

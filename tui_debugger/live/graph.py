@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import ParsedGraph, SlotType, parse_graph
+from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
-from tui_debugger.live.npy_file import size_of
-from tui_debugger.live.types import RemoteTensor
+from tui_debugger.live.dump_writer import size_of
+from tui_debugger.live.wire import RemoteTensor
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.sources.columns import tensor_keys
 from tui_debugger.stats.dtypes import dtype_of

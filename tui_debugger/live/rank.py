@@ -1,24 +1,352 @@
-"""One training as a rank of a source: its graph, where it stands, what is kept of it, and what it can be asked for."""
+"""The tensors of one step of a training: what was fetched, what the training said, what only it has."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Final
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.arrays import Int64
 from tui_debugger.errors import NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Training
-from tui_debugger.live.fetching import SpoolSink, Turns, titled
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.keeping import Keeping, StepKept
-from tui_debugger.live.spool import Kept, Spool
-from tui_debugger.live.table import LiveTable
-from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteStats, Stop
-from tui_debugger.model import ProgressFn, no_progress
+from tui_debugger.live.spool import Kept, Key, Spool, SpoolFile
+from tui_debugger.live.wire import START, Phase, ReceivedHit, RemoteStats, Stop, Training
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, Side, TensorMeta, TensorStats, no_progress
+from tui_debugger.sources.base import TensorFlag, file_states
+from tui_debugger.sources.columns import Columns, Spots
+from tui_debugger.stats.records import Specs
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a training said of a tensor.
+
+    Attributes:
+        meta: element type and shape.
+        stats: None when only these are known.
+        complete: nothing is missing in ``stats``.
+        time: when it came, in microseconds since the epoch: never the same twice.
+    """
+
+    meta: TensorMeta
+    stats: TensorStats | None
+    complete: bool
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Values that came, and when."""
+
+    kept: Kept
+    time: int
+
+
+class LiveTable(Columns):
+    """See ``base.TensorTable``. Stays as it is; what comes later is in the next table of the step.
+
+    Attributes:
+        places: the number of each row in the graph.
+        previous: rows are fetched as values of the step before.
+    """
+
+    def __init__(
+        self,
+        graph: RankGraph,
+        remote: npt.NDArray[np.bool_],
+        values: Mapping[int, Fetched],
+        told: Mapping[int, Told],
+        previous: bool = False,
+    ) -> None:
+        """Rows for all places that are ``remote``, or of which something came."""
+        here = remote.copy()
+        here[[*values, *told]] = True
+        self.places = np.flatnonzero(here)
+        self.previous = previous
+        self._graph = graph
+        places = self.places.tolist()
+        self._values = {row: values[place] for row, place in enumerate(places) if place in values}
+        self._told = {row: told[place] for row, place in enumerate(places) if place in told}
+        flags, times = graph.flags[self.places].copy(), np.zeros(len(places), np.int64)
+        absent = np.ones(len(places), np.bool_)
+        absent[list(self._values)] = False
+        flags[absent] |= int(TensorFlag.STAT_ONLY)
+        flags[absent & remote[self.places]] |= int(TensorFlag.REMOTE)
+        unknown = absent.copy()
+        for row, said in self._told.items():
+            times[row] = said.time
+            if absent[row] and said.stats is not None:
+                unknown[row] = False
+                flags[row] |= int(TensorFlag.EXACT) if said.complete else 0
+        flags[unknown] |= int(TensorFlag.UNKNOWN)
+        for row, fetched in self._values.items():
+            times[row] = fetched.time
+        node, slot = graph.node[self.places], graph.slot[self.places]
+        super().__init__(Spots(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
+
+    def spec(self, index: int) -> ReadSpec:
+        """How to read the values; a path that is empty without any."""
+        fetched = self._values.get(index)
+        return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
+
+    def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
+        """``spec`` of several rows, as columns."""
+        return Specs.of(map(self.spec, indices.tolist()))
+
+    @property
+    def digest(self) -> bytes:
+        """Nothing: the files are gone with the session."""
+        return b""
+
+    def file_states(self, indices: npt.NDArray[np.integer[Any]]) -> tuple[Int64, Int64]:
+        """Sizes and modification times of what was fetched."""
+        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
+        there = [at for at, index in enumerate(indices.tolist()) if index in self._values]
+        sizes[there], times[there] = file_states(self.specs(np.asarray(indices)[there]).paths)
+        return sizes, times
+
+    def recorded(self, index: int) -> TensorStats | None:
+        """What the training said."""
+        said = self._told.get(index)
+        return said.stats if said is not None else None
+
+    def recorded_meta(self, index: int) -> tuple[str, tuple[int, ...]] | None:
+        """(dtype, shape) as the training said, else as the graph says."""
+        said = self._told.get(index)
+        if said is not None:
+            return said.meta.dtype, said.meta.shape
+        dtype, shape = self._graph.type(int(self.places[index]))
+        return (dtype, shape) if shape is not None else None
+
+
+_EVERY: Final = 0.1
+"""Seconds between two looks whether whoever waits for the turn still wants it."""
+
+
+class SpoolSink:
+    """See ``types.ValueSink``: values go into files of a spool.
+
+    Attributes:
+        kept: what came whole, by number in the request.
+        refused: numbers of tensors that found no room.
+    """
+
+    def __init__(self, spool: Spool, key: Key) -> None:
+        """``key`` is the (rank, step) that the values are of."""
+        self.kept: dict[int, Kept] = {}
+        self.refused: set[int] = set()
+        self.nbytes = 0
+        self._spool, self._key = spool, key
+        self._files: dict[int, SpoolFile] = {}
+
+    def begin(self, number: int, dtype: str, shape: tuple[int, ...]) -> bool:
+        """Opens a file; False when there is no room for it."""
+        before = self._files.pop(number, None)
+        if before is not None:
+            before.finish(complete=False)
+        file = self._spool.open(self._key, dtype, shape)
+        if file is None:
+            self.refused.add(number)
+            return False
+        self._files[number] = file
+        return True
+
+    def write(self, number: int, chunk: bytes) -> None:
+        """Adds bytes."""
+        file = self._files.get(number)
+        self.nbytes += len(chunk)
+        if file is not None and not file.write(chunk):
+            self.refused.add(number)
+
+    def end(self, number: int, complete: bool) -> None:
+        """Keeps the file when all came."""
+        file = self._files.pop(number, None)
+        kept = file.finish(complete) if file is not None else None
+        if kept is not None:
+            self.kept[number] = kept
+
+    def close(self) -> None:
+        """Gives up what did not come to its end."""
+        for number in list(self._files):
+            self.end(number, complete=False)
+
+
+class Turns:
+    """One question after the other; whoever waits may change their mind."""
+
+    def __init__(self) -> None:
+        """Nobody asks."""
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def turn(self, progress: ProgressFn) -> Iterator[None]:
+        """Waits for the turn.
+
+        Raises:
+            CancelledError: from ``progress``, which is called while it lasts.
+        """
+        while not self._lock.acquire(timeout=_EVERY):
+            progress(Progress(0, 0, "waiting for the training"))
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+
+def titled(progress: ProgressFn, text: str) -> ProgressFn:
+    """The same with other words."""
+
+    def tell(snapshot: Progress) -> None:
+        progress(Progress(snapshot.done, snapshot.total, text))
+
+    return tell
+
+
+STEPS: Final = 4096
+"""So many steps are remembered at which a training stopped."""
+MOST_TOLD: Final = 1 << 18
+"""So many statistics are kept; those of the oldest steps go first."""
+_WRONG_MEAN_FROM: Final = 20_000
+"""Elements from which the mean of MindSpore 1.6 to 2.3 is that of the first part of a tensor only."""
+
+
+@dataclass(eq=False)
+class StepKept:
+    """What is kept of a step, by place in the graph.
+
+    Attributes:
+        values: in the spool.
+        told: statistics.
+        missing: what the training said it does not have.
+        stopped: the training stopped here.
+        version: grows with every change.
+    """
+
+    values: dict[int, Fetched] = field(default_factory=dict)
+    told: dict[int, Told] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+    stopped: bool = False
+    version: int = 0
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is something to see."""
+        return bool(self.values) or any(said.stats is not None for said in self.told.values())
+
+
+class Keeping:
+    """The steps of one training. To be used under a lock of its owner."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._steps: dict[int, StepKept] = {}
+        self._told = 0
+        self._clock = 0
+
+    def at(self, step: int) -> StepKept | None:
+        """What is kept of a step."""
+        return self._steps.get(step)
+
+    def steps(self) -> list[int]:
+        """Steps that were stopped at, or of which something is kept."""
+        return [step for step, kept in self._steps.items() if kept.stopped or kept.anything]
+
+    def stopped(self, step: int) -> list[int]:
+        """Notes a stop; returns steps that are too many now, which are forgotten."""
+        self._kept(step).stopped = True
+        dropped = []
+        while len(self._steps) > STEPS:
+            oldest = min(each for each in self._steps if each != step)
+            dropped.append(oldest)
+            self.forget(oldest)
+        return dropped
+
+    def renew(self, step: int, places: Iterable[int]) -> list[Kept]:
+        """The values of some places changed within a step; returns the files that are not wanted any more."""
+        kept = self._steps.get(step)
+        if kept is None:
+            return []
+        gone = []
+        for place in places:
+            self._told -= kept.told.pop(place, None) is not None
+            fetched = kept.values.pop(place, None)
+            if fetched is not None:
+                gone.append(fetched.kept)
+        kept.missing.clear()
+        kept.version += 1
+        return gone
+
+    def put_value(self, step: int, place: int, value: Kept) -> Kept | None:
+        """Keeps values; returns those of before."""
+        kept = self._kept(step)
+        before = kept.values.get(place)
+        kept.values[place] = Fetched(value, self._tick())
+        kept.missing.discard(place)
+        kept.version += 1
+        return before.kept if before is not None else None
+
+    def put_told(self, step: int, place: int, said: RemoteStats) -> None:
+        """Keeps statistics; without type and shape the training does not have the tensor."""
+        kept = self._kept(step)
+        kept.version += 1
+        if said.meta is None:
+            kept.missing.add(place)
+            return
+        stats = said.stats
+        if stats is not None and not said.complete and stats.count >= _WRONG_MEAN_FROM and stats.mean is not None:
+            stats = replace(stats, mean=None)
+        self._told += place not in kept.told
+        kept.told[place] = Told(said.meta, stats, said.complete, self._tick())
+        kept.missing.discard(place)
+        while self._told > MOST_TOLD:
+            oldest = min((each for each, of in self._steps.items() if of.told and each != step), default=None)
+            if oldest is None:
+                break
+            of = self._steps[oldest]
+            self._told -= len(of.told)
+            of.told = {}
+            of.version += 1
+
+    def put_missing(self, step: int, places: Iterable[int]) -> None:
+        """The training does not have these."""
+        kept = self._kept(step)
+        kept.missing.update(places)
+        kept.version += 1
+
+    def values_gone(self, step: int) -> None:
+        """Forgets values whose files are gone."""
+        kept = self._steps.get(step)
+        if kept is not None:
+            kept.values = {place: value for place, value in kept.values.items() if value.kept.path.exists()}
+            kept.version += 1
+
+    def forget(self, step: int) -> None:
+        """Forgets a step."""
+        kept = self._steps.pop(step, None)
+        if kept is not None:
+            self._told -= len(kept.told)
+
+    def forget_all(self) -> list[int]:
+        """Forgets everything; returns the steps that there were."""
+        steps = list(self._steps)
+        for step in steps:
+            self.forget(step)
+        return steps
+
+    def _kept(self, step: int) -> StepKept:
+        return self._steps.setdefault(step, StepKept())
+
+    def _tick(self) -> int:
+        self._clock = max(self._clock + 1, time.time_ns() // 1000)
+        return self._clock
+
 
 BATCH: Final = 512
 """So many tensors are asked for at once."""

@@ -13,12 +13,10 @@ import numpy as np
 from tui_debugger.errors import BadGraphError, TdbgError
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.rank import LiveRank
+from tui_debugger.live.rank import LiveRank, LiveTable
 from tui_debugger.live.spool import LIMIT, Key, Spool
-from tui_debugger.live.table import LiveTable
-from tui_debugger.live.types import Phase, Stop, Unrecorded
+from tui_debugger.live.wire import Event, Phase, Stop, Training, Trainings, Unrecorded
 from tui_debugger.model import GraphRun, ProgressFn, RunInfo, UnreadablePart, no_progress, turns
 from tui_debugger.sources.base import Capability, Changes, TensorTable
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tui_debugger.live.npy_file import NpyFile, size_of
+from tui_debugger.live.dump_writer import NpyFile, size_of
 
 LIMIT: Final = 4 << 30
 """Most bytes, unless somebody says otherwise."""

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.types import RemoteWatchpoint, TrainingInfo
+from tui_debugger.live.wire import RemoteWatchpoint, TrainingInfo
 from tui_debugger.model import Watchpoint
 from tui_debugger.watch.condition_table import CONDITIONS, IN_A_ROW, WIRE_OPERATOR_OVERFLOW, Condition
 

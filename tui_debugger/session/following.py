@@ -1,17 +1,80 @@
-"""A source that grows: what is new in it, and what of all that is known that makes stale."""
+"""The files whose values somebody looks at, and whether they are still what they were.
+
+A source looks at directories: a file that is written over in place leaves no trace there.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from tui_debugger.check.records import StatsCache
+from tui_debugger.check.results import KnownResults
+from tui_debugger.check.types import Pair
 from tui_debugger.model import ReadSpec, TensorKey, turn_of
-from tui_debugger.session.records import RecordCache
-from tui_debugger.session.results import ResultBook
-from tui_debugger.session.seen import FileState, SeenFiles, state_of
-from tui_debugger.session.types import Pair
 from tui_debugger.sources.base import Changes, Source
+from tui_debugger.stats.side_by_side import Identity, identity
+
+MOST: Final = 32
+"""So many files are looked after, those that were asked for last."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """What tells the values of a tensor from others that take their place.
+
+    Attributes:
+        spec: where they lie.
+        status: size, times and number of the file; None where it is gone, or where others share it.
+    """
+
+    spec: ReadSpec
+    status: Identity | None
+
+
+def state_of(spec: ReadSpec) -> FileState:
+    """How the file of a tensor looks now."""
+    shared = spec.format == "raw"  # a part of a file that goes on growing
+    return FileState(spec, None if shared else identity(spec.path))
+
+
+class SeenFiles:
+    """Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        """Nothing is shown."""
+        self._lock = threading.Lock()
+        self._states: dict[TensorKey, FileState] = {}
+
+    def note(self, key: TensorKey, state: FileState) -> None:
+        """The values of a tensor are shown; what was noted before stays until ``rewritten`` has told of it."""
+        with self._lock:
+            self._states[key] = self._states.pop(key, state)
+            while len(self._states) > MOST:
+                del self._states[next(iter(self._states))]
+
+    def directories(self) -> list[Path]:
+        """Where these files are."""
+        with self._lock:
+            return [Path(state.spec.path).parent for state in self._states.values() if state.spec.format != "raw"]
+
+    def rewritten(self) -> list[TensorKey]:
+        """The tensors whose file looks different now; each is told once."""
+        with self._lock:
+            seen = list(self._states.items())
+        found = []
+        for key, state in seen:
+            now = state_of(state.spec)
+            if now != state:
+                found.append(key)
+                with self._lock:
+                    if self._states.get(key) is state:
+                        self._states[key] = now
+        return found
 
 
 def steps_before(source: Source, rank: int, steps: Collection[int]) -> set[int]:
@@ -39,7 +102,7 @@ def turn_spans(source: Source, rank: int) -> dict[int, tuple[int, int]]:
 class Follower:
     """Looks for what is new, and forgets what was measured and found of what is not the same any more."""
 
-    def __init__(self, source: Source, cache: RecordCache) -> None:
+    def __init__(self, source: Source, cache: StatsCache) -> None:
         """``cache`` is where the session keeps what was measured."""
         self._source = source
         self._cache = cache
@@ -55,7 +118,7 @@ class Follower:
         """The directories of the source, and those of the files that ``refresh`` looks at."""
         return list(dict.fromkeys([*self._source.watch_paths(), *self._seen.directories()]))
 
-    def refresh(self, book: ResultBook) -> Changes:
+    def refresh(self, book: KnownResults) -> Changes:
         """What changed since the last time; the results in ``book`` that it makes stale are gone then."""
         changes = self._source.refresh()
         healed = self._cache.heal() | self._rewritten()
@@ -70,7 +133,7 @@ class Follower:
         row = self._source.nodes(key.rank).find(key.node, key.graph)
         self._cache.forget(key.rank, key.step, (row, key.side, key.slot, key.round))
 
-    def _drop(self, changes: Changes, book: ResultBook) -> None:
+    def _drop(self, changes: Changes, book: KnownResults) -> None:
         grown = {*changes.grown_steps, *changes.new_steps}
         for rank in changes.rebuilt:
             book.drop_from(rank, 0)

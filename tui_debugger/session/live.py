@@ -1,9 +1,11 @@
-"""A session on trainings that are running: a ``Session`` whose tensors are fetched when somebody looks at them."""
+"""What somebody has to set so that a training finds the debugger."""
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,28 +13,189 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tui_debugger.check.hits import HitList
+from tui_debugger.check.pipeline import Checks
+from tui_debugger.check.received import LiveChecker, Watched, ours
+from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import CancelledError, NotStoppedError, TdbgError, UnreadableTensorError, UnsupportedError
+from tui_debugger.graph.build import observed_order
+from tui_debugger.graph.edges import real_consumers
 from tui_debugger.live import wire
-from tui_debugger.live.control import Trainings
-from tui_debugger.live.rank import LiveRank
+from tui_debugger.live.dump_writer import DumpWriter, TensorName
+from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.rank import LiveRank, StepKept
 from tui_debugger.live.source import LiveSource
 from tui_debugger.live.spool import LIMIT
-from tui_debugger.live.types import START, Phase
-from tui_debugger.model import Coverage, ProgressFn, Side, TensorKey, Watchpoint, no_progress
-from tui_debugger.session.checking import PairResult
-from tui_debugger.session.checks import Checks
-from tui_debugger.session.hits import HitList
-from tui_debugger.session.live_checks import LiveChecker, Watched, ours
-from tui_debugger.session.live_driver import Driver, unknown_rank
+from tui_debugger.live.wire import START, Phase, Trainings
+from tui_debugger.model import (
+    Coverage,
+    Progress,
+    ProgressFn,
+    Side,
+    TensorKey,
+    TensorMeta,
+    TensorStats,
+    Watchpoint,
+    no_progress,
+)
+from tui_debugger.session.live_driver import Driver, LiveEvent, LiveKind, LiveState, unknown_rank
 from tui_debugger.session.live_evidence import Budget, evidence, outputs, statistics, values
-from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
 from tui_debugger.session.session import Session
-from tui_debugger.session.types import TensorRow
-from tui_debugger.session.waiting import waiting_text
 from tui_debugger.sources.base import Changes, TensorFlag
 from tui_debugger.stats.workers import Workers
+from tui_debugger.text.numbers import plural
 
 __all__ = ["LiveEvent", "LiveKind", "LiveSession", "LiveState"]
+
+
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "[::]", "::"})  # noqa: S104 - recognised, not bound to
+_LOCAL: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+def waiting_text(address: str) -> str:
+    """The environment variables to copy, a line for each kind of training.
+
+    Args:
+        address: where the server listens: ``127.0.0.1:50051``, ``unix:/run/tdbg.sock``.
+    """
+    if address.startswith("unix:"):
+        return f"PyTorch and others:  TDBG_HOST={address}"
+    host, _, port = address.rpartition(":")
+    token = "" if host in _LOCAL else " TDBG_TOKEN=..."
+    host = this_machine() if host in _EVERYWHERE else host
+    lines = []
+    if ":" not in host:
+        there = "127.0.0.1" if host == "localhost" else host
+        lines.append(f"MindSpore 1.1 to 2.3:  ENABLE_MS_DEBUGGER=1 MS_DEBUGGER_HOST={there} MS_DEBUGGER_PORT={port}")
+    lines.append(f"PyTorch and others:    TDBG_HOST={host} TDBG_PORT={port}{token}")
+    return "\n".join(lines)
+
+
+def this_machine() -> str:
+    """An address of this machine, as far as it knows one."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return "ADDRESS-OF-THIS-MACHINE"
+
+
+Recorded = tuple[TensorName, TensorMeta | None, TensorStats]
+
+
+def save_dump(
+    source: LiveSource,
+    directory: Path,
+    progress: ProgressFn = no_progress,
+    *,
+    ran: Mapping[int, Sequence[Sequence[int]]] | None = None,
+) -> str:
+    """Writes graphs, the steps that were stopped at, values and statistics; returns what was written, in words.
+
+    Args:
+        source: what is kept.
+        directory: a new one, or an empty one.
+        progress: receives snapshots.
+        ran: by rank the rows of the nodes that something was found at, in the order in which they ran, step by step.
+
+    Raises:
+        TdbgError: the directory exists and is not empty, cannot be written, or there is nothing to write.
+        CancelledError: from ``progress``; what was written so far stays.
+    """
+    ranks = [live for live in source.all() if live.graph is not None]
+    if not ranks:
+        raise TdbgError("there is nothing to save", hint="no training has sent its graph yet")
+    counts = _Counts()
+    try:
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise TdbgError("the directory exists and is not empty", where=str(directory), hint="choose another one")
+        for live in ranks:
+            _save_rank(live, directory, counts, progress, (ran or {}).get(live.number, ()))
+    except OSError as error:
+        raise TdbgError(f"the dump could not be written: {error.strerror or error}", where=str(directory)) from error
+    return counts.text(len(ranks))
+
+
+class _Counts:
+    """What was written."""
+
+    def __init__(self) -> None:
+        self.steps: set[int] = set()
+        self.tensors = self.statistics = self.early = 0
+
+    def text(self, ranks: int) -> str:
+        """In words."""
+        parts = [plural(self.tensors, "tensor"), f"statistics of {self.statistics:,} more"]
+        text = f"{plural(len(self.steps), 'step')} of {plural(ranks, 'rank')}: {', '.join(parts)}"
+        early = f"; {plural(self.early, 'tensor')} from before the first step left out: a dump has no place for them"
+        return text + (early if self.early else "")
+
+
+def _save_rank(
+    live: LiveRank, directory: Path, counts: _Counts, progress: ProgressFn, ran: Sequence[Sequence[int]]
+) -> None:
+    graph, info = live.graph, live.training.info
+    if graph is None:
+        return
+    writer = DumpWriter(directory, rank=live.number, program=info.program, device=info.backend)
+    writer.metadata()
+    writer.graphs(graph.data, [graph.nodes.names[row] for row in observed_order(graph.nodes, ran)])
+    steps = [step for step in live.steps() if live.kept(step) is not None]
+    for root in sorted({each.root_id for each in graph.nodes.graphs if each.is_root}):
+        writer.history(steps, root)
+    for number, step in enumerate(steps):
+        kept = live.kept(step)
+        if kept is None:
+            continue
+        if step < 0:
+            _save_initial(writer, graph, kept, counts, first_step=0 in steps)
+            continue
+        progress(Progress(number, len(steps), f"rank {live.number}: saving step {step}"))
+        _save_step(writer, graph, step, kept, counts)
+
+
+def _save_initial(writer: DumpWriter, graph: RankGraph, kept: StepKept, counts: _Counts, *, first_step: bool) -> None:
+    """Values from before the first step: a dump has them as what the nodes of that step were fed with."""
+    nodes = graph.nodes
+    for place, fetched in kept.values.items():
+        row = int(graph.node[place])
+        readers = real_consumers(nodes, row, int(graph.slot[place])) if first_step and graph.parameter[place] else []
+        counts.early += not readers
+        counts.tensors += bool(readers)
+        for reader, slot in readers:
+            root = nodes.graph_of(reader).root_id
+            name = TensorName(nodes.op_type(reader), nodes.names[reader], slot, root, side="input")
+            with suppress(FileNotFoundError):  # the spool had to let it go meanwhile
+                writer.place(0, name, fetched.kept.dtype, fetched.kept.path)
+
+
+def _save_step(writer: DumpWriter, graph: RankGraph, step: int, kept: StepKept, counts: _Counts) -> None:
+    before = counts.tensors + counts.statistics
+    for place, fetched in kept.values.items():
+        if graph.flags[place] & TensorFlag.CONSTANT:
+            continue
+        try:
+            writer.place(step, _name(graph, place), fetched.kept.dtype, fetched.kept.path)
+        except FileNotFoundError:  # the spool had to let it go meanwhile
+            continue
+        counts.tensors += 1
+    recorded: dict[int, list[Recorded]] = {}
+    for place, said in kept.told.items():
+        if place not in kept.values and said.stats is not None and not graph.flags[place] & TensorFlag.CONSTANT:
+            name = _name(graph, place)
+            recorded.setdefault(name.root_graph, []).append((name, said.meta, said.stats))
+            counts.statistics += 1
+    for root, rows in recorded.items():
+        writer.statistics(step, sorted(rows, key=lambda row: (row[0].node, row[0].slot)), root)
+    if counts.tensors + counts.statistics > before:  # a directory without tensors would be a step that cannot be read
+        counts.steps.add(step)
+
+
+def _name(graph: RankGraph, place: int) -> TensorName:
+    row = int(graph.node[place])
+    nodes = graph.nodes
+    return TensorName(nodes.op_type(row), nodes.names[row], int(graph.slot[place]), nodes.graph_of(row).root_id)
+
 
 SMALL: Final = 1 << 18
 """Bytes up to which a tensor is fetched whole when somebody looks at its row: its statistics are exact then."""
@@ -80,7 +243,7 @@ class LiveSession(Session):
         self._subscribing = threading.Lock()
         self._closed = False
         self._checks = Checks(
-            self.watchpoints, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
+            self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
         )
         self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell, flow=self.flow)
 
@@ -246,8 +409,6 @@ class LiveSession(Session):
         Raises:
             TdbgError: the directory exists and is not empty, or cannot be written.
         """
-        from tui_debugger.session.live_saving import save_dump
-
         return save_dump(self.live, directory, progress, ran={live.number: self._ran(live) for live in self.live.all()})
 
     def _ran(self, live: LiveRank) -> list[list[int]]:

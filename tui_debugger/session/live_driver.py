@@ -1,32 +1,191 @@
-"""Drives the trainings of a session: tells them the list, lets them go on, and files what they report."""
+"""What a live session tells its front ends: where each training is, and what happened. Immutable."""
 
 from __future__ import annotations
 
+import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Final
 
+from tui_debugger.check.flow import Flow
+from tui_debugger.check.received import Watched, judgement_of, places_without_statistics, with_statistics
+from tui_debugger.check.results import KnownResults
+from tui_debugger.check.step import PairResult
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Training, Trainings
 from tui_debugger.live.rank import LiveRank
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.types import START, Phase, ReceivedHit, Stop
 from tui_debugger.live.watching import remote_watchpoints
+from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, Stop, Training, TrainingInfo, Trainings
 from tui_debugger.model import Coverage, Progress, ProgressFn, Verdict, no_progress
-from tui_debugger.session.checking import PairResult
-from tui_debugger.session.flow import Flow
-from tui_debugger.session.live_checks import Watched, judgement_of
 from tui_debugger.session.live_evidence import AT_STOPS, evidence, statistics, values
-from tui_debugger.session.live_queue import EventQueue, Happened
-from tui_debugger.session.live_types import LiveEvent, LiveKind, LiveState
-from tui_debugger.session.received import places_without_statistics, with_statistics
-from tui_debugger.session.results import ResultBook
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import step_text
 from tui_debugger.watch.condition_table import WIRE_OVERFLOW
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """Where one training is, as far as its events were worked through.
+
+    Attributes:
+        rank: its rank in this session: its own, or the next free number when another has that.
+        info: who it is.
+        phase: what it is doing.
+        stop: where it stopped last; None before the first stop.
+        graph: whether its graph is there: only then it has nodes.
+        remaining: steps that it was told to run and has not run yet; None: until a hit; 0 when it stands.
+        passed: the last step that it ended and that was worked through, also while it runs; None before the first stop.
+        fetched: bytes of values and statistics that came from it so far.
+        kept: bytes of them that are still in the spool.
+    """
+
+    rank: int
+    info: TrainingInfo
+    phase: Phase
+    stop: Stop | None = None
+    graph: bool = False
+    remaining: int | None = 0
+    fetched: int = 0
+    kept: int = 0
+    passed: int | None = None
+
+    @property
+    def step(self) -> int | None:
+        """The step that it stands after (or in); ``types.START`` before the first, None before the first stop."""
+        return self.stop.step if self.stop is not None else None
+
+
+class LiveKind(Enum):
+    """What happened to a training."""
+
+    CONNECTED = "connected"
+    GRAPH = "graph"
+    """Its nodes are there, or were read anew: ``LiveSession.ranks`` has it."""
+    STOPPED = "stopped"
+    """It waits at a new stop; the results of its step are in ``known``."""
+    HITS = "hits"
+    """Hits came while it goes on, or in a recheck; they are in ``known`` as well."""
+    RUNNING = "running"
+    LOST = "lost"
+    BACK = "back"
+    DONE = "done"
+    REFUSED = "refused"
+    """A client was turned away; ``text`` says why."""
+    FETCHED = "fetched"
+    """Values or statistics came in: tables of its steps grew."""
+    DROPPED = "dropped"
+    """The spool was full: its oldest values are gone; ``text`` says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEvent:
+    """Something happened.
+
+    Attributes:
+        kind: what.
+        rank: of which training; None when it is of none that has a rank here.
+        text: one line for people, may be empty.
+        step: for ``STOPPED`` and ``HITS`` the step whose result is there.
+        count: for ``STOPPED`` the number of the stop: see ``Stop.count``.
+        result: for ``STOPPED`` and ``HITS`` what was found in that step so far; None when nobody judged it.
+    """
+
+    kind: LiveKind
+    rank: int | None = None
+    text: str = ""
+    step: int | None = None
+    count: int = 0
+    result: PairResult | None = field(default=None, repr=False, compare=False)
+
+
+_MOST: Final = 1024
+"""Events that wait; what does not fit is made up for by looking at all trainings."""
+_SLOWEST: Final = 10.0
+"""Seconds that a training waits for room in the queue before what it found is counted as lost."""
+_PATIENCE: Final = 5.0
+"""Seconds that ``close`` waits for the event that is being worked on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """An event with where the training stood, and what it reported, when it came."""
+
+    training: Training | None
+    event: Event
+    stop: Stop | None = None
+    hits: tuple[ReceivedHit, ...] = ()
+
+
+class EventQueue:
+    """See the module."""
+
+    def __init__(
+        self,
+        trainings: Trainings,
+        handle: Callable[[Happened], None],
+        resync: Callable[[], None],
+        idle: Callable[[], None],
+        missed: Callable[[Training], None],
+    ) -> None:
+        """Starts to listen.
+
+        Args:
+            trainings: the server.
+            handle: called for each event, in the thread of the queue.
+            resync: called there when events were lost: looks at all trainings.
+            idle: called there when all that came was worked on.
+            missed: called when the report of a training had to be dropped.
+        """
+        self._handle, self._resync, self._idle, self._missed = handle, resync, idle, missed
+        self._queue: queue.Queue[Happened | None] = queue.Queue(_MOST)
+        self._lost = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="tdbg-live-events", daemon=True)
+        self._end = trainings.listen(self._heard)
+        self._thread.start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no event waits."""
+        return self._queue.empty()
+
+    def close(self) -> None:
+        """Ends it; what waits is not worked on any more."""
+        self._end()
+        self._closed.set()
+        with suppress(queue.Full):  # then the thread is awake
+            self._queue.put_nowait(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE)
+
+    def _heard(self, training: Training | None, event: Event) -> None:
+        reports = training is not None and event in (Event.STOPPED, Event.HITS)
+        hits: Sequence[ReceivedHit] = training.hits if training is not None and reports else ()
+        stop = training.stop if training is not None else None
+        try:
+            # What was found must not be lost: a training that reports faster than this works waits a little.
+            self._queue.put(Happened(training, event, stop, tuple(hits)), block=reports, timeout=_SLOWEST)
+        except queue.Full:
+            self._lost.set()
+            if reports and training is not None:
+                self._missed(training)
+
+    def _work(self) -> None:
+        while not self._closed.is_set():
+            happened = self._queue.get()
+            if happened is None or self._closed.is_set():
+                return
+            self._handle(happened)
+            if self._queue.empty():
+                self._idle()
+            if self._lost.is_set() and self._queue.empty():
+                self._lost.clear()
+                self._resync()
+
 
 _MOST_HITS: Final = 500_000
 """So many hits of trainings are kept; those of the steps that came first go first."""
@@ -107,7 +266,7 @@ class Driver:
         self,
         source: LiveSource,
         trainings: Trainings,
-        book: ResultBook,
+        book: KnownResults,
         watched: Callable[[LiveRank], Watched],
         tell: Callable[[LiveEvent], None],
         *,

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tui_debugger.check.flow import Flow
+from tui_debugger.check.hits import HitList
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
-from tui_debugger.live.keeping import StepKept
-from tui_debugger.live.npy_file import size_of
-from tui_debugger.live.rank import BATCH, LiveRank
+from tui_debugger.live.dump_writer import size_of
+from tui_debugger.live.rank import BATCH, LiveRank, StepKept
 from tui_debugger.model import Progress, ProgressFn, Side, Verdict
-from tui_debugger.session.flow import Flow
-from tui_debugger.session.hits import HitList
 
 MOST_HITS: Final = 1024
 """So many findings of a step are kept with what speaks for them."""

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tui_debugger.arrays import Mask
+from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.model import TensorKey
-from tui_debugger.session.types import TensorRow
 from tui_debugger.text.clean import clean
-from tui_debugger.text.tensors import round_text, slot_text
+from tui_debugger.text.tensors import round_text
 
 _ROUND = r"(?:#(\d{1,5}))?"
 _SLOT = re.compile(rf"(.+?)(?::(?:(in|input|out|output|param)(?::?(\d{{1,5}}))?|(\d{{1,5}})))?{_ROUND}", re.DOTALL)
@@ -79,12 +78,6 @@ def no_such_tensor(found: Found, there: Iterable[TensorRow], what: str = "") -> 
     slots = dict.fromkeys(f"{row.role}:{row.slot}{round_text(row.key.round)}" for row in there)
     hint = f"it has {', '.join(slots)}" if slots else "nothing of it was dumped"
     return TdbgError(what or f"this node has no tensor {found.asked}".rstrip(), where=clean(found.node), hint=hint)
-
-
-def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
-    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0#1``."""
-    graph = f"{key.graph}/" if with_graph else ""
-    return f"{graph}{key.node}:{slot_text(key)}"
 
 
 def is_slot(text: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tui_debugger.cache.store import default_store
 from tui_debugger.session.session import Session
 from tui_debugger.session.watchpoints import WatchpointStore
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.stats.workers import Workers
 
 

@@ -1,8 +1,9 @@
-"""A debugging session: a source, a watchpoint list, and everything that front ends ask of them."""
+"""Which nodes a watchpoint covers and a query keeps: the masks of one session, computed once per node table."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
@@ -13,9 +14,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Mask
-from tui_debugger.cache.store import Store
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match
+from tui_debugger.cache.store import DiskCache
+from tui_debugger.check.flow import Flow, SharedWeights
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.outputs import OutputTensors
+from tui_debugger.check.pipeline import Checks, Listed
+from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.records import StatsCache, StoredStats
+from tui_debugger.check.results import Asked, belonging, needs_graph
+from tui_debugger.check.step import Checker
+from tui_debugger.check.sweep import Sweep, TensorChoice
+from tui_debugger.check.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
+from tui_debugger.check.types import CheckResult, Pair, SourceExcerpt, TensorRow
+from tui_debugger.diagnose.origin.search import OriginReport, look_at, search
+from tui_debugger.graph.search import NodeQuery, match, select
 from tui_debugger.graph.stacks import StackIndex, stack_index
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.graph.tree import Tree, build_tree
@@ -34,28 +46,115 @@ from tui_debugger.model import (
     turn_of,
     turns,
 )
-from tui_debugger.session.checking import Checker
-from tui_debugger.session.checks import Checks
-from tui_debugger.session.excerpt import read_excerpt
-from tui_debugger.session.flow import Flow
-from tui_debugger.session.following import Follower, steps_before, turn_spans
-from tui_debugger.session.judging import OutputTensors
-from tui_debugger.session.measuring import Measurements
-from tui_debugger.session.origin.look import look_at
-from tui_debugger.session.origin.search import OriginReport, search
-from tui_debugger.session.records import RecordCache
-from tui_debugger.session.remembering import Memory
-from tui_debugger.session.seen import FileState
-from tui_debugger.session.selections import Selections
-from tui_debugger.session.shared_weights import SharedWeights
-from tui_debugger.session.sweep import Sweep, TensorChoice
-from tui_debugger.session.tensors import HitsOf, hits_in, measured, opened, row_of, tensor_rows
-from tui_debugger.session.types import CheckResult, Pair, SourceExcerpt, TensorRow
-from tui_debugger.session.undisturbed import undisturbed
-from tui_debugger.session.unreadable import Asked, belonging, needs_graph
+from tui_debugger.session.following import FileState, Follower, steps_before, turn_spans
 from tui_debugger.session.watchpoints import WatchpointList, WatchpointStore
 from tui_debugger.sources.base import Capability, Changes, Source
 from tui_debugger.stats.workers import Workers
+
+_KEPT = 256
+"""Selections whose nodes are kept: a form asks for another one with every key."""
+
+
+class Selections:
+    """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        """Everything is in scope."""
+        self._lock = threading.Lock()
+        self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
+        self._scope: NodeQuery | None = None
+        self._scopes: dict[int, tuple[NodeTable, Mask]] = {}
+
+    def restrict(self, scope: NodeQuery | None) -> None:
+        """Lets selections cover nodes of ``scope`` only.
+
+        Raises:
+            BadQueryError: a regular expression that does not compile.
+        """
+        with self._lock:
+            self._scope = scope
+            self._scopes = {}
+
+    @property
+    def restricted(self) -> bool:
+        """Whether selections may cover some nodes only."""
+        with self._lock:
+            return self._scope is not None
+
+    def in_scope(self, nodes: NodeTable) -> Mask:
+        """The node rows that selections may cover."""
+        with self._lock:
+            scope, kept = self._scope, self._scopes.get(id(nodes.lineage))
+        if scope is None:
+            return np.ones(len(nodes), np.bool_)
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, match(nodes, scope))
+            with self._lock:
+                if self._scope is scope:
+                    self._scopes = {**dict(list(self._scopes.items())[-_KEPT:]), id(nodes.lineage): kept}
+        return kept[1]
+
+    def mask(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+        """Node rows that a selection covers within the scope."""
+        return self.selected(rank, nodes, selection) & self.in_scope(nodes)
+
+    def selected(self, rank: int, nodes: NodeTable, selection: NodeSelection) -> Mask:
+        """Node rows that a selection names, in scope or not."""
+        with self._lock:
+            kept = self._masks.get((rank, selection))
+        if kept is None or kept[0] is not nodes:
+            kept = (nodes, select(nodes, selection))
+            with self._lock:
+                masks = {key: mask for key, mask in self._masks.items() if key[0] != rank or mask[0] is nodes}
+                while len(masks) >= _KEPT:
+                    del masks[next(iter(masks))]
+                masks[rank, selection] = kept
+                self._masks = masks
+        return kept[1]
+
+    def watched(self, rank: int, nodes: NodeTable, watchpoints: Iterable[Watchpoint]) -> Mask:
+        """Node rows that any of the watchpoints covers."""
+        watched = np.zeros(len(nodes), np.bool_)
+        for watchpoint in watchpoints:
+            watched |= self.mask(rank, nodes, watchpoint.selection)
+        return watched
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+MAX_BYTES = 4 << 20
+"""Source files above this size are not read: no program is that long, a wrong path may be."""
+
+
+def mapped_paths(path: str, source_map: Sequence[tuple[str, str]]) -> list[Path]:
+    """Local candidates for a path of the training machine, best first.
+
+    Every ``OLD=NEW`` whose OLD is the path or a directory above it gives a candidate; then the path itself.
+    """
+    candidates = []
+    for old, new in source_map:
+        base = old.rstrip("/")
+        if path == base or path.startswith(base + "/"):
+            candidates.append(Path(new) / path[len(base) :].lstrip("/") if path != base else Path(new))
+    candidates.append(Path(path))
+    return candidates
+
+
+def read_excerpt(frame: Frame, source_map: Sequence[tuple[str, str]], context: int) -> SourceExcerpt | None:
+    """The lines around a frame, or None when the file is not here, too large, or too short for the line."""
+    for candidate in mapped_paths(frame.path, source_map):
+        try:
+            if not candidate.is_file() or candidate.stat().st_size > MAX_BYTES:
+                continue
+            lines = candidate.read_text("utf-8", errors="replace").splitlines()
+        except (OSError, ValueError):
+            continue
+        if not 1 <= frame.line <= len(lines):
+            continue
+        first = max(1, frame.line - context)
+        last = min(len(lines), max(frame.line, frame.end_line) + context)
+        shown = tuple(_CONTROL.sub("·", line.expandtabs(4)) for line in lines[first - 1 : last])
+        return SourceExcerpt(str(candidate), first, shown, frame.line)
+    return None
 
 
 class Session:
@@ -74,7 +173,7 @@ class Session:
         store: WatchpointStore | None = None,
         source_map: Sequence[tuple[str, str]] = (),
         workers: Workers | None = None,
-        index: Store | None = None,
+        index: DiskCache | None = None,
     ) -> None:
         """Cheap: nothing is read before it is asked for.
 
@@ -90,12 +189,12 @@ class Session:
         self.watchpoints = WatchpointList(store)
         self._source_map = tuple(source_map)
         self._workers = workers or Workers(jobs=1)
-        self._memory = Memory(index)
+        self._memory = StoredStats(index)
         self._lock = threading.Lock()
-        self._cache = RecordCache()
-        self._own_cache = RecordCache()
+        self._cache = StatsCache()
+        self._own_cache = StatsCache()
         self._follower = Follower(source, self._cache)
-        self._checks = self._new_checks(self.watchpoints)
+        self._checks = self._new_checks(self.watchpoints.snapshot)
         self._selections = Selections()
 
     @property
@@ -123,6 +222,16 @@ class Session:
             progress(Progress(0, 0, f"rank {ranks[0]}: reading the graph"))
             self.source.nodes(ranks[0], progress)
             self.tree(ranks[0])
+
+    def another(self, path: Path) -> Session:
+        """Opens another run, to compare with; the caller closes it.
+
+        Raises:
+            NotADumpError: nothing recognisable at the path.
+        """
+        from tui_debugger.session.opening import open_dump  # it imports this module
+
+        return open_dump(path, workers=Workers(jobs=1), remember=False)
 
     def ranks(self) -> Sequence[int]:
         """Ranks, ascending."""
@@ -347,7 +456,7 @@ class Session:
     def forget(self, key: TensorKey) -> None:
         """Has a tensor measured anew the next time, whatever its file looks like."""
         self._follower.forget(key)
-        self._own_cache = RecordCache()
+        self._own_cache = StatsCache()
 
     def outputs(self, rank: int, progress: ProgressFn = no_progress) -> OutputTensors:
         """The tensors of a rank as outputs of their nodes, to be read or judged by name: see ``OutputTensors``."""
@@ -370,7 +479,7 @@ class Session:
             UnreadableTensorError: the tensor cannot be read.
             TdbgError: the file exists, lies inside the dump, or cannot be written.
         """
-        from tui_debugger.session.exporting.files import save_npy
+        from tui_debugger.session.export_files import save_npy
 
         return save_npy(self.read(key), path, Path(self.info.path))
 
@@ -403,12 +512,19 @@ class Session:
         """
         return self._checks.check(pairs, progress, on_result)
 
-    def checks(self, others: WatchpointList | None = None) -> Checks:
-        """The checks by the session's own list, with all that is known; new ones by another list."""
-        return self._checks if others is None else self._new_checks(others)
+    def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks:
+        """Returns the checks by the session's own list, with all that is known; new ones by other watchpoints.
 
-    def _new_checks(self, watchpoints: WatchpointList) -> Checks:
-        return Checks(watchpoints, self._checker, self._workers, self._look_ahead, self._unreadable_for)
+        Args:
+            others: watchpoints whose ids differ; None for the session's own list.
+        """
+        if others is None:
+            return self._checks
+        fixed = tuple(others)
+        return self._new_checks(lambda: (0, fixed))
+
+    def _new_checks(self, listed: Listed) -> Checks:
+        return Checks(listed, self._checker, self._workers, self._look_ahead, self._unreadable_for)
 
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """Fresh results of every pair, or None when one is missing or outdated."""
@@ -434,7 +550,7 @@ class Session:
         progress: ProgressFn = no_progress,
         spread: int = 5,
     ) -> OriginReport:
-        """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``session.origin``."""
+        """Where NaN or Inf (or a finding of the watchpoints, whose ids must differ) starts: see ``diagnose.origin``."""
         spans = {rank: turn_spans(self.source, rank) for rank in {rank for rank, _ in pairs}}
 
         def span(pair: Pair) -> tuple[int, int]:
@@ -476,7 +592,7 @@ class Session:
         if not flow.nodes.memo(SharedWeights).groups:
             return measurements
         # What was compared with other files must not be mistaken for these comparisons, here or in the index.
-        return Measurements(flow, self._own_cache.shelf(rank, flow.nodes.lineage), self._workers, Memory(None))
+        return Measurements(flow, self._own_cache.shelf(rank, flow.nodes.lineage), self._workers, StoredStats(None))
 
     # -- following ---------------------------------------------------------------------------------
 
@@ -488,7 +604,7 @@ class Session:
         """Looks for what is new on disk and forgets what it makes stale."""
         changes = self._follower.refresh(self._checks.book)
         if changes:
-            self._own_cache = RecordCache()
+            self._own_cache = StatsCache()
         return changes
 
     def close(self) -> None:

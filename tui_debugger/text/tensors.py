@@ -78,6 +78,12 @@ def slot_text(key: TensorKey) -> str:
     return f"{key.side.label}:{key.slot}{round_text(key.round)}"
 
 
+def place_text(key: TensorKey, *, with_graph: bool = False) -> str:
+    """Which tensor of which node, as ``find_node`` takes it: ``NODE:out:0``, where needed ``GRAPH/NODE:out:0#1``."""
+    graph = f"{key.graph}/" if with_graph else ""
+    return f"{graph}{key.node}:{slot_text(key)}"
+
+
 def round_text(round: int, rounds: int = 0) -> str:  # noqa: A002 - see TensorKey
     """``#2``, ``#2 of 3`` where it is said how many there are; empty for a tensor that was written once."""
     return (f"#{round} of {rounds}" if rounds else f"#{round}") if round else ""

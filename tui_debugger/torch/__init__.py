@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tui_debugger.live.client.flight import Flight
-    from tui_debugger.live.client.termination import TrainingTerminated
+    from tui_debugger.live.client.probe import TrainingTerminated
     from tui_debugger.torch.attaching import Handle
     from tui_debugger.torch.entry import attach, step
 
@@ -22,7 +22,7 @@ _WHERE = {
     "step": "tui_debugger.torch.entry",
     "Handle": "tui_debugger.torch.attaching",
     "Flight": "tui_debugger.live.client.flight",
-    "TrainingTerminated": "tui_debugger.live.client.termination",
+    "TrainingTerminated": "tui_debugger.live.client.probe",
 }
 
 

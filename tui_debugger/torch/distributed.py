@@ -23,8 +23,7 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.hook import Hook
-from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.internals import Hook, leaves
 from tui_debugger.torch.naming import Place, Tree, clean, gathered_of, local_of, local_output_of
 from tui_debugger.torch.recording import Recording
 

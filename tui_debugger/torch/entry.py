@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.client.address import TIMEOUT, settings
+from tui_debugger.live.client.address import TIMEOUT, Notice, settings
 from tui_debugger.live.client.flight import Flight
-from tui_debugger.live.client.notice import Notice
 
 try:
     import torch

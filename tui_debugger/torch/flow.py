@@ -21,7 +21,7 @@ from typing import Any, Final
 import torch
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.internals import leaves
 from tui_debugger.torch.naming import kind_of
 from tui_debugger.torch.structure import UNKNOWN, unique
 

@@ -1,23 +1,122 @@
-"""Everything of PyTorch that has no public name, in one place: it is there from 2.4 to 2.13.
+"""The tensors inside whatever a module takes or returns.
+
+Everything of PyTorch that has no public name, in one place: it is there from 2.4 to 2.13.
 
 What is missing in another version makes attaching fail, which is said in one line; the training goes on.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils import _python_dispatch as dispatch
 
-from tui_debugger.torch.leaves import leaves
+_DEEPEST: Final = 10
+_NOT_OPENED: Final = (type, torch.nn.Module, torch.optim.Optimizer)
+"""Objects whose tensors are their own: whoever takes or returns one did not make them."""
+_KEPT: Final = (torch.Tensor, torch.distributions.Distribution)
+"""What is looked at among the attributes of other objects."""
+
+
+def leaves(value: Any, depth: int = _DEEPEST) -> list[torch.Tensor]:
+    """Tensors of nested tuples, lists, dicts, named tuples, data classes and model outputs, in order: the slots.
+
+    Of any other object (a namespace, a distribution) the tensors that are its attributes.
+    """
+    if isinstance(value, torch.Tensor):
+        return [value]
+    found: list[torch.Tensor] = []
+    _collect(value, found, depth)
+    return found
+
+
+def _collect(value: Any, found: list[torch.Tensor], depth: int) -> None:
+    """``_walk`` without names: it runs for every call of a module."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        parts = value
+    elif kind is dict:
+        parts = value.values()
+    elif value is None or kind in _SCALARS:
+        return
+    else:
+        parts = [each for _, each in _parts(value)]
+    for each in parts:
+        if isinstance(each, torch.Tensor):
+            found.append(each)
+        elif depth > 1 and each is not None:
+            _collect(each, found, depth - 1)
+
+
+_SCALARS: Final = frozenset({int, float, bool, str, bytes, torch.dtype, torch.device})
+
+
+def named_leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors with a name each: ``x``, ``batch.ids``, ``states.0``."""
+    return _walk(value, name, _DEEPEST)
+
+
+def _walk(value: Any, name: str, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif depth and not isinstance(value, str | bytes):
+        for key, each in _parts(value):
+            yield from _walk(each, f"{name}.{key}", depth - 1)
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list | tuple):
+        names = getattr(value, "_fields", range(len(value)))
+        yield from zip(names, value, strict=False)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from ((each.name, getattr(value, each.name, None)) for each in dataclasses.fields(value))
+    elif not isinstance(value, _NOT_OPENED):
+        yield from ((name, each) for name, each in getattr(value, "__dict__", {}).items() if isinstance(each, _KEPT))
+
+
+class Hook:
+    """Calls a function with arguments of its own first.
+
+    A model that is deep-copied (for averaged weights), pickled or sent to another process takes its hooks along. A copy
+    of this one does nothing, needs nothing of tdbg to be loaded, and keeps nothing alive.
+    """
+
+    __torch_unserializable__ = True  # PyTorch would warn that a tensor is saved without it
+
+    __slots__ = ("_act", "_first")
+
+    def __init__(self, act: Callable[..., None], *first: Any) -> None:
+        """``act(*first, *arguments)`` is called."""
+        self._act = act
+        self._first = first
+
+    def __call__(self, *arguments: Any) -> None:
+        """What PyTorch calls. Nothing is returned: nothing is changed."""
+        self._act(*self._first, *arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        """A hook that does nothing."""
+        return _nothing()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The same, by what every Python has."""
+        return getattr, (contextlib.nullcontext(), "__exit__")
+
+
+def _nothing() -> Callable[..., None]:
+    return contextlib.nullcontext().__exit__
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -21,11 +21,9 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from tui_debugger.torch import internals
-from tui_debugger.torch.calls import Calls, Guard, is_compiling
+from tui_debugger.torch.calls import Calls, Guard, is_compiling, user_stack
 from tui_debugger.torch.flow import PlaceInMemory, is_dense, place_of, range_of
-from tui_debugger.torch.frames import user_stack
-from tui_debugger.torch.hook import Hook
-from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.internals import Hook, leaves
 from tui_debugger.torch.naming import Place, Tree, kind_of, numbered, without_gradients
 from tui_debugger.torch.recording import Recording
 

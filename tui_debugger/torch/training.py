@@ -1,29 +1,410 @@
-"""A model, what trains it, and what is recorded of the step."""
+"""Weights, their gradients and their values of the step before: looked at together, when a step is over.
+
+What was to happen in a step: which parameters an optimizer had reason to change, and which steps were left out.
+
+A weight that stays as it is, and a gradient of zeros, are findings only where something else was to be expected.
+Reasons why not: the optimizer did not step, or a gradient scaler left the step out; the learning rate still rises (a
+warm-up); the parameter is frozen now; its module did not run with gradients, or ran on nothing (an expert without
+tokens).
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 import torch
 
 from tui_debugger.live.client.agent import Identity
 from tui_debugger.live.client.judging import Judge, Patience, watched
-from tui_debugger.live.types import RemoteWatchpoint
-from tui_debugger.torch.captures import Capture, Step
+from tui_debugger.live.wire import RemoteWatchpoint
+from tui_debugger.model import Verdict, WatchResult
+from tui_debugger.torch import captures
+from tui_debugger.torch.captures import Capture, Step, measure
 from tui_debugger.torch.distributed import Distribution, distribution_of
 from tui_debugger.torch.drawing import States, draw, parameters_of, rates_of
-from tui_debugger.torch.elements import local, meta_of, readable
-from tui_debugger.torch.expectation import Expectation
-from tui_debugger.torch.internals import part_of, version_of
+from tui_debugger.torch.elements import dense, is_simple, local, meta_of, numeric, readable
+from tui_debugger.torch.internals import copy_all, differences, part_of, version_of
 from tui_debugger.torch.naming import GRADIENTS, Tree, clean, gradient_of, tree_of
-from tui_debugger.torch.plans import Foresight, Plans
+from tui_debugger.torch.plans import Foresight, Plan, Plans, Quick
 from tui_debugger.torch.recording import Recording
-from tui_debugger.torch.structure import UNKNOWN
+from tui_debugger.torch.structure import UNKNOWN, Structure
 from tui_debugger.torch.verdicts import look_now
-from tui_debugger.torch.weights import Grouping, Lasting, Previous, grouping, see_all
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_NOT_CHANGED, WIRE_OVERFLOW
+
+SUMMED: Final = 1e-3
+"""What a sum that is made in float32 may be off by, as a part of it."""
+LOOSE: Final = 1.05
+"""How far apart the bounds of Σ|x| may be until it is measured again."""
+_MEASURED: Final = Quick.EXTREMES | Quick.TOTAL | Quick.ZEROS
+CHUNK: Final = 1 << 24
+"""Elements of weights that are compared with the step before at a time: what bounds the memory for differences."""
+
+
+class Previous:
+    """Copies of weights as they were before the step, of those that watchpoints compare (and all at the beginning)."""
+
+    def __init__(self) -> None:
+        """Has none."""
+        self._values: dict[str, torch.Tensor] = {}
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def get(self, name: str) -> torch.Tensor | None:
+        """The values of the step before."""
+        return self._values.get(name)
+
+    def sum_of(self, name: str) -> tuple[float, float] | None:
+        """What Σ|x| of these values lies between; None where it has to be measured."""
+        return self._sums.get(name)
+
+    def follow(self, step: Step) -> None:
+        """Σ|x| of what the weights are now: it cannot have changed by more than Σ|cur − prev|. Saves measuring it."""
+        sums: dict[str, tuple[float, float]] = {}
+        for capture in step.entries:
+            if isinstance(capture, Capture) and capture.difference and step.fetched is not None:
+                changed = sum(float(step.fetched.all(place)[0]) for place in capture.difference)
+                low, high = capture.between or (math.inf, -math.inf)
+                if capture.reference:
+                    measured = sum(float(step.fetched.all(place)[0]) for place in capture.reference)
+                    low, high = measured * (1 - SUMMED), measured * (1 + SUMMED)
+                low, high = low - changed * (1 + SUMMED), high + changed * (1 + SUMMED)
+                if 0 < low <= high <= low * LOOSE and "16" not in capture.meta.dtype:
+                    sums[capture.name] = low, high
+        self._sums = sums
+
+    def clear(self) -> None:
+        """Lets go of all."""
+        self._values.clear()
+        self._sums.clear()
+
+    def keep(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Keeps these as they are now, and no others. Copies that fit are written over."""
+        kept: dict[str, torch.Tensor] = {}
+        targets: list[torch.Tensor] = []
+        sources: list[torch.Tensor] = []
+        for name, tensor in weights:
+            now, old = dense(local(tensor)), self._values.get(name)
+            if old is not None and (old.shape, old.dtype, old.device) == (now.shape, now.dtype, now.device):
+                kept[name] = old
+                targets.append(old)
+                sources.append(now)
+            else:
+                kept[name] = now.clone(memory_format=torch.contiguous_format)
+        self._values = kept
+        for group in _alike(targets):
+            copy_all([targets[at] for at in group], [sources[at] for at in group])
+
+
+@dataclass(slots=True)
+class Grouping:
+    """Tensors by what is looked at: those that one number decides on together, and the others one by one.
+
+    Attributes:
+        groups: plan, names and tensors of one element type and device.
+        others: by node name.
+    """
+
+    groups: list[tuple[Plan, list[str], list[torch.Tensor]]] = field(default_factory=list)
+    others: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+
+
+class Lasting:
+    """Weights and optimizer state: mostly the same tensors in every step, grouped anew only when they are not."""
+
+    def __init__(self) -> None:
+        """Knows none."""
+        self._plans: Plans | None = None
+        self._tensors: list[tuple[str, torch.Tensor]] = []
+        self._grouping = Grouping()
+
+    def grouped(self, tensors: list[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
+        """How these are grouped."""
+        same = self._plans is plans and len(tensors) == len(self._tensors)
+        same = same and all(
+            new[1] is old[1] and new[0] == old[0] for new, old in zip(tensors, self._tensors, strict=True)
+        )
+        if not same:
+            self._plans, self._tensors, self._grouping = plans, tensors, grouping(tensors, plans)
+        return self._grouping
+
+    def clear(self) -> None:
+        """Holds none."""
+        self._plans, self._tensors, self._grouping = None, [], Grouping()
+
+
+def grouping(tensors: Iterable[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
+    """Groups tensors by their plans, element types and devices."""
+    groups: dict[tuple[int, torch.dtype, torch.device], tuple[Plan, list[str], list[torch.Tensor]]] = {}
+    others: list[tuple[str, torch.Tensor]] = []
+    for name, tensor in tensors:
+        plan = plans.of(name)
+        if plan is not None and plan.one_number and is_simple(tensor):
+            key = (id(plan), tensor.dtype, tensor.device)
+            _, names, members = groups.setdefault(key, (plan, [], []))
+            names.append(name)
+            members.append(tensor)
+        elif readable(tensor):
+            others.append((name, tensor))
+    return Grouping(list(groups.values()), others)
+
+
+def see_all(
+    step: Step, tensors: Grouping | Iterable[tuple[str, torch.Tensor]], plans: Plans, previous: Previous | None
+) -> None:
+    """Adds a line for each tensor, and begins its quick numbers: as few kernels as there can be.
+
+    Args:
+        step: where lines go.
+        tensors: weights or gradients, by node name or grouped already. They live as long as the step: holding them is
+            for nothing.
+        plans: what is watched.
+        previous: values of the step before; None for what is never compared.
+    """
+    grouped = tensors if isinstance(tensors, Grouping) else grouping(tensors, plans)
+    summed: dict[int, list[tuple[Capture, torch.Tensor]]] = {1: [], 2: []}
+    changed: list[tuple[Capture, torch.Tensor, torch.Tensor]] = []
+    for name, tensor in grouped.others:
+        plan, values = plans.of(name), local(tensor)
+        capture = Capture(name, 0, meta_of(tensor), plan, values, version_of(values))
+        step.add(capture)
+        if previous is not None:
+            capture.previous = previous.get(name)
+        if plan is None or not numeric(tensor) or (values.is_complex() and plan.need.previous):
+            continue  # a complex weight that is compared is looked at exactly: |cur| − |prev| tells too little
+        if plan.many & _MEASURED or plan.ranges:
+            measure(capture, values, step.waiting, plan, many=True)
+        x = captures.plain(dense(values))
+        for order, kind in ((1, Quick.MAGNITUDE), (2, Quick.ENERGY)):
+            if plan.many & kind:
+                summed[order].append((capture, x))
+        if plan.need.previous and capture.previous is not None and capture.previous.shape == values.shape:
+            changed.append((capture, x, captures.plain(capture.previous)))
+            capture.between = previous.sum_of(name) if previous is not None else None
+    for plan, names, members in grouped.groups:
+        with torch.no_grad():
+            step.note_all(names, members, plan, captures.norms(members, 2))
+    for order, lines in summed.items():
+        for (capture, _), norm in zip(lines, captures.norms([x for _, x in lines], order), strict=True):
+            setattr(capture, "magnitude" if order == 1 else "energy", step.waiting.add(norm))
+    _compare(changed, step)
+
+
+def _compare(changed: Sequence[tuple[Capture, torch.Tensor, torch.Tensor]], step: Step) -> None:
+    """Σ|cur − prev| and Σ|prev|, in groups and pieces of a bounded size."""
+    pieces = [piece for each in changed for piece in _pieces(*each)]
+    difference: dict[int, list[int]] = {}
+    reference: dict[int, list[int]] = {}
+    for group in _alike([before for _, _, before in pieces]):
+        for part in _bounded(group, [before for _, _, before in pieces]):
+            apart = differences([pieces[at][1] for at in part], [pieces[at][2] for at in part])
+            for at, norm in zip(part, captures.magnitudes(apart), strict=True):
+                difference.setdefault(id(pieces[at][0]), []).append(step.waiting.add(norm))
+            unknown = [at for at in part if pieces[at][0].between is None]
+            for at, norm in zip(unknown, captures.norms([pieces[at][2] for at in unknown], 1), strict=True):
+                reference.setdefault(id(pieces[at][0]), []).append(step.waiting.add(norm))
+    for capture, _, _ in changed:
+        capture.difference = tuple(difference.get(id(capture), ()))
+        capture.reference = tuple(reference.get(id(capture), ()))
+
+
+def _pieces(
+    capture: Capture, now: torch.Tensor, before: torch.Tensor
+) -> list[tuple[Capture, torch.Tensor, torch.Tensor]]:
+    if now.numel() <= CHUNK or not now.is_contiguous():
+        return [(capture, now, before)]
+    parts = zip(torch.split(now.view(-1), CHUNK), torch.split(before.view(-1), CHUNK), strict=True)
+    return [(capture, part, other) for part, other in parts]
+
+
+def _alike(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """Numbers of the tensors that kernels take together."""
+    groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}
+    for number, tensor in enumerate(tensors):
+        groups.setdefault((tensor.device, tensor.dtype), []).append(number)
+    return list(groups.values())
+
+
+def _bounded(group: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """A group in parts of at most ``CHUNK`` elements (or one tensor)."""
+    parts: list[list[int]] = []
+    size = CHUNK + 1
+    for number in group:
+        size += tensors[number].numel()
+        if size > CHUNK:
+            parts.append([])
+            size = tensors[number].numel()
+        parts[-1].append(number)
+    return parts
+
+
+Told = Callable[[torch.optim.Optimizer, bool], None]
+
+
+class Expectation:
+    """What optimizers and modules did in the step that is recorded."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self.skipped = False
+        """A gradient scaler left the step out, because gradients were not finite."""
+        self.scaled = False
+        """There is one: nobody uses gradients before it has looked at them."""
+        self.at_once = False
+        """Operators are recorded, not modules."""
+        self._stepped: set[int] = set()
+        self._rates: dict[int, float] = {}
+        self._rates_before: dict[int, float] = {}
+        self._with_gradient: set[str] = set()
+        self._captures: Iterable[Capture] = ()
+        self._outputs: dict[str, bool] = {}
+        self._nodes: Collection[str] = ()
+        self._losses: Collection[str] = ()
+        self._scaled: Collection[str] = ()
+        self._optimizer: dict[int, int] = {}
+        self._owners: dict[str, list[str]] = {}
+        self._parameters: dict[str, torch.nn.Parameter] = {}
+        self._by_gradient: dict[str, str] = {}
+
+    def know(self, tree: Tree) -> None:
+        """Which modules own which parameters."""
+        names = {id(parameter): name for name, parameter in tree.parameters.items()}
+        self._parameters = tree.parameters
+        self._by_gradient = {gradient_of(name): name for name in tree.parameters}
+        self._owners = {}
+        for place in tree.places:
+            for parameter in place.module.parameters(recurse=False):
+                self._owners.setdefault(names.get(id(parameter), ""), []).append(place.scope)
+
+    def begins(self, optimizer: torch.optim.Optimizer) -> None:
+        """An optimizer is about to step: at which learning rates."""
+        for group in optimizer.param_groups:
+            rate = float(group.get("lr") or 0.0)
+            for parameter in group["params"]:
+                self._rates[id(parameter)] = rate
+                self._optimizer[id(parameter)] = id(optimizer)
+
+    def ended(self, optimizer: torch.optim.Optimizer) -> None:
+        """It has stepped; a fused one may have left the step out by itself."""
+        self._stepped.add(id(optimizer))
+        found = getattr(optimizer, "found_inf", None)
+        self.skipped |= isinstance(found, torch.Tensor) and bool(found.any())
+
+    def saw_gradients(self, names: Iterable[str]) -> None:
+        """Parameters that have a gradient in this step."""
+        self._with_gradient.update(names)
+
+    def holds(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether an optimizer is one of this model."""
+        own = {id(parameter) for parameter in self._parameters.values()}
+        return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
+
+    def look_at(self, captures: Iterable[Capture], structure: Structure) -> None:
+        """What was seen of the step, and all nodes that are known. Looked at when somebody asks for an excuse."""
+        self._captures, self._nodes = captures, structure.nodes
+        self._losses, self._scaled = structure.losses, structure.scaled
+        self._outputs.clear()
+
+    def next_step(self) -> None:
+        """The step is over."""
+        self.skipped = False
+        self._stepped.clear()
+        self._rates_before |= self._rates
+        self._with_gradient.clear()
+        self._captures = ()
+        self._outputs.clear()
+
+    def excuses(self, name: str, result: WatchResult) -> bool:
+        """Whether there is a reason for what a watchpoint found on a node."""
+        parameter = name if name in self._parameters else self._by_gradient.get(name, "")
+        condition = CONDITIONS[result.condition]
+        if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
+            unused = self.skipped or (self.scaled and not self._stepped)
+            return unused and (name.startswith(GRADIENTS) or name in self._scaled)
+        if not parameter:
+            return False
+        if self.skipped or self._idle(parameter):
+            return True
+        return condition.wire == WIRE_NOT_CHANGED and name == parameter and self._at_rest(self._parameters[parameter])
+
+    def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
+        """Whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
+        key = id(parameter)
+        if not parameter.requires_grad or (key in self._optimizer and self._optimizer[key] not in self._stepped):
+            return True
+        return key in self._rates_before and self._rates[key] > self._rates_before[key]
+
+    def _idle(self, parameter: str) -> bool:
+        """Whether the modules that own a parameter did not run in this step, or on nothing."""
+        owners = self._owners.get(parameter, [])
+        ran = self._ran()
+        if not owners or any(ran.get(owner) for owner in owners):
+            return False
+        known = parameter not in self._with_gradient or any(owner in ran for owner in owners)
+        return known or any(node.rpartition("/")[0] in owners for node in self._nodes if node not in self._losses)
+
+    def _ran(self) -> dict[str, bool]:
+        """By scope whether there was anything in what its module returned, of those that ran.
+
+        At operator level a module ran on nothing when one of its operators returned nothing.
+        """
+        if not self._outputs:
+            for each in self._captures:
+                if each.name in self._losses:
+                    continue
+                scope = each.name.rpartition("/")[0]
+                some, before = 0 not in each.meta.shape, self._outputs.get(scope, self.at_once)
+                self._outputs[scope] = (before and some) if self.at_once else (before or some)
+        return self._outputs
+
+
+class Scalers:
+    """Tells when a ``GradScaler`` has made a step or left it out: the optimizer does not hear of that."""
+
+    def __init__(self, told: Told) -> None:
+        """``told`` is called with the optimizer and whether it stepped, after the scaler's ``step``."""
+        self._told = told
+
+    def install(self) -> None:
+        """Listens."""
+        if self._told not in _listeners:
+            _listeners.append(self._told)
+        if not hasattr(_scaler.step, _WRAPPED):
+            _scaler.step = _telling(_scaler.step)
+
+    def remove(self) -> None:
+        """Listens no more; the last one leaves ``GradScaler`` as it was."""
+        if self._told in _listeners:
+            _listeners.remove(self._told)
+        if not _listeners and hasattr(_scaler.step, _WRAPPED):
+            _scaler.step = getattr(_scaler.step, _WRAPPED)
+
+
+_scaler: Any = torch.amp.GradScaler
+_listeners: Final[list[Told]] = []
+_WRAPPED: Final = "_tdbg_wrapped"
+
+
+def _telling(original: Any) -> Any:
+    """``GradScaler.step``, which then says whether the optimizer stepped."""
+
+    def step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        stepped: list[bool] = []
+        handle = optimizer.register_step_pre_hook(lambda *_: stepped.append(True))
+        try:
+            returned = original(scaler, optimizer, *args, **kwargs)
+        finally:
+            handle.remove()
+        for tell in tuple(_listeners):
+            tell(optimizer, bool(stepped))
+        return returned
+
+    setattr(step, _WRAPPED, original)
+    return step
+
 
 SMALL: Final = 1 << 16
 """Bytes of a weight whose values of the step before are kept whatever is watched."""

@@ -1,18 +1,247 @@
-"""From what was seen of a step to what the watchpoints say about it."""
+"""Which tensors may hit, by their quick numbers: interval arithmetic with room for rounding, many tensors at once.
+
+Counts and extremes are exact. A sum made in float32 may be off by ``SLACK`` of the sum of magnitudes, one over
+elements of a half type by ``COARSE``; what a condition says within that room is not decided here but in float64.
+
+A record from quick numbers alone, for values that were changed in place before they could be looked at.
+
+That happens once to a tensor: from the next step on everything about it is found out when it is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from tui_debugger.live.client.agent import ClientHit
 from tui_debugger.live.client.judging import Judge
 from tui_debugger.model import TensorStats, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.torch import exact
-from tui_debugger.torch.captures import Capture, Step
-from tui_debugger.torch.rough import rough_record
-from tui_debugger.torch.suspects import lines, suspects
-from tui_debugger.torch.transfer import Waiting
+from tui_debugger.torch.captures import Capture, Step, TensorGroup, offsets
+from tui_debugger.torch.exact import Doubles, Fetched, Waiting
+from tui_debugger.torch.plans import Plan
+from tui_debugger.watch.condition_table import WIRE_NOT_CHANGED
+from tui_debugger.watch.conditions import JudgingPlan
+
+Mask = npt.NDArray[np.bool_]
+
+SLACK: Final = 1e-3
+COARSE: Final = 0.05
+_HALF: Final = 2
+"""Bytes of an element of a half type."""
+_TINY: Final = {"float16": 6.2e-5, "bfloat16": 1.2e-38, "float32": 1.2e-38}
+"""Smallest normal number: differences below it may be lost."""
+
+
+def suspects(captures: Sequence[Capture], fetched: Fetched) -> list[Capture]:
+    """Those of some screened tensors that have to be looked at exactly."""
+    groups: dict[int, tuple[Plan, list[int]]] = {}
+    for number, capture in enumerate(captures):
+        if capture.plan is not None:
+            groups.setdefault(id(capture.plan), (capture.plan, []))[1].append(number)
+    found: list[int] = []
+    with np.errstate(all="ignore"):
+        for plan, members in groups.values():
+            numbers = _Numbers([captures[number] for number in members], fetched)
+            found += np.array(members)[numbers.suspicious(plan)].tolist()
+    return [captures[number] for number in sorted(found)]
+
+
+def lines(entries: Iterable[Capture | TensorGroup], fetched: Fetched) -> Iterator[Capture]:
+    """The lines of a step, and of its groups those that have to be looked at exactly."""
+    for entry in entries:
+        if isinstance(entry, Capture):
+            yield entry
+        elif entry.plan is not None:
+            with np.errstate(all="ignore"):
+                found = _Grouped(entry, fetched).suspicious(entry.plan)
+            yield from (entry.capture(number) for number in np.flatnonzero(found).tolist())
+
+
+class _Columns:
+    """The quick numbers of some tensors as columns: what is not known is NaN."""
+
+    captures: Sequence[Capture] = ()
+    fetched: Fetched
+    count: Doubles
+    slack: Doubles
+    low: Doubles
+    high: Doubles
+    magnitude: Doubles
+    energy: Doubles
+    total: Doubles
+    zeros: Doubles
+    normed: Mask
+    ranged: Mask
+    summed: Mask
+
+    def suspicious(self, plan: Plan) -> Mask:
+        """Which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
+        found: Mask = ~(np.isfinite(self.low) & np.isfinite(self.high)) & self.ranged
+        found |= ~np.isfinite(self.magnitude) & self.summed
+        found |= ~np.isfinite(self.energy) & self.normed
+        for each in plan.plans:
+            if each.need.previous:
+                found |= self._changes(each)
+            else:
+                for quantity, threshold, holds in each.checks:
+                    if holds is not None:
+                        found |= self._may(quantity, threshold, holds, each)
+        return found & (self.count > 0)
+
+    def _may(self, quantity: str, threshold: float, holds: str, plan: JudgingPlan) -> Mask:
+        low, high = self._between(quantity, plan)
+        if holds in {"gt", "ge"}:
+            return ~(high < threshold) if holds == "ge" else ~(high <= threshold)
+        return ~(low > threshold) if holds == "le" else ~(low >= threshold)
+
+    def _between(self, quantity: str, plan: JudgingPlan) -> tuple[Doubles, Doubles]:
+        """Least and greatest value that a quantity can have; NaN (unknown) makes everything possible."""
+        if quantity == "abs_mean":
+            low = np.where(self.summed, self.magnitude, self.energy) / self.count
+            high = np.where(self.summed, self.magnitude / self.count, self.energy / np.sqrt(self.count))
+            return low * (1 - self.slack), high * (1 + self.slack)
+        if quantity == "mean":
+            room = self.magnitude / self.count * self.slack
+            return self.total / self.count - room, self.total / self.count + room
+        if quantity == "zero_percentage":
+            return self._zeros()
+        known = self._known(quantity, plan)
+        return known, known
+
+    def _known(self, quantity: str, plan: JudgingPlan) -> Doubles:
+        """A quantity that is exact in the quick numbers."""
+        if quantity == "range_percentage":
+            places = [each.ranges.get(plan.bounds, -1) for each in self.captures]
+            return self.fetched.first(np.array(places, np.int64)) * 100.0 / self.count
+        columns = {"max": self.high, "min": self.low, "max_min": self.high - self.low}
+        return columns.get(quantity, np.full(len(self.count), np.nan))
+
+    def _zeros(self) -> tuple[Doubles, Doubles]:
+        """Counted, or only whether all are zero: an element that is not zero shows in the extremes and in norms."""
+        some = (self.low < 0) | (self.high > 0) | (self.magnitude > 0) | (self.energy > 0)
+        most = np.where(some, 100.0 * (self.count - 1) / self.count, 100.0)
+        counted = 100.0 * self.zeros / self.count
+        known = ~np.isnan(counted)
+        return np.where(known, counted, 0.0), np.where(known, counted, most)
+
+    def _changes(self, plan: JudgingPlan) -> Mask:
+        """Conditions on the change since the step before; those without one have nothing to say."""
+        known = np.array([bool(each.difference) for each in self.captures], np.bool_)
+        changed = self._sums([each.difference for each in self.captures]) / self.count
+        least, most = self._before()
+        tiny = np.array([_TINY.get(each.meta.dtype, 0.0) for each in self.captures])
+        low, high = changed * (1 - self.slack) - tiny, changed * (1 + self.slack) + tiny
+        if plan.condition.wire == WIRE_NOT_CHANGED:
+            rtol, atol, _ = plan.closeness
+            close: Mask = known & ~(low > atol + rtol * most)
+            return close
+        found = np.zeros(len(known), np.bool_)
+        for _, threshold, holds in plan.checks:
+            if holds == "gt":
+                found |= ~(high / (least + plan.epsilon) <= threshold)
+            elif holds == "lt":
+                found |= ~(low / (most + plan.epsilon) >= threshold)
+        return known & found
+
+    def _before(self) -> tuple[Doubles, Doubles]:
+        """What mean |prev| lies between."""
+        measured = self._sums([each.reference for each in self.captures])
+        given = [each.between or (np.nan, np.nan) for each in self.captures]
+        least, most = np.array(given, np.float64).T
+        known = np.array([each.between is not None for each in self.captures], np.bool_)
+        least = np.where(known, least, measured * (1 - self.slack)) / self.count
+        return least, np.where(known, most, measured * (1 + self.slack)) / self.count
+
+    def _sums(self, places: Sequence[tuple[int, ...]]) -> Doubles:
+        flat = self.fetched.first(np.array([each for some in places for each in some], np.int64))
+        owner = np.repeat(np.arange(len(places)), [len(each) for each in places])
+        sums: Doubles = np.bincount(owner, flat, len(places)).astype(np.float64)
+        return sums
+
+
+class _Numbers(_Columns):
+    """Those of lines."""
+
+    def __init__(self, captures: Sequence[Capture], fetched: Fetched) -> None:
+        def column(places: list[int]) -> Doubles:
+            return fetched.first(np.array(places, np.int64))
+
+        self.captures = captures
+        self.fetched = fetched
+        self.count = np.array([math.prod(each.meta.shape) for each in captures], np.float64)
+        self.slack = np.array([SLACK if "16" not in each.meta.dtype else COARSE for each in captures])
+        self.low = column([each.extremes for each in captures])
+        self.high = column([each.extremes + (each.extremes >= 0) for each in captures])
+        self.magnitude = column([each.magnitude for each in captures])
+        self.energy = column([each.energy for each in captures])
+        self.total = column([each.total for each in captures])
+        self.zeros = column([each.zeros for each in captures])
+        self.normed = np.array([each.energy >= 0 for each in captures], np.bool_)
+        self.ranged = np.array([each.extremes >= 0 for each in captures], np.bool_)
+        self.summed = np.array([each.magnitude >= 0 for each in captures], np.bool_)
+
+
+class _Grouped(_Columns):
+    """Those of a group: the same few for each of its tensors."""
+
+    def __init__(self, group: TensorGroup, fetched: Fetched) -> None:
+        size, places, known = len(group.names), np.array(group.places, np.int64), offsets(group.kinds)
+
+        def column(name: str, later: int = 0) -> Doubles:
+            at = known.get(name)
+            return np.full(size, np.nan) if at is None else fetched.first(places + (at + later))
+
+        self.fetched = fetched
+        self.count = np.array([each.numel() for each in group.tensors], np.float64)
+        self.slack = np.full(size, SLACK if group.tensors[0].element_size() > _HALF else COARSE)
+        self.low, self.high = column("extremes"), column("extremes", 1)
+        self.magnitude, self.energy = column("magnitude"), column("energy")
+        self.total, self.zeros = column("total"), column("zeros")
+        self.normed, self.ranged, self.summed = (
+            np.full(size, name in known) for name in ("energy", "extremes", "magnitude")
+        )
+
+
+def rough_record(capture: Capture, fetched: Fetched) -> Record:
+    """What the quick numbers of a screened line tell. Its counts say whether there are some, not how many."""
+
+    def number(place: int) -> float:
+        return float(fetched.all(place)[0]) if place >= 0 else math.nan
+
+    count = math.prod(capture.meta.shape)
+    low, high = number(capture.extremes), number(capture.extremes + 1) if capture.extremes >= 0 else math.nan
+    energy = number(capture.energy)
+    magnitude, total, zeros = number(capture.magnitude), number(capture.total), number(capture.zeros)
+    if magnitude == 0 or energy == 0:
+        low = high = 0.0
+    nan = (capture.extremes >= 0 and math.isnan(low)) or (capture.magnitude >= 0 and math.isnan(magnitude))
+    nan |= capture.energy >= 0 and math.isnan(energy)
+    above = high == math.inf or (magnitude == math.inf and capture.extremes < 0)
+    finite = math.isfinite(low) and math.isfinite(high)
+    all_zero = finite and low == high == 0
+    stats = TensorStats(
+        count=count,
+        nan=int(nan),
+        pos_inf=int(above),
+        neg_inf=int(low == -math.inf),
+        zero=count if all_zero else 0 if math.isnan(zeros) else int(zeros),
+        negative=int(low < 0),
+        positive=int(high > 0),
+        minimum=low if finite else None,
+        maximum=high if finite else None,
+        mean=total / count if finite and math.isfinite(total) else None,
+        abs_mean=magnitude / count if math.isfinite(magnitude) else None,
+        variance=None,
+        sum_squares=0.0,
+    )
+    ranges = {bounds: int(number(place)) for bounds, place in capture.ranges.items()}
+    return Record(capture.meta, stats, ranges)
 
 
 def judge_step(step: Step, judge: Judge, *, recheck: bool) -> list[ClientHit]:

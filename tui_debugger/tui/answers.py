@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from tui_debugger.check.types import CheckResult, TensorRow
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
-    from tui_debugger.session.types import CheckResult, TensorRow
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.panes.stack import RunRows
     from tui_debugger.tui.panes.watch_rows import Tally

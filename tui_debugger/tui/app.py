@@ -1,7 +1,9 @@
-"""The program behind ``tdbg open``: wiring only."""
+"""The program behind ``tdbg open``: wiring, and a garbage collector that stays out of the way of keys."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -11,9 +13,49 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tui_debugger.errors import CancelledError
 from tui_debugger.tui import actions, messages, theme
-from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.collector import Tidying, settle
-from tui_debugger.tui.desk import Desk
+from tui_debugger.tui.main_screen import MainScreen
+from tui_debugger.tui.work import Report
+
+THRESHOLDS = (1_000, 2, 1_000)
+"""When the collector runs by itself: often, on little (below 1 ms), and hardly ever on everything (a page or two)."""
+FULL_WHEN_QUIET = 30
+"""Collections of the middle generation between two of everything, where nobody waits."""
+QUIET = 0.15
+"""Seconds without output that make a quiet moment: longer than the panes take to follow the cursor."""
+
+
+def settle() -> None:
+    """What is there now stays: the collector need not look at it ever again.
+
+    That is the screen itself, and later the names of hundreds of thousands of nodes. What was set aside before and is
+    garbage since, such as a dialog that was open then, is found first.
+    """
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    gc.enable()
+
+
+def tidy() -> None:
+    """Looks for garbage among what is new, and from time to time among all that did not stay for good."""
+    gc.collect(2 if gc.get_count()[2] >= FULL_WHEN_QUIET else 1)
+
+
+class Tidying:
+    """Calls ``tidy`` once after each burst of output."""
+
+    def __init__(self) -> None:
+        """Nothing was written yet."""
+        self._due: asyncio.TimerHandle | None = None
+
+    def written(self) -> None:
+        """Something was written by the event loop: the quiet begins anew."""
+        if self._due is not None:
+            self._due.cancel()
+        self._due = asyncio.get_running_loop().call_later(QUIET, tidy)
+
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
@@ -55,7 +97,7 @@ class Commands(Provider):
 
     def _commands(self) -> list[tuple[actions.Action, Callable[[], None]]]:
         desk = self.screen
-        if not isinstance(desk, Desk):
+        if not isinstance(desk, MainScreen):
             return []
         reachable = desk.keys_here()
         hidden = actions.NOT_IN_PALETTE
@@ -93,7 +135,7 @@ class TdbgApp(App[int]):
             step: likewise.
             follow: makes a follower that tells of changes on disk; None follows nothing.
             settle: called whenever much was made that stays, in a process whose garbage collector is the screen's own:
-                see ``collector``.
+                see ``settle``.
         """
         super().__init__()
         self.register_theme(theme.THEME)
@@ -106,11 +148,11 @@ class TdbgApp(App[int]):
         self._tidying = None if settle is None else Tidying()
         self.desk = self.make_desk(title=title, recommended=recommended, rank=rank, step=step)
 
-    def make_desk(self, **given: Any) -> Desk:
-        """The screen, from what ``Desk`` takes."""
-        return Desk(**given)
+    def make_desk(self, **given: Any) -> MainScreen:
+        """The screen, from what ``MainScreen`` takes."""
+        return MainScreen(**given)
 
-    def get_default_screen(self) -> Desk:
+    def get_default_screen(self) -> MainScreen:
         """The only screen there is at first; an empty one below it would cost a paint of its own."""
         return self.desk
 
@@ -192,7 +234,7 @@ def run_app(
 ) -> int:
     """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened.
 
-    The process is the screen's own: its garbage collector is set up for it, see ``collector``.
+    The process is the screen's own: its garbage collector is set up for it, see ``settle``.
     """
     app = TdbgApp(
         open_session,

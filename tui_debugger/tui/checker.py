@@ -12,17 +12,17 @@ from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.answers import Checked, CheckTooLarge, HitsFound, StepFound
-from tui_debugger.tui.bridge import MIN_INTERVAL, Report
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.navigator import after
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
 from tui_debugger.tui.panes.watch_rows import Tally
+from tui_debugger.tui.work import MIN_INTERVAL, Report
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.session.types import Pair
-    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.main_screen import MainScreen
 
 QUICK = 64 << 20
 """Bytes: a step reset checks by itself up to this much."""
@@ -33,7 +33,7 @@ QUICK_PAIRS = 64
 class Checker:
     """Runs checks in the worker and keeps the hit list honest."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: MainScreen) -> None:
         """Nothing checked."""
         self._desk = desk
         self._known = False
@@ -340,7 +340,7 @@ class Checker:
 
 
 def _stopped_line(result: CheckResult) -> str:
-    from tui_debugger.session.verdict_text import stopped_line
+    from tui_debugger.check.verdicts import stopped_line
 
     return stopped_line(result)
 
@@ -352,7 +352,7 @@ def counted(result: CheckResult, *, final: bool = True) -> Checked:
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
     """Checks, telling what was found so far at most four times a second."""
-    from tui_debugger.session.results import joined
+    from tui_debugger.check.results import joined
 
     parts: list[CheckResult] = []
     due = time.monotonic() + MIN_INTERVAL

@@ -14,8 +14,8 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import order_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.opening import HeaderLines, progress_line
-from tui_debugger.tui.state import State
+from tui_debugger.tui.context import State
+from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 from tui_debugger.tui.widgets.text import shorten
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from tui_debugger.model import Side, TensorKey
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names, step_text
 from tui_debugger.tui.answers import Saved, StackIndexed, TensorsListed
-from tui_debugger.tui.bridge import Report
 from tui_debugger.tui.views.export import check_path, stem_of
 from tui_debugger.tui.views.registry import Focus
+from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session, TensorRow
-    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.main_screen import MainScreen
 
 
 QUIET = 0.06
@@ -29,7 +29,7 @@ QUIET = 0.06
 class Inspector:
     """Fills the tensor table and the stack list for the selected node."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: MainScreen) -> None:
         """Nothing selected."""
         self._desk = desk
         self._timer: Timer | None = None

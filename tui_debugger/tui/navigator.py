@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tui_debugger.arrays import Int64
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.check.results import is_closed, part_text
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.model import Category, GraphRun, Hit, TensorKey
-from tui_debugger.session.unreadable import is_closed, part_text
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import short_names
 from tui_debugger.tui.answers import NodesFiltered, NodesLoaded
-from tui_debugger.tui.bridge import Report
-from tui_debugger.tui.kinds import CATEGORIES
+from tui_debugger.tui.labels import CATEGORIES
 from tui_debugger.tui.messages import Settled
+from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.session import Session
     from tui_debugger.sources.base import Changes
-    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.main_screen import MainScreen
 
 
 class Navigator:
     """Moves through the run."""
 
-    def __init__(self, desk: Desk, rank: int | None, step: int | None) -> None:
+    def __init__(self, desk: MainScreen, rank: int | None, step: int | None) -> None:
         """``rank`` and ``step`` are where to start, when the run has them."""
         self._desk = desk
         self._first_rank = rank

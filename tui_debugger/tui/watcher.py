@@ -15,14 +15,14 @@ from tui_debugger.graph.table import NodeFlag
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Verdict, Watchpoint
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.answers import NodesMarked, Saved
-from tui_debugger.tui.bridge import Report
+from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.tui.desk import Desk
     from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
+    from tui_debugger.tui.main_screen import MainScreen
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ FILE = "watchpoints.toml"
 class Watcher:
     """Edits the session's watchpoints and marks the nodes they cover."""
 
-    def __init__(self, desk: Desk, recommended: bool | None) -> None:
+    def __init__(self, desk: MainScreen, recommended: bool | None) -> None:
         """``recommended``: True adds the set, False does not offer it, None asks once."""
         self._desk = desk
         self._recommended = recommended
@@ -327,7 +327,7 @@ class Watcher:
 
         def write(text: str | None) -> None:
             if text is not None:
-                from tui_debugger.session.watch_file import write_watch_file
+                from tui_debugger.session.watchpoints import write_watch_file
 
                 path = Path(text.strip())
                 self._desk.bridge.run("save", lambda _: Saved(write_watch_file(items, path, dump)))
@@ -340,7 +340,7 @@ class Watcher:
 
         def read(text: str | None) -> None:
             if text is not None:
-                from tui_debugger.session.watch_file import read_watch_file
+                from tui_debugger.session.watchpoints import read_watch_file
 
                 path = Path(text.strip()).expanduser()
                 self._desk.ask(lambda: read_watch_file(path), self._loaded, self._desk.show_error)

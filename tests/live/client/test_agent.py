@@ -22,8 +22,8 @@ from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated
 from tui_debugger.live.client.address import Settings, settings
 from tui_debugger.live.client.agent import Agent, ClientHit, ClientValue, Identity
-from tui_debugger.live.client.graph import GraphBuilder
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.client.messages import GraphBuilder
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, WatchResult
 
 
@@ -150,7 +150,7 @@ def test_stops_at_a_node_that_hits(debugger: Debugger, probe: Scripted) -> None:
 def test_it_runs_ahead_without_a_word_and_stops_at_a_hit(
     debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui_debugger.live.client.conversation.UNASKED", PATIENCE)
+    monkeypatch.setattr("tui_debugger.live.client.agent.UNASKED", PATIENCE)
     agent = Agent(probe, Settings(debugger.address))
     hit = ClientHit("b", 0, WatchResult(1, "tensor_overflow", Verdict.FINDING))
     probe.on_evaluate = lambda: [hit] if agent.step == 7 else ()
@@ -168,7 +168,7 @@ def test_it_runs_ahead_without_a_word_and_stops_at_a_hit(
 def test_it_asks_now_and_then_however_far_it_may_run(
     debugger: Debugger, probe: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui_debugger.live.client.conversation.UNASKED", 0.0)
+    monkeypatch.setattr("tui_debugger.live.client.agent.UNASKED", 0.0)
     agent = Agent(probe, Settings(debugger.address))
     loop = _trains(agent, steps=3, nodes=())
     assert [debugger.stop(run(ahead=100)).step for _ in range(3)] == [0, 1, 2]

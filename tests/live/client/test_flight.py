@@ -17,11 +17,10 @@ from tests.live.client.ending import BAD, STATUS
 from tests.live.client.training import Network
 from tui_debugger.errors import BadWatchpointError, TdbgError
 from tui_debugger.live.client import Flight, Recorder
-from tui_debugger.live.client.flight import ROW_BYTES, FlightRecorder, Row
-from tui_debugger.live.client.flight_dump import LINE, REASON, _begin, _finish
+from tui_debugger.live.client.flight import LINE, REASON, ROW_BYTES, FlightRecorder, Row, _begin, _finish
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.live.client.measure import measure, meta_of
 from tui_debugger.live.client.probe import Identity
+from tui_debugger.live.client.recorded import measure, meta_of
 from tui_debugger.model import Category, Side, TensorKey, TensorStats
 from tui_debugger.session.opening import open_dump
 from tui_debugger.session.session import Session

@@ -14,18 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph, type_name
+from tui_debugger.graph.messages import parse_graph, type_name
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
-from tui_debugger.live.client.arrays import to_numpy
-from tui_debugger.live.client.elements import type_number
-from tui_debugger.live.client.graph import GraphBuilder, stack_text
-from tui_debugger.live.client.interruption import of_the_training
+from tui_debugger.live.client.agent import of_the_training
 from tui_debugger.live.client.judging import as_watchpoint, resolve, watched
-from tui_debugger.live.client.measure import measure
-from tui_debugger.live.client.messages import cut, graph_chunks
-from tui_debugger.live.types import RemoteWatchpoint
+from tui_debugger.live.client.messages import GraphBuilder, cut, graph_chunks, stack_text, type_number
+from tui_debugger.live.client.recorded import measure
+from tui_debugger.live.client.recorder import to_numpy
 from tui_debugger.live.watching import wire_params
+from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Category, Watchpoint
 from tui_debugger.stats.dtypes import canonical_name
 from tui_debugger.watch.conditions import CONDITIONS, evaluate, validate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tui_debugger.live.client.judging import EXCUSED, Judge, Patience
-from tui_debugger.live.client.measure import measure
+from tui_debugger.live.client.recorded import measure
 from tui_debugger.model import Watchpoint, WatchResult
 from tui_debugger.stats.records import Record
 from tui_debugger.watch.conditions import validate

@@ -16,7 +16,7 @@ import pytest
 from tests.live.client.debugger import PATIENCE, Debugger, run, unwatch, view, watch
 from tests.live.client.training import Network
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder, TrainingTerminated

@@ -16,13 +16,12 @@ from tests.live.client.training import Network
 from tests.live.conftest import Happened
 from tests.live.server.sinks import Arrays
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.live import wire
 from tui_debugger.live.client import Recorder
-from tui_debugger.live.client.measure import measure
-from tui_debugger.live.control import Event, Training
+from tui_debugger.live.client.recorded import measure
 from tui_debugger.live.server import Server
-from tui_debugger.live.types import START, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop, Training
 from tui_debugger.stats.records import RequiredStats
 
 OVERFLOW = 13

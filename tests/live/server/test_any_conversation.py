@@ -9,11 +9,20 @@ from tests.live.server.test_conversation import VIEW, watchpoint
 from tests.thorough import examples
 from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.server.commands import Command, Exit, Recheck, RunNode, RunStep, Unwatch, View, Watch
-from tui_debugger.live.server.conversation import Conversation
-from tui_debugger.live.server.exchange import Question, Report
-from tui_debugger.live.types import START, Phase, RemoteWatchpoint
+from tui_debugger.live.server.conversation import (
+    Command,
+    Conversation,
+    Exit,
+    Question,
+    Recheck,
+    Report,
+    RunNode,
+    RunStep,
+    Unwatch,
+    View,
+    Watch,
+)
+from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint
 
 
 class Talk(RuleBasedStateMachine):

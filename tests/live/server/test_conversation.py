@@ -6,11 +6,22 @@ import pytest
 
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.server.commands import Command, Exit, Level, Recheck, RunNode, RunStep, Unwatch, View, Watch
-from tui_debugger.live.server.conversation import ENDLESS, Conversation
-from tui_debugger.live.server.exchange import Asked, Report
-from tui_debugger.live.types import START, Phase, RemoteTensor, RemoteWatchpoint, Stop
+from tui_debugger.live.server.conversation import (
+    ENDLESS,
+    Asked,
+    Command,
+    Conversation,
+    Exit,
+    Level,
+    Recheck,
+    Report,
+    RunNode,
+    RunStep,
+    Unwatch,
+    View,
+    Watch,
+)
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop
 
 VIEW = View(Level.VALUE, (RemoteTensor("head.weight"),))
 

@@ -11,9 +11,8 @@ from tests.live.conftest import Happened
 from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, hit_message
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server
-from tui_debugger.live.types import START, Phase, RemoteWatchpoint, Stop
+from tui_debugger.live.wire import START, Event, Phase, RemoteWatchpoint, Stop, Training
 from tui_debugger.model import Progress
 
 OVERFLOW = RemoteWatchpoint(3, 13, (), (("net/Log-op1", "Log", "kernel_graph_0"),))

@@ -13,10 +13,9 @@ from tests.live.scripted import Script, ScriptedClient, ScriptedTraining, graph_
 from tests.live.server.watching import wait_until_it_reads
 from tui_debugger.errors import NotStoppedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
 from tui_debugger.live.server import Server
-from tui_debugger.live.server.versions import Admission, judge
-from tui_debugger.live.types import Phase, TrainingInfo
+from tui_debugger.live.server.identity import Admission, judge
+from tui_debugger.live.wire import Event, Phase, TrainingInfo
 
 TOKEN = "secret"  # noqa: S105 - of these tests
 EVERYBODY = "0.0.0.0"  # noqa: S104 - that is what is tested

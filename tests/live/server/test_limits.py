@@ -14,11 +14,10 @@ from tests.live.scripted import ScriptedClient, ScriptedTraining, hit_message
 from tests.live.server.clock import Clock
 from tests.live.server.watching import wait_until
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
 from tui_debugger.live.server import Limits, Server
-from tui_debugger.live.server.graphs import GraphAssembly, TooLargeError
+from tui_debugger.live.server.answers import GraphAssembly, TooLargeError
 from tui_debugger.live.server.limits import Memory
-from tui_debugger.live.types import Phase
+from tui_debugger.live.wire import Event, Phase
 
 SMALL = Limits(graph_bytes=1000, hits=5, memory_bytes=20_000, stray_bytes=1000, strikes=3, handshakes=10, clients=3)
 

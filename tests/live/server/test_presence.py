@@ -21,10 +21,9 @@ from tests.live.server.sinks import Arrays
 from tests.live.server.watching import wait_until, wait_until_it_reads
 from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server
-from tui_debugger.live.server.connections import gone
-from tui_debugger.live.types import Phase, RemoteTensor, RemoteWatchpoint, Stop, Unrecorded
+from tui_debugger.live.server.serving import gone
+from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, Stop, Training, Unrecorded
 
 OWN = {"client": "PyTorch 2.13.0", "session": "s1", "pid": 4711, "host": "node7", "rank": 0}
 

@@ -14,9 +14,8 @@ from tests.live.recordings import RecordedCall, recorded_graph
 from tests.live.scripted import ScriptedClient
 from tests.live.server.sinks import Arrays
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Server
-from tui_debugger.live.types import Phase, RemoteTensor, RemoteWatchpoint
+from tui_debugger.live.wire import Event, Phase, RemoteTensor, RemoteWatchpoint, Training
 
 
 def watchpoint_of(command: Any) -> RemoteWatchpoint:

@@ -15,10 +15,9 @@ import pytest
 from tests.live.conftest import Happened
 from tests.live.scripted import Script, ScriptedClient, ScriptedTraining
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.control import Event
 from tui_debugger.live.server import Server, serve
-from tui_debugger.live.server.admission import Gate, is_private
-from tui_debugger.live.types import Phase
+from tui_debugger.live.server.service import Gate, is_private
+from tui_debugger.live.wire import Event, Phase
 
 
 def complaint(call: Callable[[], object]) -> TdbgError:
@@ -152,7 +151,7 @@ class TestClose:
         code = (
             "import threading\n"
             "from tui_debugger.live.server import serve\n"
-            "from tui_debugger.live.control import Event\n"
+            "from tui_debugger.live.wire import Event\n"
             "from tests.live.scripted import ScriptedTraining\n"
             "server, stopped = serve(port=0), threading.Event()\n"
             "server.listen(lambda training, event: stopped.set() if event is Event.STOPPED else None)\n"

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tui_debugger.live.server.threads import DaemonThreads
+from tui_debugger.live.server.serving import DaemonThreads
 
 
 def test_every_piece_of_work_gets_a_thread_while_the_others_are_held() -> None:

@@ -20,10 +20,9 @@ from tests.live.server.sinks import Arrays
 from tests.live.server.watching import wait_until_it_reads
 from tui_debugger.errors import CancelledError, LostError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Training
 from tui_debugger.live.server import Limits, Server
 from tui_debugger.live.server.answers import Values
-from tui_debugger.live.types import RemoteTensor
+from tui_debugger.live.wire import Event, RemoteTensor, Training
 from tui_debugger.model import Progress, TensorMeta
 
 Array = np.ndarray[Any, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.live.session.doubles import ScriptedTraining, ScriptedTrainings
-from tui_debugger.live.control import Trainings
+from tui_debugger.live.wire import Trainings
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 
 _PATIENCE = 20.0

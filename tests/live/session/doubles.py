@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from tests.live.controlled import Server, need_stopped, send
 from tui_debugger.errors import UnsupportedError
-from tui_debugger.graph.proto import message_class
+from tui_debugger.graph.messages import message_class
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Listener
-from tui_debugger.live.types import (
+from tui_debugger.live.wire import (
     START,
+    Event,
+    Listener,
     Phase,
     ReceivedHit,
     RemoteStats,

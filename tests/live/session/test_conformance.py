@@ -14,10 +14,9 @@ from tests.live.scripted import ScriptedTraining as WireTraining
 from tests.live.session.doubles import LOSS, NET, RELU, WEIGHT, ScriptedTraining, ScriptedTrainings, ones
 from tests.sources.conformance import SourceConformance, pairs
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
 from tui_debugger.live.server import Server
 from tui_debugger.live.source import LiveSource
-from tui_debugger.live.types import Stop
+from tui_debugger.live.wire import Event, Stop
 from tui_debugger.sources.base import Source, TensorFlag
 from tui_debugger.stats.npy import open_array
 

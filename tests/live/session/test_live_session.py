@@ -21,10 +21,10 @@ from tests.live.session.doubles import (
     graph,
     ones,
 )
+from tui_debugger.check.verdicts import judge
 from tui_debugger.errors import CancelledError, LostError, NotStoppedError, TdbgError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import START, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
+from tui_debugger.live.wire import START, Event, Phase, ReceivedHit, RemoteWatchpoint, Stop, Unrecorded
 from tui_debugger.model import (
     NodeKind,
     NodeSelection,
@@ -36,9 +36,8 @@ from tui_debugger.model import (
     TensorStats,
     Verdict,
 )
-from tui_debugger.session import live_queue
+from tui_debugger.session import live_driver
 from tui_debugger.session.live import LiveKind, LiveSession
-from tui_debugger.session.verdicts import judge
 from tui_debugger.stats.blocks import measure_stats
 
 Make = Callable[..., Live]
@@ -740,7 +739,7 @@ def test_hits_of_a_step_that_come_one_by_one_are_one_result(live: Make) -> None:
 def test_reports_that_come_faster_than_they_are_taken_in_wait_and_are_none_lost(
     live: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_queue, "_MOST", 2)
+    monkeypatch.setattr(live_driver, "_MOST", 2)
     it = live(hits=lambda step, watched: overflow_at(step, LOSS)(step, watched), end=50)
     it.arrive()
     it.session.add_recommended()

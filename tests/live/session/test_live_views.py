@@ -8,10 +8,10 @@ import numpy as np
 
 from tests.live.session.conftest import Live
 from tests.live.session.doubles import LOSS, MATMUL, RELU
-from tui_debugger.live.types import ReceivedHit, RemoteWatchpoint
+from tui_debugger.diagnose.health import HealthChecks, HealthMap, health
+from tui_debugger.diagnose.trend import State, trend
+from tui_debugger.live.wire import ReceivedHit, RemoteWatchpoint
 from tui_debugger.model import Side, TensorKey, TensorMeta, TensorStats
-from tui_debugger.session.diagnosis.health import HealthChecks, HealthMap, health
-from tui_debugger.session.diagnosis.trend import State, trend
 from tui_debugger.stats.health import Health
 
 Make = Callable[..., Live]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.live.session.doubles import LOSS, MATMUL, NET, RELU, WEIGHT, graph
-from tui_debugger.live.client.graph import GraphBuilder
+from tui_debugger.check.hits import HitList
+from tui_debugger.check.received import ReceivedHits, received_hits, result_of
+from tui_debugger.live.client.messages import GraphBuilder
 from tui_debugger.live.graph import RankGraph
-from tui_debugger.live.types import ReceivedHit
+from tui_debugger.live.wire import ReceivedHit
 from tui_debugger.model import ErrorBits, ParamResult, TensorMeta, TensorStats, Verdict, Watchpoint
-from tui_debugger.session.hits import HitList
-from tui_debugger.session.received import ReceivedHits, received_hits, result_of
-from tui_debugger.session.tables import hit_row
+from tui_debugger.text.rows import hit_row
 from tui_debugger.watch.conditions import validate
 
 GRAPH = RankGraph([NET])

@@ -12,11 +12,19 @@ from tests.live.conftest import Happened
 from tests.live.torch.forks import parent
 from tests.live.torch.watching import recommended_watchpoints
 from tui_debugger.graph.build import build_table
-from tui_debugger.graph.reader import parse_graph
+from tui_debugger.graph.messages import parse_graph
 from tui_debugger.graph.table import NodeTable
-from tui_debugger.live.control import Event, Training
-from tui_debugger.live.types import Phase, ReceivedHit, RemoteStats, RemoteTensor, RemoteWatchpoint, Stop
 from tui_debugger.live.watching import wire_params
+from tui_debugger.live.wire import (
+    Event,
+    Phase,
+    ReceivedHit,
+    RemoteStats,
+    RemoteTensor,
+    RemoteWatchpoint,
+    Stop,
+    Training,
+)
 from tui_debugger.model import Watchpoint
 from tui_debugger.stats.dtypes import dtype_of
 from tui_debugger.watch.conditions import CONDITIONS, validate

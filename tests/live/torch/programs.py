@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import tui_debugger.torch as tdbg
-from tui_debugger.torch.leaves import leaves
+from tui_debugger.torch.internals import leaves
 from tui_debugger.torch.operators import kind_of
 
 WIDTH = 16

@@ -17,11 +17,11 @@ import pytest
 from tests.cli.running import run
 from tests.live.torch.driving import ROOT
 from tests.thorough import few, later
+from tui_debugger.diagnose.origin.upstream import trace
 from tui_debugger.graph.edges import real_inputs
 from tui_debugger.graph.operator_types import is_collective
 from tui_debugger.model import Side
 from tui_debugger.session.opening import open_dump
-from tui_debugger.session.origin.path import trace
 from tui_debugger.session.session import Session
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")

@@ -22,9 +22,9 @@ from tests.live.torch.test_harmless import hooks_of, hooks_of_optimizers, one_st
 from tests.live.torch.watching import recommended_watchpoints  # noqa: E402
 from tests.zoo.trainings import HEALTHY, SICK  # noqa: E402
 from tui_debugger.api import DumpAnalyzer  # noqa: E402
-from tui_debugger.live.client.flight_dump import REASON  # noqa: E402
+from tui_debugger.live.client.flight import REASON  # noqa: E402
 from tui_debugger.live.client.judging import EXCUSED  # noqa: E402
-from tui_debugger.live.control import Event  # noqa: E402
+from tui_debugger.live.wire import Event  # noqa: E402
 
 
 def dumps_in(directory: Path) -> list[Path]:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch import nn  # noqa: E402 - torch first
 
 from tests.thorough import examples  # noqa: E402 - torch first
-from tui_debugger.torch.leaves import leaves, named_leaves  # noqa: E402 - imports torch
+from tui_debugger.torch.internals import leaves, named_leaves  # noqa: E402 - imports torch
 from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - likewise
 from tui_debugger.torch.recording import Recording  # noqa: E402 - likewise
 from tui_debugger.torch.structure import UNKNOWN  # noqa: E402 - likewise

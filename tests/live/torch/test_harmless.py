@@ -17,9 +17,8 @@ from tests.live.torch.driving import PATIENCE, ROOT, Driven
 from tests.live.torch.watching import recommended_watchpoints
 from tests.thorough import later
 from tui_debugger.errors import TdbgError
-from tui_debugger.graph.reader import parse_graph
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase
+from tui_debugger.graph.messages import parse_graph
+from tui_debugger.live.wire import Event, Phase
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
@@ -170,7 +169,7 @@ def test_a_debugger_that_is_killed_lets_the_training_go_on(level: str, command: 
 
 SERVE = """
 import sys, threading
-from tui_debugger.live.control import Event
+from tui_debugger.live.wire import Event
 from tui_debugger.live.server import serve
 server = serve("127.0.0.1", 0)
 stops = 0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.live.torch.driving import Driven
 from tui_debugger.graph.edges import real_inputs
-from tui_debugger.live.types import START
+from tui_debugger.live.wire import START
 from tui_debugger.model import Category
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")

@@ -13,8 +13,7 @@ import pytest
 from tests.live.conftest import Happened
 from tests.live.torch.driving import ROOT, Driven
 from tests.thorough import few, later
-from tui_debugger.live.control import Event
-from tui_debugger.live.types import Phase
+from tui_debugger.live.wire import Event, Phase
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.live.conftest import Happened
 from tests.live.torch.driving import Driven
-from tui_debugger.live.control import Event
 from tui_debugger.live.server import Server
+from tui_debugger.live.wire import Event
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 

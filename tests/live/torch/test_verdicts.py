@@ -14,16 +14,16 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 
 from tests.thorough import examples  # noqa: E402 - torch first
 from tui_debugger.live.client.judging import Judge  # noqa: E402
-from tui_debugger.live.client.measure import measure  # noqa: E402
+from tui_debugger.live.client.recorded import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
 from tui_debugger.stats.records import RequiredStats  # noqa: E402
 from tui_debugger.torch import exact  # noqa: E402
 from tui_debugger.torch.captures import Step  # noqa: E402
 from tui_debugger.torch.elements import as_array, chunks, type_name  # noqa: E402
+from tui_debugger.torch.exact import Waiting  # noqa: E402
 from tui_debugger.torch.plans import Plans  # noqa: E402
-from tui_debugger.torch.transfer import Waiting  # noqa: E402
+from tui_debugger.torch.training import Previous, see_all  # noqa: E402
 from tui_debugger.torch.verdicts import judge_step  # noqa: E402
-from tui_debugger.torch.weights import Previous, see_all  # noqa: E402
 from tui_debugger.watch.conditions import evaluate, needs, validate  # noqa: E402 - torch first
 
 FLOATS = ["float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]

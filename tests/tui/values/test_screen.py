@@ -11,6 +11,7 @@ import pytest
 
 from tests.tui.screens_host import HOSTILE, PENDING, opened
 from tests.tui.views.host import PlainHost
+from tui_debugger.check.types import TensorRow
 from tui_debugger.errors import UnreadableTensorError
 from tui_debugger.model import (
     Progress,
@@ -22,7 +23,6 @@ from tui_debugger.model import (
     TensorStats,
     no_progress,
 )
-from tui_debugger.session.types import TensorRow
 from tui_debugger.tui.actions import VALUE_ACTIONS, Action
 from tui_debugger.tui.values import screen as values
 from tui_debugger.tui.values.screen import ValuesScreen
@@ -286,7 +286,7 @@ class TestFormats:
             (np.array([[np.nan]], np.float16), "NaN", "= NaN"),
             (np.array([[-np.inf]]), "-Inf", "= -Inf"),
             (np.array(3.25), "3.2500", "[] = 3.25"),
-            (np.array(["[red]\x1b[2J"]), "[red]␛[2J", "= [red]␛[2J"),
+            (np.array(["[red]\x1b[2J"]), "[red]\\x1b[2J", "= [red]\\x1b[2J"),
         ],
         ids=lambda value: str(value.dtype) if isinstance(value, np.ndarray) else "",
     )
@@ -472,7 +472,7 @@ class TestWithoutValues:
         screen = screen_of(error, row_of(counted(1)))
         async with opened(screen) as view:
             assert "These values cannot be read:" in view.text
-            assert "the file ends early ␛[2J" in view.text
+            assert "the file ends early \\x1b[2J" in view.text
             assert "/dump/[b]x" in view.text
             assert "dump it again" in view.text
             for action in VALUE_ACTIONS:

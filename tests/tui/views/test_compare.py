@@ -310,7 +310,7 @@ async def test_slices(nan: Session) -> None:
 
 
 async def test_a_comparison_that_was_stopped_leaves_the_table(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tui_debugger.session.diagnosis import comparing as headless
+    from tui_debugger.diagnose import compare as headless
 
     def stopped(*_: object, **__: object) -> None:
         raise CancelledError("stopped")

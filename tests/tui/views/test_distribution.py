@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.sources.memory import MemorySource
 from tests.sources.writer import MLP, DumpWriter, Generation
 from tests.tui.conftest import OpenScreen
 from tests.tui.meter import Terminal, in_256_colours
 from tests.tui.screens_host import Host, Opened, opened
 from tests.tui.test_live_demo import demo
 from tests.tui.views.host import PlainHost
+from tui_debugger.diagnose import distribution as headless
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.session.diagnosis import distribution as headless
-from tui_debugger.sources.memory import MemorySource
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.dialogs.help import HelpScreen
 from tui_debugger.tui.views.distribution import DISTRIBUTION_ACTIONS, DistributionView
 from tui_debugger.tui.views.registry import Focus

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui_debugger.stats.distribution import linear_bins, log_bins
-from tui_debugger.tui.views.distribution_chart import axis_labels, axis_line, bar_rows, bar_width, height_label
+from tui_debugger.tui.views.distribution import axis_labels, axis_line, bar_rows, bar_width, height_label
 
 
 def test_bars_have_the_height_of_their_counts() -> None:

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from tests.tui.screens_host import Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.session import Session
-from tui_debugger.sources.open import open_source
+from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 from tui_debugger.tui.views.export import Extract, check_path
@@ -70,10 +70,10 @@ async def test_copy_takes_what_is_under_the_cursor_and_copy_all_everything(host:
     view = Plain(host, FULL)
     async with opened(view) as screen:
         await screen.press("Y")
-        assert screen.app.clipboard == "one ␛]52;c;evil␇"
-        assert view.message == "copied 16 characters (the terminal must allow OSC 52)"
+        assert screen.app.clipboard == "one \\x1b]52;c;evil\\x07"
+        assert view.message == "copied 22 characters (the terminal must allow OSC 52)"
         await screen.press("U")
-        assert screen.app.clipboard == "two lines\nof ␛[31mtext"
+        assert screen.app.clipboard == "two lines\nof \\x1b[31mtext"
 
 
 async def test_copying_says_why_there_is_nothing_or_too_much(host: PlainHost) -> None:
@@ -106,14 +106,14 @@ async def test_the_suffix_decides_what_is_written(
             await write(screen, name)
             assert view.message == f"wrote {name}"
     assert np.load("a.npy").tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert Path("a.txt").read_text() == "two lines\nof ␛[31mtext\n"
+    assert Path("a.txt").read_text() == "two lines\nof \\x1b[31mtext\n"
     with Path("a-table.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows == [
         ["name", "value"],
         ["'=cmd|' /C calc'!A0", "0.1"],
         ["-1.5", "0.1"],
-        ["a,b\n␛", "nan"],
+        ["a,b\n\\x1b", "nan"],
         ["", "-inf"],
     ]
 

@@ -18,7 +18,7 @@ from tui_debugger.tui.views.health import HealthView
 from tui_debugger.tui.views.origin import OriginView
 from tui_debugger.tui.views.relations import RelationsView
 from tui_debugger.tui.views.trend import TrendView
-from tui_debugger.tui.views.view import News, View
+from tui_debugger.tui.views.view import View, ViewChanges
 
 # -- what comes by itself ---------------------------------------------------------------------------
 
@@ -176,11 +176,11 @@ async def test_what_checks_find_meanwhile_is_news_for_relations(tmp_path: Path) 
         screen.session.add_recommended()
         view = await look(screen, RelationsView, "relations")
         screen.session.check([(0, 2)])
-        screen.desk.views.tell(News())
+        screen.desk.views.tell(ViewChanges())
         await screen.settled()
         assert not view.outdated, "another step"
         screen.session.check([(0, 1)])
-        screen.desk.views.tell(News())
+        screen.desk.views.tell(ViewChanges())
         await screen.settled()
         assert "○ new check results: r looks again" in screen.text
         await screen.press("r")
@@ -198,7 +198,7 @@ async def test_nothing_is_done_while_a_view_works_or_stands_below_another(tmp_pa
         done: list[str] = []
         follow = view.follow
 
-        def followed(news: News) -> None:
+        def followed(news: ViewChanges) -> None:
             done.append("followed")
             follow(news)
 
@@ -211,7 +211,7 @@ async def test_nothing_is_done_while_a_view_works_or_stands_below_another(tmp_pa
         view._job = None
         await screen.press("question_mark")
         await screen.until(lambda: screen.app.screen is not view)
-        view.tell(News())
+        view.tell(ViewChanges())
         assert done == [], "not in front"
         await screen.press("escape")
         await screen.until(lambda: screen.app.screen is view and done == ["followed"])
@@ -233,7 +233,7 @@ async def test_a_key_comes_before_news_and_news_are_not_lost(tmp_path: Path) -> 
                 run(*given)
 
         screen.desk.views.run = first_held  # type: ignore[method-assign,assignment]
-        view.tell(News(results=True))
+        view.tell(ViewChanges(results=True))
         assert len(started) == 1
         assert not view.working, "nobody asked for it"
         view._load()
@@ -245,7 +245,7 @@ async def test_esc_leaves_a_view_that_takes_in_news(tmp_path: Path) -> None:
     async with opened(tmp_path) as screen:
         view = await look(screen, HealthView, "health")
         screen.desk.views.run = lambda *_: None  # type: ignore[method-assign]
-        view.tell(News(results=True))
+        view.tell(ViewChanges(results=True))
         await screen.press("escape")
         await screen.until(lambda: screen.app.screen is screen.desk)
 

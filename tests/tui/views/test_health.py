@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import opened as opened_session
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import HOSTILE, Opened, opened
@@ -17,7 +18,6 @@ from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.session.live_driver import Driver
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.tui.actions import VIEW_ACTIONS, opening_actions
 from tui_debugger.tui.views.health import HealthView
 from tui_debugger.tui.views.opener import NOWHERE

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.session.opened import opened as opened_session
+from tests.sources.memory import GRAPH, Key, MemorySource, Op
 from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import opened
 from tests.tui.test_several_graphs import EVAL_GRAPH, screen_of, unordered
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import GraphRun, Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import GRAPH, Key, MemorySource, Op
 from tui_debugger.tui.views.distribution import DistributionView
 from tui_debugger.tui.views.explain import ExplainView
 from tui_debugger.tui.views.origin import OriginView

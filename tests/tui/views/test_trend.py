@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.session.opened import opened as opened_session
+from tests.sources.memory import MemorySource, Op
 from tests.sources.writer import MLP, DumpWriter, write_dump
 from tests.tui.conftest import OpenScreen
 from tests.tui.screens_host import HOSTILE, Opened, opened
 from tests.tui.views.host import PlainHost
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
-from tui_debugger.sources.memory import MemorySource, Op
 from tui_debugger.tui.views.registry import Focus
 from tui_debugger.tui.views.trend import TrendView
 

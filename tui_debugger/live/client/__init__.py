@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tui_debugger.live.client.flight import Flight
+    from tui_debugger.live.client.probe import TrainingTerminated
     from tui_debugger.live.client.recorder import Recorder
-    from tui_debugger.live.client.termination import TrainingTerminated
 
 __all__ = ["Flight", "Recorder", "TrainingTerminated"]
 

@@ -1,7 +1,8 @@
-"""Where the debugger is, and how patient a training is with it."""
+"""The one line that people see when a debugger comes or goes."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -9,7 +10,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.client.notice import Notice
+from tui_debugger.text.writer import write_errors
+
+
+class Notice:
+    """Writes lines to the standard error, never the same twice in a row, and never fails."""
+
+    def __init__(self) -> None:
+        """Has said nothing yet."""
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Says something."""
+        if text == self._last:
+            return
+        self._last = text
+        with contextlib.suppress(Exception):  # no standard error, a closed pipe ...
+            write_errors(f"tdbg: {text}")
+
 
 HOST: Final = "TDBG_HOST"
 PORT: Final = "TDBG_PORT"

@@ -1,4 +1,12 @@
-"""The protocol loop inside a training process, whatever the framework.
+"""Tells what the training's own signal handlers raise from what goes wrong in the client.
+
+What a training says to an attached debugger, and what it does when it is told something.
+
+The order of calls is that of MindSpore's client (1.5 to 2.3): who I am, my graphs, then commands until one says run;
+after every step hits if there are any, then commands again. As there, what is answered to graphs, hits and tensors
+is not looked at: a debugger that does not want them any more says so in its next command.
+
+The protocol loop inside a training process, whatever the framework.
 
 A framework implements ``Probe`` and calls ``begin``, ``node_end``, ``step_end`` and ``close``.
 """
@@ -8,23 +16,315 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
+import socket
 import threading
+import time
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any, Final
 
-from tui_debugger.live.client.address import Settings
-from tui_debugger.live.client.conversation import Conversation
-from tui_debugger.live.client.interruption import of_the_training
-from tui_debugger.live.client.keeper import Keeper
+from tui_debugger.live import wire
+from tui_debugger.live.client import messages
+from tui_debugger.live.client.address import Notice, Settings
 from tui_debugger.live.client.link import InterruptedWait, Link, LinkLostError
-from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe
-from tui_debugger.live.client.termination import TrainingTerminated
-from tui_debugger.live.types import START
+from tui_debugger.live.client.messages import PERIOD
+from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity, Probe, TrainingTerminated
+from tui_debugger.live.wire import START, RemoteTensor, RemoteWatchpoint
 
 __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTerminated"]
+
+
+def of_the_training(error: BaseException) -> bool:
+    """Whether an exception was raised in a signal handler that the training installed.
+
+    Python runs handlers between any two instructions of the main thread, those of the client included; time limits of
+    clusters and "save and stop" handlers raise from there, and the training has to get it.
+    """
+    handlers = {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number))) is not None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in handlers:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code(handler: Any) -> CodeType | None:
+    while hasattr(handler, "func"):  # functools.partial
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__") and callable(handler):
+        function = getattr(type(handler), "__call__", None)  # noqa: B004 - its code is wanted, not whether it can
+    code = getattr(function, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between attempts to connect: doubled from the first to the longest."""
+SETTLED: Final = 60.0
+"""Seconds after which a connection counts as good: the next attempt after it is lost comes soon."""
+TICKS: Final = 5
+"""Looks per time-out at a call that is waited for. Of the time-out one tick passes until a call counts as waiting, one
+until that is seen, and the rest is for the heartbeat: a frozen debugger is found out within the time-out."""
+
+
+class Keeper:
+    """Owns the thread and the connection. ``link`` is there as soon as, and as long as, the debugger answers."""
+
+    def __init__(self, settings: Settings, session: str, say: Callable[[str], None]) -> None:
+        """Starts the thread.
+
+        Args:
+            settings: where the debugger is.
+            session: of this process.
+            say: tells people something, once.
+        """
+        self.link: Link | None = None
+        self._settings = settings
+        self._session = session
+        self._say = say
+        self._started = time.monotonic()
+        self._stop = threading.Event()
+        self._tried = threading.Event()
+        self._opening: Link | None = None
+        self._thread = threading.Thread(target=self._run, name="tdbg-keeper", daemon=True)
+        self._thread.start()
+
+    def first_attempt(self) -> Link | None:
+        """Waits for the outcome of the first attempt to connect, at most until the time-out has passed since the start.
+
+        Returns at once ever after.
+        """
+        self._tried.wait(max(self._started + self._settings.timeout - time.monotonic(), 0.0))
+        return self.link
+
+    def stop(self) -> None:
+        """Ends the thread and closes what is open; waits shortly. Idempotent."""
+        self._stop.set()
+        for link in (self.link, self._opening):
+            if link is not None:
+                link.close()
+        self._tried.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(1.0)
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        try:
+            while not self._stop.is_set():
+                link = self._open()
+                self._tried.set()
+                if link is not None:
+                    self._keep(link)
+                    pause = FIRST_PAUSE if time.monotonic() - link.opened > SETTLED else pause
+                self._stop.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+        except Exception as error:  # noqa: BLE001 - a thread that dies must not look like a debugger that is away
+            self._say(f"the debugger cannot be used ({type(error).__name__}: {error}); training goes on")
+        finally:
+            self._tried.set()
+
+    def _open(self) -> Link | None:
+        """A connection on which the debugger has answered once; None when it does not."""
+        link = self._opening = Link(self._settings, self._session)
+        error = link.heartbeat(self._settings.timeout)
+        if error is None and not self._stop.is_set():
+            self.link = link
+            return link
+        self._opening = None
+        link.close()
+        if error is not None and not self._stop.is_set() and (error.refused or not self._tried.is_set()):
+            refusal = f"the debugger at {self._settings.address} {error}"
+            absent = f"no debugger at {self._settings.address}"
+            self._say(f"{refusal if error.refused else absent}; training goes on, it is looked for in the background")
+        return None
+
+    def _keep(self, link: Link) -> None:
+        """Stays until the connection is lost, or given up by the training's thread."""
+        tick = self._settings.timeout / TICKS
+        heard = time.monotonic()
+        while not link.lost.wait(tick):
+            silent = time.monotonic() - heard
+            if silent >= PERIOD or (silent >= tick and link.waiting() >= tick):
+                error = link.heartbeat(min((TICKS - 2) * tick, self._settings.timeout))
+                if error is not None:
+                    link.fail(error if str(error) else LinkLostError("is gone"))
+                heard = time.monotonic()
+        self.link = None
+        link.close()
+
+
+FAILURES: Final = 5
+"""Replies in a row that tell of a failure before the debugger is given up."""
+UNASKED: Final = 0.2
+"""Seconds that a training runs on without asking, where it may."""
+_PAUSE: Final = 0.2
+"""Seconds to wait after the first of them, twice as long after the second ..."""
+
+
+class Conversation:
+    """One connection from the introduction to its end. All methods run in the thread that trains.
+
+    Attributes:
+        link: the connection.
+        node: where the debugger wants the training to stop inside a step: None nowhere, empty at the next node.
+        ahead: steps that may end without a word, because nothing is to be said of them.
+    """
+
+    def __init__(self, link: Link, probe: Probe, session: str) -> None:
+        """Says nothing yet."""
+        self.link = link
+        self.node: str | None = None
+        self.ahead = 0
+        self._asked = 0.0
+        self._probe = probe
+        self._process = messages.Process(probe.identity(), session, socket.gethostname(), os.getpid())
+        self._watchpoints: dict[int, RemoteWatchpoint] = {}
+        self._reported: dict[int, RemoteWatchpoint] = {}
+        """The list that the last hits were judged by: they are reported after the graph was sent again."""
+        self._told = True
+        """Whether the probe knows the watchpoints."""
+
+    def introduce(self, step: int) -> None:
+        """Says who this is and sends the graphs. The debugger knows nothing of what was said before.
+
+        Raises:
+            LinkLostError: the debugger is gone, or speaks another version.
+        """
+        self._watchpoints.clear()
+        self._told = False
+        graphs = list(self._probe.graphs())
+        reply = self.link.call("SendMetadata", messages.metadata(self._process, step, graphs=len(graphs)))
+        if not (reply.HasField("version_matched") and reply.version_matched):
+            raise LinkLostError("does not speak this version of the protocol", refused=True)
+        self.link.hold_line()
+        name = "SendGraph" if len(graphs) == 1 else "SendMultiGraphs"
+        self.link.stream(name, messages.graph_chunks(graphs))
+
+    def judge(self, step: int, *, recheck: bool = False) -> Sequence[ClientHit]:
+        """What the watchpoints say about the step that just ended."""
+        self._tell()
+        self._reported = dict(self._watchpoints)
+        return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
+
+    def rest(self) -> Sequence[ClientHit]:
+        """What the watchpoints say about what ran after the last step ended."""
+        self._tell()
+        self._reported = dict(self._watchpoints)
+        return self._probe.rest() if self._watchpoints else ()
+
+    def stop(self, step: int, node: str = "", hits: Sequence[ClientHit] = (), *, limit: float | None = None) -> None:
+        """Reports hits and does what it is told, until it is told to run.
+
+        Args:
+            step: the step that ended, or that ``node`` belongs to.
+            node: where it stands in the step; empty at its end.
+            hits: of this stop.
+            limit: seconds after which it goes on when it is told nothing; None: never.
+
+        Raises:
+            LinkLostError: the debugger is gone.
+            TrainingTerminated: it said exit.
+        """
+        self._report(hits)
+        self.node, self.ahead = None, 0
+        failures = 0
+        while True:
+            where = messages.metadata(self._process, step, node, unrecorded=self._probe.unrecorded())
+            command = self.link.call("WaitCMD", where, patient=True, limit=limit)
+            if command is None:
+                return
+            if command.status != wire.OK:
+                failures += 1
+                self._after_failure(failures)
+                if failures == 1:  # another process may listen there now, which has never heard of this training
+                    self.introduce(step)
+                    self._report(hits)
+            elif command.HasField("exit") and command.exit:
+                raise TrainingTerminated(step)
+            elif command.HasField("run_cmd") and command.run_cmd.run_level != wire.LEVEL_RECHECK:
+                self._run(command.run_cmd)
+                return
+            else:
+                failures = 0
+                self._obey(command, step)
+
+    def passes(self) -> bool:
+        """A step has ended of which there is nothing to say: whether it goes on without asking.
+
+        It asks every now and then all the same, so that a debugger which wants it to stop is soon heard.
+        """
+        if self.ahead <= 0 or self.link.lost.is_set() or time.monotonic() - self._asked > UNASKED:
+            return False
+        self.ahead -= 1
+        return True
+
+    def done(self, step: int, limit: float) -> None:
+        """Says that the training is over."""
+        self.link.timeout = limit
+        if not self.link.lost.is_set():
+            left = self._probe.unrecorded()
+            self.link.call("SendMetadata", messages.metadata(self._process, step, done=True, unrecorded=left))
+
+    def _run(self, command: Any) -> None:
+        self._tell()
+        self.ahead, self._asked = command.ahead, time.monotonic()
+        if command.run_level == wire.LEVEL_NODE:
+            self.node = messages.text_of(command.node_name)
+
+    def _obey(self, command: Any, step: int) -> None:
+        """A command after which the training still waits. One that is not known is passed over."""
+        if command.HasField("run_cmd"):
+            self._report(self.judge(step, recheck=True))
+        elif command.HasField("set_cmd"):
+            self._set(command.set_cmd)
+        elif command.HasField("view_cmd"):
+            self._show(command.view_cmd)
+        else:
+            self.link.lost.wait(_PAUSE)  # not in a tight loop
+
+    def _after_failure(self, failures: int) -> None:
+        if failures > FAILURES:
+            raise LinkLostError("answers with nothing but failures")
+        self.link.lost.wait(_PAUSE * failures)
+
+    def _set(self, command: Any) -> None:
+        self._told = False
+        if command.delete:
+            self._watchpoints.pop(command.id, None)
+        else:
+            self._watchpoints[command.id] = messages.watchpoint_of(command)
+
+    def _tell(self) -> None:
+        """Hands the list of watchpoints on, when it is another one."""
+        if not self._told:
+            self._told = True
+            self._probe.watch(tuple(self._watchpoints.values()))
+
+    def _report(self, hits: Sequence[ClientHit]) -> None:
+        if hits:
+            known = {**self._reported, **self._watchpoints}
+            self.link.stream("SendWatchpointHits", messages.hit_messages(hits, known))
+
+    def _show(self, command: Any) -> None:
+        """Answers a view command: every tensor that was asked for, in that order."""
+        tensors = messages.asked(command)
+        if command.level == wire.STATISTICS:
+            summaries = (messages.summary(self._probe.statistics(each)) for each in tensors)
+            self.link.stream("SendTensorStats", summaries)
+        elif command.level == wire.BASE:
+            self.link.stream("SendTensorBase", (messages.base(self._probe.describe(each)) for each in tensors))
+        else:
+            self.link.stream("SendTensors", self._values(tensors))
+
+    def _values(self, tensors: Sequence[RemoteTensor]) -> Iterator[Any]:
+        for tensor in tensors:
+            yield from messages.tensor_messages(tensor, self._probe.value(tensor))
+
 
 _GOODBYE: Final = 1.0
 """Seconds at most that the end of a training waits for the debugger to hear of it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from tui_debugger.live.types import RemoteWatchpoint
+from tui_debugger.live.wire import RemoteWatchpoint
 from tui_debugger.model import Verdict, Watchpoint, WatchResult
 from tui_debugger.stats.records import Record, RequiredStats
 from tui_debugger.watch.condition_table import IN_A_ROW

@@ -1,4 +1,4 @@
-"""The tensors that a ``Recorder`` was given in one step: a ``Probe`` over NumPy arrays."""
+"""What a training ran and its client could not record: counted, so that nobody calls it clean."""
 
 from __future__ import annotations
 
@@ -9,17 +9,62 @@ from typing import Final
 import numpy as np
 
 from tui_debugger.arrays import Array
-from tui_debugger.live.client.elements import type_number
-from tui_debugger.live.client.graph import GRADIENTS, GraphBuilder
 from tui_debugger.live.client.judging import Judge, Patience, resolve, watched
-from tui_debugger.live.client.measure import measure, meta_of
+from tui_debugger.live.client.messages import GRADIENTS, GraphBuilder, type_number
 from tui_debugger.live.client.probe import ClientHit, ClientValue, Identity
-from tui_debugger.live.client.unrecorded import UnrecordedCounts
-from tui_debugger.live.types import RemoteTensor, RemoteWatchpoint, Unrecorded
+from tui_debugger.live.wire import RemoteTensor, RemoteWatchpoint, Unrecorded
 from tui_debugger.model import ErrorBits, TensorMeta, TensorStats, Verdict, WatchResult
-from tui_debugger.stats.dtypes import name_of
+from tui_debugger.stats.blocks import measure_stats
+from tui_debugger.stats.dtypes import is_numeric, name_of
 from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.stats.side_by_side import compare
 from tui_debugger.watch.conditions import CONDITIONS, needs
+
+
+class UnrecordedCounts:
+    """Counts by kind, since the process began."""
+
+    def __init__(self) -> None:
+        """Everything was recorded so far."""
+        self._by_kind: dict[str, Unrecorded] = {}
+
+    def add(self, what: str, step: int, example: str = "", count: int = 1) -> None:
+        """Counts something that could not be recorded; see ``Unrecorded``."""
+        known = self._by_kind.get(what)
+        if known is None:
+            self._by_kind[what] = Unrecorded(what, count, example, max(step, 0))
+        else:
+            self._by_kind[what] = replace(known, count=known.count + count)
+
+    def all(self) -> Sequence[Unrecorded]:
+        """Every kind, in the order in which it came up."""
+        return tuple(self._by_kind.values())
+
+
+def meta_of(array: Array) -> TensorMeta:
+    """Element type, shape and bytes of an array."""
+    return TensorMeta(name_of(array.dtype), array.shape, array.nbytes)
+
+
+def measure(array: Array, need: RequiredStats, previous: Array | None = None) -> Record:
+    """A record of an array, from the same arithmetic as offline checks.
+
+    Args:
+        array: the values.
+        need: what watchpoints need beyond statistics.
+        previous: the values of the step before, None when there are none.
+    """
+    meta = meta_of(array)
+    if not is_numeric(array.dtype):
+        return Record(meta, None, need=need)
+    stats, ranges = measure_stats(array, need.ranges)
+    if not need.previous or previous is None:
+        return Record(meta, stats, ranges, need=need)
+    if previous.shape != array.shape:
+        return Record(meta, stats, ranges, previous="shape", need=need)
+    change, close = compare(array, previous, need.closeness)
+    return Record(meta, stats, ranges, change, close, previous="ok", need=need)
+
 
 PARAMETER_KINDS: Final = frozenset({"weight", "parameter"})
 NODES: Final = 100_000

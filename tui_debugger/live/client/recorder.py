@@ -1,4 +1,4 @@
-"""A debugger in any training loop whose arrays convert to NumPy."""
+"""Arrays of any library as NumPy's."""
 
 from __future__ import annotations
 
@@ -11,17 +11,36 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from tui_debugger.live.client.address import TIMEOUT, settings
+import numpy as np
+
+from tui_debugger.arrays import Array
+from tui_debugger.live.client.address import TIMEOUT, Notice, settings
 from tui_debugger.live.client.agent import Agent
-from tui_debugger.live.client.arrays import to_numpy
 from tui_debugger.live.client.endings import Ending
 from tui_debugger.live.client.flight import Flight, FlightRecorder, Row
 from tui_debugger.live.client.judging import Judge
-from tui_debugger.live.client.notice import Notice
-from tui_debugger.live.client.probe import ClientHit, Identity
+from tui_debugger.live.client.probe import ClientHit, Identity, TrainingTerminated
 from tui_debugger.live.client.recorded import NOT_ANNOUNCED, NOT_TAKEN, Recordings, Room
-from tui_debugger.live.client.termination import TrainingTerminated
-from tui_debugger.live.types import START
+from tui_debugger.live.wire import START
+
+
+def to_numpy(value: Any) -> Array:
+    """A NumPy array of the same values, without a copy where that is possible.
+
+    Takes NumPy arrays, whatever has ``__array__`` (JAX, TensorFlow, CPU tensors of PyTorch, MindSpore ...) or
+    ``__dlpack__``, numbers, and nested lists of numbers.
+
+    Raises:
+        Exception: whatever the library raises for an array that does not convert, for example one on a device.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "detach"):  # a tensor of PyTorch that requires a gradient refuses to convert
+        value = value.detach()
+    if not hasattr(value, "__array__") and hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    return np.asarray(value)
+
 
 KEPT: Final = 2 << 30
 """Bytes of copies that are kept for a debugger, unless told otherwise."""

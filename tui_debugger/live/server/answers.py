@@ -1,19 +1,207 @@
-"""Takes the answers to questions as they come, message by message, and believes no size that they declare.
+"""What clients say of types and sizes, checked. Pure.
+
+Takes the answers to questions as they come, message by message, and believes no size that they declare.
 
 Filled by the thread of a call, read by the thread of whoever asked: each answer has a lock.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
-from tui_debugger.live.server.elements import meta_of, stats_of
-from tui_debugger.live.types import RemoteStats, RemoteTensor, ValueSink
-from tui_debugger.model import TensorMeta
+from tui_debugger.graph.messages import type_name
+from tui_debugger.live.server.conversation import own_id
+from tui_debugger.live.server.limits import Memory
+from tui_debugger.live.wire import OWN_TYPES, ReceivedHit, RemoteStats, RemoteTensor, ValueSink
+from tui_debugger.model import ParamResult, TensorMeta, TensorStats
+from tui_debugger.stats.dtypes import dtype_of
+
+_OWN_NAMES: Final = {number: name for name, number in OWN_TYPES.items()}
+_MOST_DIMS: Final = 64
+_MOST_BYTES: Final = 1 << 60
+_NO_DIMS: Final[Sequence[int]] = ()
+
+
+@lru_cache(maxsize=256)
+def element(number: int) -> tuple[str, int] | None:
+    """Name and size of an element type by its number; None when its values cannot be read."""
+    name = _OWN_NAMES.get(number) or type_name(number)
+    dtype = dtype_of(name)
+    return None if dtype is None else (name, dtype.itemsize)
+
+
+def meta_of(data_type: int, dims: Sequence[int] = _NO_DIMS) -> TensorMeta | None:
+    """Type, shape and the bytes that follow from them; None when they make no sense."""
+    kind = element(data_type)
+    if kind is None or len(dims) > _MOST_DIMS or any(dim < 0 for dim in dims):
+        return None
+    nbytes = math.prod(dims) * kind[1]
+    return TensorMeta(kind[0], tuple(dims), nbytes) if nbytes < _MOST_BYTES else None
+
+
+def stats_of(base: Any, statistics: Any | None, *, full: bool) -> RemoteStats:
+    """What a client says of a tensor.
+
+    Args:
+        base: its ``TensorBase``.
+        statistics: its ``Statistics``, None when only the base was asked for.
+        full: the client sends our additions.
+    """
+    meta = meta_of(int(base.data_type), base.shape)
+    if meta is None or statistics is None:
+        return RemoteStats(meta)
+    stats = _stats(statistics, full)
+    return RemoteStats(meta, stats, complete=full and stats is not None)
+
+
+def stats_beside_hit(hit: Any) -> tuple[TensorMeta | None, TensorStats | None]:
+    """What our own client sends along with a hit."""
+    meta = meta_of(int(hit.base.data_type), hit.base.shape) if hit.HasField("base") else None
+    return meta, _stats(hit.statistics, full=True) if meta and hit.HasField("statistics") else None
+
+
+def _stats(sent: Any, full: bool) -> TensorStats | None:
+    count, nan = int(sent.count), int(sent.nan_count)
+    negative_inf, positive_inf = int(sent.neg_inf_count), int(sent.pos_inf_count)
+    if full and not (count or sent.HasField("count")):
+        return None  # its elements are no numbers
+    finite = count - nan - negative_inf - positive_inf
+    if full:
+        minimum, maximum, mean = (_given(sent, name) for name in ("minimum", "maximum", "mean"))
+    else:
+        # All-NaN is told as lowest and highest number there is, and zero is not written at all.
+        minimum, maximum, mean = (
+            _finite(value) if finite > 0 else None for value in (sent.min_value, sent.max_value, sent.avg_value)
+        )
+    return TensorStats(
+        count=count,
+        nan=nan,
+        pos_inf=positive_inf,
+        neg_inf=negative_inf,
+        zero=int(sent.zero_count),
+        negative=int(sent.neg_zero_count),
+        positive=int(sent.pos_zero_count),
+        minimum=minimum,
+        maximum=maximum,
+        mean=mean,
+        abs_mean=_given(sent, "abs_mean") if full else None,
+        variance=_given(sent, "variance") if full else None,
+        sum_squares=float(sent.sum_squares) if full else math.nan,
+    )
+
+
+def _given(sent: Any, name: str) -> float | None:
+    return float(getattr(sent, name)) if sent.HasField(name) else None
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) and abs(value) < _LOWEST else None
+
+
+_LOWEST: Final = 3.4e38
+"""Just below the largest float32: what an all-NaN tensor's extremes are given as."""
+
+_NO_ACTUAL: Final = frozenset(
+    {b"rtol", b"atol", b"equal_nan", b"epsilon", b"range_start_inclusive", b"range_end_inclusive"}
+)
+"""Parameters that only support others: nothing is measured for them."""
+_BOOLS: Final = frozenset({b"equal_nan"})
+_MOST_PARAMS: Final = 32
+
+
+def hit_of(message: Any) -> ReceivedHit | None:
+    """A ``WatchpointHit``; None for one without a tensor, or with a slot that is none."""
+    slot = message.tensor.slot or b"0"
+    if not message.tensor.node_name or not slot.isdigit() or len(slot) > 9:
+        return None
+    error = max(0, int(message.error_code))
+    meta, stats = stats_beside_hit(message)
+    return ReceivedHit(
+        node=_text(message.tensor.node_name),
+        slot=int(slot),
+        watchpoint=own_id(int(message.id)),
+        condition=int(message.watch_condition.condition),
+        params=tuple(
+            _param(param, error) for param in message.watch_condition.params[:_MOST_PARAMS] if not param.disabled
+        ),
+        error=error,
+        meta=meta,
+        stats=stats,
+    )
+
+
+def _param(param: Any, error: int) -> ParamResult:
+    value = bool(param.value) if param.name in _BOOLS else float(param.value)
+    measured = not error and param.name not in _NO_ACTUAL
+    return ParamResult(_text(param.name), value, bool(param.hit), float(param.actual_value) if measured else None)
+
+
+def _text(data: bytes) -> str:
+    return bytes(data).decode("utf-8", errors="replace")
+
+
+class TooLargeError(Exception):
+    """A client sends more than it may."""
+
+
+class GraphAssembly:
+    """The graphs of one stream.
+
+    ``SendGraph`` never says that its graph is finished: the end of the stream does. ``SendMultiGraphs`` marks the last
+    chunk of each graph. What a broken stream left is dropped.
+    """
+
+    def __init__(self, memory: Memory, most: int) -> None:
+        """At most ``most`` bytes, from what is left of ``memory``."""
+        self._memory, self._most = memory, most
+        self._chunks: list[bytes] = []
+        self._taken = 0
+        self._graphs: list[bytes] = []
+
+    def take(self, buffer: bytes, finished: bool) -> None:
+        """The next chunk.
+
+        Raises:
+            TooLargeError: that is more than a client may send; what was kept is freed by ``drop``.
+        """
+        # An empty chunk costs memory too.
+        size = len(buffer) or 64
+        if self._taken + size > self._most:
+            msg = f"its graphs are larger than {self._most / 2**20:,.0f} MiB"
+            raise TooLargeError(msg)
+        if not self._memory.take(size):
+            msg = "there is no memory left for its graphs"
+            raise TooLargeError(msg)
+        self._taken += size
+        if buffer:
+            self._chunks.append(buffer)
+        if finished:
+            self._close()
+
+    def end(self) -> tuple[tuple[bytes, ...], int]:
+        """The stream ended well: its graphs, and the bytes that whoever keeps them gives back some day."""
+        self._close()
+        taken, self._taken = self._taken, 0
+        return tuple(self._graphs), taken
+
+    def drop(self) -> None:
+        """The stream broke: nothing of it is kept."""
+        self._memory.give(self._taken)
+        self._taken = 0
+        self._chunks.clear()
+        self._graphs.clear()
+
+    def _close(self) -> None:
+        if self._chunks:
+            self._graphs.append(b"".join(self._chunks))
+            self._chunks.clear()
+
 
 PREVIOUS: Final = b"prev"
 

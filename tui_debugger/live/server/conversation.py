@@ -1,4 +1,6 @@
-"""What is said to one training, and when: a state machine without sockets, threads or clocks.
+"""Whether a client is still there. Pure.
+
+What is said to one training, and when: a state machine without sockets, threads or clocks.
 
 A training enters ``WaitCMD`` (``enter``), is answered at most once (``command``), does what it was told and enters
 again. Everything else follows: that it has run is known from the command that it was answered with, never from
@@ -9,18 +11,302 @@ ends the question that was put before it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+from typing import Any, Final
 
 from tui_debugger.errors import LostError, NotStoppedError, UnsupportedError
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event
-from tui_debugger.live.server.commands import Command, Exit, Recheck, RunNode, RunStep, Unwatch, View, Watch
-from tui_debugger.live.server.exchange import Asked, Course, Question, Report
-from tui_debugger.live.server.heartbeat import Heartbeat
-from tui_debugger.live.server.watchlist import as_sent, difference
-from tui_debugger.live.types import START, Phase, RemoteWatchpoint, Stop
+from tui_debugger.live.wire import START, Event, Phase, RemoteTensor, RemoteWatchpoint, Stop
+
+SHORTEST, LONGEST = 5, 3600
+"""Seconds that a client may leave between two heartbeats; other numbers are not taken."""
+MISSES: Final = 3
+ANSWER_SECONDS: Final = 120.0
+"""How long a client that was told something may be silent before it says anything, when it does not train."""
+
+
+class Heartbeat:
+    """Signs of life of one client; one that never sent a heartbeat is never missed."""
+
+    def __init__(self, now: float) -> None:
+        """A client that was heard of at ``now``."""
+        self.period: int | None = None
+        self._last = now
+
+    def heard(self, now: float) -> None:
+        """Any sign of life."""
+        self._last = max(self._last, now)
+
+    def beat(self, period: int, now: float) -> None:
+        """A heartbeat, which says when the next will come."""
+        if SHORTEST <= period <= LONGEST:
+            self.period = period
+        self.heard(now)
+
+    def silent(self, now: float) -> bool:
+        """Whether a client that has nothing to do but answer has not been heard of for long."""
+        return now - self._last > ANSWER_SECONDS
+
+    def missed(self, now: float) -> bool:
+        """Whether three heartbeats in a row did not come."""
+        return self.period is not None and now - self._last > MISSES * (self.period + 0.5)
+
+
+class Asked(Enum):
+    """What has become of a question."""
+
+    QUEUED = "queued"
+    SENT = "sent"
+    ANSWERED = "answered"
+    LOST = "lost"
+    """The training went away, or will be ended."""
+
+
+@dataclass(slots=True)
+class Question:
+    """Something that a client is asked for while it waits.
+
+    Attributes:
+        command: how it is asked.
+        answer: what whoever asked wants to have at hand when the answer comes; not looked at here.
+        state: what has become of it.
+    """
+
+    command: View | Recheck
+    answer: object = None
+    state: Asked = Asked.QUEUED
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer can still come."""
+        return self.state in (Asked.QUEUED, Asked.SENT)
+
+
+@dataclass(slots=True)
+class Course:
+    """How a training goes on.
+
+    Attributes:
+        left: steps after the one that is asked for now; None without end.
+        stop_on_hit: hits end it.
+        node: a node to stop at (empty: the next one), None to run by steps.
+        stop_on_new_nodes: a graph that is sent anew interrupts it.
+    """
+
+    left: int | None
+    stop_on_hit: bool = True
+    node: str | None = None
+    stop_on_new_nodes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a training says when it enters: ``step`` is None from clients that cannot be trusted to count."""
+
+    step: int | None = None
+    node: str = ""
+
+
+WIRE_NOT_CHANGED: Final = 20
+_REQUEST_BYTES: Final = 1024 * 1024
+
+
+class Level(IntEnum):
+    """What a view asks for; the numbers of the wire."""
+
+    VALUE = wire.VALUE
+    STATISTICS = wire.STATISTICS
+    BASE = wire.BASE
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """The process is to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Goes on to the end of the step, and over so many steps more as long as no watchpoint hits."""
+
+    ahead: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunNode:
+    """Goes on to a node; empty: the next one."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """Judges again what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A watchpoint that is new or changed."""
+
+    watchpoint: RemoteWatchpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Unwatch:
+    """A watchpoint that is gone."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A request for tensors."""
+
+    level: Level
+    tensors: tuple[RemoteTensor, ...]
+
+
+Command = Exit | RunStep | RunNode | Recheck | Watch | Unwatch | View
+
+
+def encode(command: Command, *, swap_tolerances: bool = False) -> bytes:
+    """The ``EventReply`` that carries a command.
+
+    Args:
+        command: what to say.
+        swap_tolerances: the client reads atol before rtol (MindSpore before 1.6 reads them by position).
+    """
+    reply: Any = wire.message("EventReply")()
+    match command:
+        case Exit():
+            reply.exit = True
+        case RunStep(ahead):
+            reply.run_cmd.run_level, reply.run_cmd.run_steps = wire.LEVEL_STEP, 1
+            if ahead:
+                reply.run_cmd.ahead = ahead
+        case RunNode(name):
+            reply.run_cmd.run_level, reply.run_cmd.node_name = wire.LEVEL_NODE, name.encode()
+        case Recheck():
+            reply.run_cmd.run_level = wire.LEVEL_RECHECK
+        case Watch(watchpoint):
+            _watch(reply.set_cmd, watchpoint, swap_tolerances)
+        case Unwatch(number):
+            reply.set_cmd.delete, reply.set_cmd.id = True, number
+        case View(level, tensors):
+            _view(reply.view_cmd, level, tensors)
+    return bytes(reply.SerializeToString())
+
+
+def status(number: int) -> bytes:
+    """An ``EventReply`` that says only how it went; OK takes no bytes, as in MindSpore's own replies."""
+    return bytes(wire.message("EventReply")(status=number).SerializeToString()) if number else b""
+
+
+def matched(yes: bool) -> bytes:
+    """The answer to a handshake. A false that is not written would read as a server of 1.0."""
+    return bytes(wire.message("EventReply")(version_matched=yes).SerializeToString())
+
+
+def _watch(target: Any, watchpoint: RemoteWatchpoint, swap_tolerances: bool) -> None:
+    for name, kind, graph in watchpoint.nodes:
+        node = target.watch_nodes.add(node_name=name.encode(), node_type=kind.encode())
+        if graph:
+            node.graph_name = graph.encode()
+    target.watch_condition.condition = watchpoint.condition
+    params = list(watchpoint.params)
+    if swap_tolerances and watchpoint.condition == WIRE_NOT_CHANGED and len(params) > 1:
+        params[0], params[1] = params[1], params[0]
+    for name, value, disabled in params:
+        param = target.watch_condition.params.add(name=name.encode())
+        # As a client of MindSpore writes it: what is zero takes no bytes.
+        if disabled:
+            param.disabled = True
+        elif value:
+            param.value = value
+    target.id = watchpoint.id
+
+
+def _view(target: Any, level: Level, tensors: Sequence[RemoteTensor]) -> None:
+    for tensor in tensors:
+        added = target.tensors.add(node_name=tensor.node.encode(), slot=str(tensor.slot).encode())
+        added.iter = b"prev" if tensor.previous else b""
+        if tensor.truncate:
+            added.truncate = True
+    if level:
+        target.level = int(level)
+
+
+def groups(tensors: Sequence[RemoteTensor], most: int) -> list[tuple[RemoteTensor, ...]]:
+    """Cuts a request into commands of bounded size."""
+    cut: list[tuple[RemoteTensor, ...]] = []
+    group: list[RemoteTensor] = []
+    size = 0
+    for tensor in tensors:
+        bytes_here = 32 + 4 * len(tensor.node)
+        if group and (len(group) == most or size + bytes_here > _REQUEST_BYTES):
+            cut.append(tuple(group))
+            group, size = [], 0
+        group.append(tensor)
+        size += bytes_here
+    if group:
+        cut.append(tuple(group))
+    return cut
+
+
+PART_BYTES: Final = 2 * 1024 * 1024
+"""Nodes of one command: clients refuse messages above 4 MiB, and a definition cannot be continued by a second one."""
+_PART_IDS: Final = 1 << 30
+_PARTS: Final = 64
+
+
+def as_sent(watchpoints: Iterable[RemoteWatchpoint]) -> dict[int, RemoteWatchpoint]:
+    """The list by the numbers that clients know.
+
+    A watchpoint of very many nodes becomes several under numbers of their own (``own_id`` leads back). The name ``*``
+    is left out: a client of MindSpore would report every hit under it. A watchpoint without nodes is none.
+    """
+    sent: dict[int, RemoteWatchpoint] = {}
+    for watchpoint in watchpoints:
+        for part, nodes in enumerate(_parts(watchpoint.nodes)[:_PARTS]):
+            number = watchpoint.id if part == 0 else _PART_IDS + watchpoint.id * _PARTS + part
+            sent[number] = replace(watchpoint, id=number, nodes=nodes)
+    return sent
+
+
+def own_id(number: int) -> int:
+    """The watchpoint that a number which a client reports belongs to."""
+    return (number - _PART_IDS) // _PARTS if number >= _PART_IDS else number
+
+
+def difference(
+    installed: Mapping[int, RemoteWatchpoint], wanted: Mapping[int, RemoteWatchpoint]
+) -> Watch | Unwatch | None:
+    """The next command on the way from one list to the other, deletions first; None when they are the same."""
+    gone = min((number for number in installed if number not in wanted), default=None)
+    if gone is not None:
+        return Unwatch(gone)
+    for number in sorted(wanted):
+        if installed.get(number) != wanted[number]:
+            return Watch(wanted[number])
+    return None
+
+
+def _parts(nodes: tuple[tuple[str, str, str], ...]) -> list[tuple[tuple[str, str, str], ...]]:
+    parts: list[tuple[tuple[str, str, str], ...]] = []
+    begin = size = 0
+    named = tuple(node for node in nodes if node[0] and node[0] != "*")
+    for position, node in enumerate(named):
+        # A character takes at most four bytes; most names are ASCII, which only makes the parts smaller than allowed.
+        bytes_here = 16 + sum(len(text) if text.isascii() else 4 * len(text) for text in node)
+        if size and size + bytes_here > PART_BYTES:
+            parts.append(named[begin:position])
+            begin, size = position, 0
+        size += bytes_here
+    if begin < len(named):
+        parts.append(named[begin:])
+    return parts
+
 
 Events = list[Event]
 ENDLESS: Final = 2**31 - 1

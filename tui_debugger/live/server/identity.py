@@ -1,15 +1,81 @@
-"""Who a client is, from what it says and where it calls from. Pure."""
+"""Which clients are understood: MindSpore 1.1 to 2.3, and our own."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
 from urllib.parse import unquote
 
-from tui_debugger.live.server.versions import Admission, Judged, judge
+from tui_debugger.live.wire import Unrecorded
+from tui_debugger.text.clean import clean
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+NEWEST: Final = (2, 3)
+"""The last version of MindSpore with a client."""
+VIEWS_NUMBERS: Final = (1, 5)
+"""From here on clients answer requests for statistics and types."""
+RIGHT_TOLERANCES: Final = (1, 6)
+"""From here on clients read rtol before atol; older ones read them the other way round."""
+
+
+class Admission(Enum):
+    """What becomes of a client."""
+
+    ADMITTED = "admitted"
+    MISMATCH = "mismatch"
+    """It says what it is and waits to be ended: its messages are not known here."""
+    TOO_OLD = "too old"
+    """It knows of no versions at all: it is told to exit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A client's version, judged.
+
+    Attributes:
+        admission: what becomes of it.
+        version: major and minor; (0, 0) when unknown.
+        warning: for an admitted client, what people should know, or empty.
+        refusal: for one that is not, one sentence, or empty.
+    """
+
+    admission: Admission
+    version: tuple[int, int]
+    warning: str = ""
+    refusal: str = ""
+
+
+def judge(text: str) -> Judged:
+    """Judges the version that a client of MindSpore gives; empty means 1.0, which gives none."""
+    if not text:
+        return Judged(
+            Admission.TOO_OLD,
+            (1, 0),
+            refusal="MindSpore 1.0 or older: its debugger speaks other messages; 1.1 to 2.3 are understood",
+        )
+    found = re.match(r"(\d{1,4})\.(\d{1,4})", text)
+    if found is None:
+        return Judged(
+            Admission.MISMATCH, (0, 0), refusal=f"a client of an unknown version ({text}); 1.1 to 2.3 are understood"
+        )
+    version = (int(found[1]), int(found[2]))
+    if version < (1, 1):
+        return Judged(
+            Admission.TOO_OLD,
+            version,
+            refusal=f"MindSpore {text}: its debugger speaks other messages; 1.1 to 2.3 are understood",
+        )
+    if version[0] > NEWEST[0]:
+        return Judged(Admission.MISMATCH, version, refusal=f"MindSpore {text} is not known; 1.1 to 2.3 are understood")
+    if version[0] == NEWEST[0] and version > NEWEST:
+        return Judged(
+            Admission.ADMITTED, version, f"MindSpore {text} is newer than 2.3, the newest that this was made for"
+        )
+    return Judged(Admission.ADMITTED, version)
+
+
 _LONGEST = 200
 
 
@@ -44,7 +110,7 @@ class Caller:
     def address(self) -> str:
         """For people."""
         kind, _, rest = self.peer.partition(":")
-        return clean(unquote(rest)) if kind.startswith("ip") else kind
+        return cut_and_clean(unquote(rest)) if kind.startswith("ip") else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +143,21 @@ class Hello:
 
 def hello_of(metadata: Any) -> Hello:
     """Reads the ``Metadata`` of a handshake."""
-    client = clean(text(metadata.client))
+    client = cut_and_clean(text(metadata.client))
     own = bool(client)
-    version = clean(text(metadata.ms_version))
+    version = cut_and_clean(text(metadata.ms_version))
     return Hello(
         judged=Judged(Admission.ADMITTED, (2, 3)) if own else judge(version),
         own=own,
-        session=clean(text(metadata.session)) if own else "",
+        session=cut_and_clean(text(metadata.session)) if own else "",
         rank=int(metadata.rank) if own and metadata.HasField("rank") and metadata.rank >= 0 else None,
         world_size=int(metadata.world_size) if own and metadata.world_size > 0 else None,
-        device=clean(text(metadata.device_name)).partition(":")[0],
-        backend=clean(text(metadata.backend)),
+        device=cut_and_clean(text(metadata.device_name)).partition(":")[0],
+        backend=cut_and_clean(text(metadata.backend)),
         program=client if own else f"MindSpore {version}".strip(),
         features=int(metadata.features) if own else 0,
         graphs=max(0, int(metadata.graph_num)),
-        place=(clean(text(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
+        place=(cut_and_clean(text(metadata.host)), int(metadata.pid)) if own and metadata.pid else None,
     )
 
 
@@ -100,6 +166,39 @@ def text(data: bytes) -> str:
     return bytes(data).decode("utf-8", errors="replace")
 
 
-def clean(words: str) -> str:
-    """Without control characters, and not too long: it is shown to people."""
-    return _CONTROL.sub("�", words[:_LONGEST])
+def cut_and_clean(words: str) -> str:
+    """Returns the beginning of a text that a peer sent, safe to print."""
+    return clean(words[:_LONGEST])[:_LONGEST]
+
+
+KINDS: Final = 32
+"""So many kinds are told apart."""
+_MOST: Final = 1 << 62
+_OTHERS: Final = "other things"
+
+
+def unrecorded_of(message: Any) -> tuple[Unrecorded, ...]:
+    """Reads the ``unrecorded`` of a ``Metadata``: texts are cleaned, what counts nothing is left out."""
+    found = (
+        Unrecorded(
+            cut_and_clean(text(each.what)) or _OTHERS,
+            min(int(each.count), _MOST),
+            cut_and_clean(text(each.example)),
+            max(int(each.step), 0),
+        )
+        for each, _ in zip(message.unrecorded, range(16 * KINDS), strict=False)
+    )
+    return together((), (each for each in found if each.count > 0))
+
+
+def together(before: Iterable[Unrecorded], now: Iterable[Unrecorded]) -> tuple[Unrecorded, ...]:
+    """What was said before and what is said now, by kind: counts are of all so far, so the larger one is right."""
+    kinds = {each.what: each for each in before}
+    for each in now:
+        what = each.what if each.what in kinds or len(kinds) < KINDS - 1 else _OTHERS
+        known = kinds.get(what)
+        if known is None:
+            kinds[what] = replace(each, what=what)
+        else:
+            kinds[what] = replace(known, count=max(known.count, each.count), step=min(known.step, each.step))
+    return tuple(kinds.values())

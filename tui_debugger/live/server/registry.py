@@ -10,12 +10,10 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from tui_debugger.live import wire
-from tui_debugger.live.control import Event, Listener, Training
-from tui_debugger.live.server.identity import Caller, Hello
+from tui_debugger.live.server.identity import VIEWS_NUMBERS, Admission, Caller, Hello
 from tui_debugger.live.server.limits import Limits, Memory
 from tui_debugger.live.server.training import RemoteTraining
-from tui_debugger.live.server.versions import VIEWS_NUMBERS, Admission
-from tui_debugger.live.types import Phase, TrainingInfo
+from tui_debugger.live.wire import Event, Listener, Phase, Training, TrainingInfo
 
 _REFUSALS: Final = 100
 _STRANGERS: Final = 1024

@@ -1,4 +1,6 @@
-"""The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
+"""Ends calls whose messages stop coming: each holds a thread.
+
+The calls of ``debugger.EventListener``: reads what comes, within limits, and passes it on.
 
 Every call is taken as a stream of raw messages, also those with one message (it is the same on the wire): so the first
 message of any call can be waited for with an end, and nothing is read before the caller was let in.
@@ -6,26 +8,221 @@ message of any call can be waited for with an end, and nothing is read before th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+import hmac
+import ipaddress
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import grpc
 
 from tui_debugger.live import wire
-from tui_debugger.live.server.admission import Gate
-from tui_debugger.live.server.call import Call, MalformedError
-from tui_debugger.live.server.commands import Exit, Level, RunStep, encode, matched, status
-from tui_debugger.live.server.exchange import Report
-from tui_debugger.live.server.graphs import GraphAssembly, TooLargeError
-from tui_debugger.live.server.hits import hit_of
-from tui_debugger.live.server.identity import clean, hello_of, text
+from tui_debugger.live.server.answers import GraphAssembly, TooLargeError, hit_of
+from tui_debugger.live.server.conversation import Exit, Level, Report, RunStep, encode, matched, status
+from tui_debugger.live.server.identity import Admission, Caller, cut_and_clean, hello_of, text, unrecorded_of
 from tui_debugger.live.server.limits import Limits, Memory
-from tui_debugger.live.server.patience import Patience
 from tui_debugger.live.server.registry import Registry
 from tui_debugger.live.server.training import RemoteTraining
-from tui_debugger.live.server.unrecorded import unrecorded_of
-from tui_debugger.live.server.versions import Admission
-from tui_debugger.live.types import ReceivedHit
+from tui_debugger.live.wire import ReceivedHit
+
+
+class Watched:
+    """One call that is reading."""
+
+    def __init__(self, context: Any, clock: Callable[[], float]) -> None:
+        """A call that reads from now on."""
+        self.context, self._clock = context, clock
+        self.since = clock()
+        self.messages = 0
+
+    def renew(self) -> None:
+        """A message came."""
+        self.since = self._clock()
+        self.messages += 1
+
+
+class Patience:
+    """All calls that read, and how long they may wait for a message."""
+
+    def __init__(self, idle: float, clock: Callable[[], float]) -> None:
+        """Calls end after ``idle`` seconds without a message."""
+        self._idle, self.clock = idle, clock
+        self._lock = threading.Lock()
+        self._reading: set[Watched] = set()
+
+    def since(self, began: float) -> float:
+        """Seconds that have passed."""
+        return self.clock() - began
+
+    @property
+    def reading(self) -> Sequence[Watched]:
+        """The calls that read."""
+        with self._lock:
+            return tuple(self._reading)
+
+    @contextlib.contextmanager
+    def watch(self, context: Any) -> Iterator[Watched]:
+        """A call reads."""
+        watched = Watched(context, self.clock)
+        with self._lock:
+            self._reading.add(watched)
+        try:
+            yield watched
+        finally:
+            with self._lock:
+                self._reading.discard(watched)
+
+    def tick(self) -> None:
+        """Ends those that waited too long."""
+        now = self.clock()
+        with self._lock:
+            late = [each for each in self._reading if now - each.since > self._idle]
+        for each in late:
+            each.context.cancel()
+
+
+_SOON: Final = 0.05
+"""A connection that breaks shows the end of the stream first, and that it broke a moment later."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+def _was_cancelled(context: Any) -> bool:
+    """Whether a call that is over was cut before its reply was sent.
+
+    gRPC knows, and has no public way to say it. Where its insides change, a broken connection is noticed later, by
+    missing heartbeats.
+    """
+    return getattr(getattr(context, "_state", None), "client", None) == "cancelled"
+
+
+class MalformedError(Exception):
+    """A message that is none."""
+
+
+class Call:
+    """One call: who makes it, and its messages."""
+
+    def __init__(self, name: str, messages: Iterator[bytes], context: Any, patience: Patience) -> None:
+        """A call of the method ``name``."""
+        self.name, self.context = name, context
+        self.connection = 0
+        self.began = patience.clock()
+        shown = {entry.key: entry.value for entry in context.invocation_metadata() or ()}
+        self.token: str | bytes | None = shown.get(wire.TOKEN_HEADER)
+        session = shown.get(wire.SESSION_HEADER, "")
+        self.caller = Caller(context.peer(), cut_and_clean(session if isinstance(session, str) else text(session)))
+        self._messages, self._patience = messages, patience
+        self._broken = threading.Event()
+        self._on_break: Callable[[], None] = _nothing
+        self._done = False
+        if not context.add_callback(self._over):
+            self._broken.set()
+        self._class = wire.message((wire.UNARY | wire.STREAMS)[name])
+
+    def raw(self) -> Generator[bytes, None, None]:
+        """Its messages as bytes; ends too when the connection breaks, see ``whole``."""
+        # gRPC raises whatever it likes when a connection ends in the middle of a stream.
+        with self._patience.watch(self.context) as watched, contextlib.suppress(Exception):
+            for message in self._messages:
+                watched.renew()
+                yield message
+
+    def messages(self) -> Iterator[tuple[Any, int]]:
+        """Its messages, each with its size on the wire."""
+        for raw in self.raw():
+            yield self._parse(raw), len(raw)
+
+    def only(self) -> Any:
+        """The one message of a call that has one; an empty message when the connection broke."""
+        with contextlib.closing(self.raw()) as messages:
+            return self._parse(next(messages, b""))
+
+    def is_whole(self, *, doubtful: bool = False) -> bool:
+        """Whether the connection still stands: a stream that has ended then ended well.
+
+        Args:
+            doubtful: wait a moment for the news that it broke.
+        """
+        if doubtful:
+            self._broken.wait(_SOON)
+        return not self._broken.is_set() and bool(self.context.is_active())
+
+    def when_it_breaks(self, do: Callable[[], None]) -> None:
+        """Calls ``do`` when the connection breaks before the reply is out, as far as gRPC says."""
+        self._on_break = do
+
+    def replied(self, reply: bytes) -> bytes:
+        """The reply is on its way."""
+        self._done = True
+        return reply
+
+    def abort(self, code: Any, why: str) -> NoReturn:
+        """Ends the call with an error."""
+        self.context.abort(code, cut_and_clean(why))
+        raise AssertionError  # abort raises
+
+    def _over(self) -> None:
+        if not self._done:
+            self._broken.set()
+        elif _was_cancelled(self.context):
+            self._on_break()
+
+    def _parse(self, raw: bytes) -> Any:
+        try:
+            return self._class.FromString(raw)
+        except Exception:  # noqa: BLE001 - which class protobuf raises depends on its version
+            raise MalformedError from None
+
+
+UNIX = "unix:"
+
+
+def is_private(host: str) -> bool:
+    """Whether only this machine can reach an address: loopback, or a Unix socket."""
+    if host.startswith(UNIX) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]").partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Lets calls in.
+
+    Attributes:
+        token: what clients of ours have to show; None: there is none.
+        private: only this machine can reach the server.
+        allow_unauthenticated: clients that show no token (MindSpore's cannot) come in although others reach it.
+    """
+
+    token: str | None
+    private: bool
+    allow_unauthenticated: bool
+
+    def refusal(self, shown: str | bytes | None) -> str:
+        """Why a call is turned away, empty when it is let in. A wrong token is never let in."""
+        if shown is None:
+            if self.private or self.allow_unauthenticated:
+                return ""
+            return "it shows no token; MindSpore's client cannot, and is let in with --allow-unauthenticated only"
+        if self.token is None:
+            return ""
+        given = shown.encode() if isinstance(shown, str) else shown
+        return "" if hmac.compare_digest(given, self.token.encode()) else "it shows a wrong token"
+
+    def own_refusal(self, shown: str | bytes | None) -> str:
+        """As ``refusal`` for a client of ours, which can show a token and so has to."""
+        if shown is None and self.token is not None and not self.private:
+            return "it shows no token: set TDBG_TOKEN where it runs"
+        return self.refusal(shown)
+
 
 _HIT_COST: Final = 8
 """A hit in memory against its bytes on the wire, about."""
@@ -137,7 +334,7 @@ class Service:
                 return encode(Exit())
             if call.caller.session or message.client:
                 return _FAILED
-            device = clean(text(message.device_name)).partition(":")[0]
+            device = cut_and_clean(text(message.device_name)).partition(":")[0]
             training = self._registry.adopt(call.caller, device)
         if training is None:
             self._registry.refuse(

@@ -1,30 +1,198 @@
-"""Opens the port, and closes it."""
+"""Whether the connection of a client still stands, as the operating system sees it.
+
+gRPC tells a server nothing of a connection that closes while no call is open, and MindSpore's client has none while it
+trains. Linux lists connections; elsewhere only heartbeats tell.
+
+The threads that calls run in: daemon threads, so that a call that waits never holds up the end of the program.
+
+``ThreadPoolExecutor`` would be joined at exit, where a training that waits for its next command blocks one for good.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import os
 import socket
 import stat
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import unquote
 
 import grpc
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.live.control import Listener
-from tui_debugger.live.server.admission import UNIX, Gate, is_private
-from tui_debugger.live.server.connections import gone
 from tui_debugger.live.server.limits import Limits, Memory
-from tui_debugger.live.server.patience import Patience
 from tui_debugger.live.server.registry import Registry
-from tui_debugger.live.server.service import Service
-from tui_debugger.live.server.threads import DaemonThreads, named_daemon
+from tui_debugger.live.server.service import UNIX, Gate, Patience, Service, is_private
 from tui_debugger.live.server.training import RemoteTraining
+from tui_debugger.live.wire import Listener
+
+_TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
+_MOST: Final = 16 << 20
+"""Bytes of a table that are read: of a machine with more connections nothing is concluded."""
+_ESTABLISHED, _LISTENS = "01", "0A"
+
+Peer = tuple[str, int]
+"""Address and port."""
+
+
+def gone(peers: Iterable[str], port: int, tables: Callable[[], str | None] | None = None) -> set[str]:
+    """Of some clients of this server, as gRPC names them, those whose connection stands no more.
+
+    Args:
+        peers: ``ipv4:127.0.0.1:52114``; what is no address of the internet is passed over.
+        port: where this server listens: tables in which that is not are of another network, and tell nothing.
+        tables: gives the text of the tables; None where there are none.
+    """
+    named = {name: peer for name in peers if (peer := peer_of(name)) is not None}
+    text = (tables or _read)() if named else None
+    if text is None:
+        return set()
+    rows = [line.split()[:4] for line in text.splitlines()]
+    if not any(row[3:] == [_LISTENS] and _port(row[1]) == port for row in rows):
+        return set()
+    there = {_far_end(row[2]) for row in rows if row[3:] == [_ESTABLISHED]}
+    return {name for name, peer in named.items() if peer not in there}
+
+
+def peer_of(name: str) -> Peer | None:
+    """``ipv4:127.0.0.1:52114`` and ``ipv6:%5B::1%5D:52114`` as address and port; None for others."""
+    kind, _, rest = unquote(name).partition(":")
+    host, _, port = rest.rpartition(":")
+    if kind not in {"ipv4", "ipv6"} or not port.isdigit():
+        return None
+    try:
+        return _plain(ipaddress.ip_address(host.strip("[]").partition("%")[0])), int(port)
+    except ValueError:
+        return None
+
+
+def _far_end(word: str) -> Peer | None:
+    try:
+        data = bytes.fromhex(word.partition(":")[0])
+    except ValueError:
+        return None
+    if len(data) not in {4, 16}:
+        return None
+    # Words of four bytes, each in the order of the machine.
+    parts = (data[at : at + 4] for at in range(0, len(data), 4))
+    packed = b"".join(part[::-1] if sys.byteorder == "little" else part for part in parts)
+    return _plain(ipaddress.ip_address(packed)), _port(word)
+
+
+def _port(word: str) -> int:
+    try:
+        return int(word.rpartition(":")[2], 16)
+    except ValueError:
+        return -1
+
+
+def _plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    """IPv4 in IPv6 as IPv4: which of the two a table or gRPC says depends on the socket that listens."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _read() -> str | None:
+    texts = [text for path in _TABLES if (text := _text_of(path)) is not None]
+    return "\n".join(texts) if texts and all(len(text) < _MOST for text in texts) else None
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(_MOST)
+    except OSError:
+        return None
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_IDLE_SECONDS: Final = 10.0
+
+_Work = Callable[[], None]
+
+
+class DaemonThreads(Executor):
+    """Runs work in daemon threads that are started when needed and end when idle.
+
+    Work that waits for a thread waits only when there are as many as allowed: a thread may be held for hours, so none
+    is counted on that is not free for certain. The queue is not bounded here: gRPC's ``maximum_concurrent_rpcs``
+    bounds the calls, and so the work.
+    """
+
+    def __init__(self, most: int, name: str) -> None:
+        """At most ``most`` threads at a time."""
+        self._most, self._name = most, name
+        self._changed = threading.Condition(threading.Lock())
+        self._work: deque[_Work] = deque()
+        self._threads = self._waiting = 0
+        self._ended = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Runs a function in one of the threads.
+
+        Raises:
+            RuntimeError: after ``shutdown``.
+        """
+        future: Future[T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - the future carries it to whoever asks
+                future.set_exception(error)
+
+        with self._changed:
+            if self._ended:
+                msg = "no work is taken any more"
+                raise RuntimeError(msg)
+            self._work.append(work)
+            if len(self._work) <= self._waiting:
+                self._changed.notify()
+            elif self._threads < self._most:
+                self._threads += 1
+                named_daemon(self._run, f"{self._name}-{self._threads}")
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002 - as Executor has it
+        """Takes no more work; threads end after what is queued. Never waits."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            work()
+
+    def _next(self) -> _Work | None:
+        with self._changed:
+            self._waiting += 1
+            self._changed.wait_for(lambda: self._work or self._ended, _IDLE_SECONDS)
+            self._waiting -= 1
+            if self._work:
+                return self._work.popleft()
+            self._threads -= 1
+            return None
+
+
+def named_daemon(target: Callable[[], Any], name: str) -> threading.Thread:
+    """Starts a daemon thread."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
+
 
 _TICK_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 2.0

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
-from tui_debugger.sources.mindspore.values import UNKNOWN
+from tui_debugger.sources.mindspore.data_flow import UNKNOWN
 
 Domains = MutableMapping[int, Mask]
 """What each variable may still take."""
@@ -62,7 +62,7 @@ class Net:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wires:
+class _NumberedNet:
     """A net with its numbers replaced by small ones, so that sets of them are masks.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Wires:
     narrows: bool
 
     @classmethod
-    def of(cls, net: Net) -> _Wires:
+    def of(cls, net: Net) -> _NumberedNet:
         distinct = np.unique(np.concatenate([numbers for _, numbers in net.pins]))
         distinct = distinct[distinct != UNKNOWN]
         known = np.ones(len(distinct) + 1, np.bool_)
@@ -134,7 +134,7 @@ class Solver:
         for index, net in enumerate(nets):
             for variable, _ in net.pins:
                 self._nets_of[variable].append(index)
-        self._wires = [_Wires.of(net) for net in nets]
+        self._wires = [_NumberedNet.of(net) for net in nets]
 
     def solve(self) -> Solution:
         """Propagates, then searches what stays open, component by component."""

@@ -1,19 +1,27 @@
-"""What one ``rank_N`` directory holds: nets, root graphs and steps, found by listing three levels of names."""
+"""Where a run lies, and what its directories hold, by names only.
+
+Step directories can hold a million files, so nothing here lists one: a directory is recognised by the names
+of a few entries, and every scan stops early.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tui_debugger.errors import NotADumpError
 from tui_debugger.opener import why_not
 
 if TYPE_CHECKING:
     from tui_debugger.model import UnreadablePart
+
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
 """Directories of a rank that are no nets."""
@@ -220,3 +228,271 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+RANK = re.compile(r"rank_(\d{1,9})")
+_TOO_LONG = re.compile(r"rank_\d+")
+_NEARLY = re.compile("rank", re.IGNORECASE)
+RANK_MARKS = (".dump_metadata", "graphs", "execution_order")
+"""Entries of which any makes a ``rank_N`` directory a rank of a dump; a net directory does as well."""
+
+_MOST_ENTRIES = 20_000
+_MOST_DIRECTORIES = 2_000
+_LEVELS_UP = 6
+_LEVELS_BESIDE = 2
+
+LOOKED_FOR = (
+    "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/; "
+    "looked here, up to two levels below, and above"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a run lies and what inside it was named.
+
+    Attributes:
+        root: the directory that holds the ``rank_N`` directories.
+        given: the path as the user wrote it.
+        inside: the part of the given path below ``root``, empty when it was not inside.
+        rank, step: what the given path points into, None when it does not say.
+    """
+
+    root: Path
+    given: Path
+    inside: str = ""
+    rank: int | None = None
+    step: int | None = None
+
+
+def find_dump(path: Path) -> Found:
+    """Finds the one run at, above (inside) or up to two levels below a path.
+
+    Raises:
+        NotADumpError: nothing there, nothing recognisable, several runs, or another layout.
+    """
+    if not _exists(path):
+        raise NotADumpError(
+            "No such file or directory, or no right to read it", where=str(path), hint="name a dump directory"
+        )
+    # Symbolic links may lead into a dump or may be parts of one: try the path as written, then as resolved.
+    starts = dict.fromkeys((Path(os.path.abspath(path)), Path(os.path.realpath(path))))  # noqa: PTH100 - keeps links
+    for start in starts:
+        found = _at_or_above(start, path)
+        if found is not None:
+            return found
+    start = next(iter(starts))
+    if not is_directory(start):
+        start = start.parent
+    below = _below(start)
+    if len(below) == 1:
+        return Found(below[0], path)
+    if below:
+        names = ", ".join(str(root.relative_to(start)) for root in below[:8]) + (", …" if len(below) > 8 else "")
+        raise NotADumpError(f"Several dumps here: {names}", where=str(start), hint="name one of them")
+    for place in list(start.parents)[:_LEVELS_BESIDE]:
+        if _is_root(place):  # beside the ranks, for example a folder with the training script
+            return Found(place, path, str(start.relative_to(place)))
+    closed = list_ranks(start).parts
+    if closed:
+        raise NotADumpError(
+            f"{closed[0].where} cannot be listed: {closed[0].why}",
+            where=str(path),
+            hint="see that you may read it, and that its copy is complete",
+        )
+    layout = _foreign(start)
+    if layout:
+        raise NotADumpError(
+            f"This is {layout}, which cannot be read yet",
+            where=str(path),
+            hint="name a dump whose tensors lie in rank_N/NET/GRAPH/STEP/",
+        )
+    raise NotADumpError(
+        f"No MindSpore dump found. Looked for {LOOKED_FOR}",
+        where=str(path),
+        hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """The ranks of a dump.
+
+    Attributes:
+        directories: by number, ascending.
+        nets: names of the directories in them that may be nets.
+        parts: what looks like a rank and cannot be listed.
+        others: names of directories that hold tensors as a rank does, and are called otherwise.
+    """
+
+    directories: dict[int, Path]
+    nets: frozenset[str]
+    parts: tuple[UnreadablePart, ...]
+    others: tuple[str, ...] = ()
+
+
+def list_ranks(root: Path) -> Ranks:
+    """The ``rank_N`` directories of a dump."""
+    parts: list[UnreadablePart] = []
+    found: dict[int, Path] = {}
+    holds: dict[int, set[str]] = {}
+
+    def miss(path: Path, error: OSError, rank: int | None = None) -> None:
+        from tui_debugger.model import UnreadablePart  # not for the first frame, which finds the dump
+
+        parts.append(UnreadablePart(relative(path, root), why_not(path, error), rank))
+
+    try:
+        names = sorted(os.listdir(root), key=lambda name: (len(name), name))  # noqa: PTH208 - no more is wanted
+    except OSError as error:
+        miss(root, error)
+        names = []
+    for name in names:
+        match = RANK.fullmatch(name)
+        if match is None:
+            if _TOO_LONG.fullmatch(name):
+                miss(root / name, OSError(0, "a number of more than 9 digits"))
+            continue
+        number, path = int(match[1]), root / name
+        try:
+            inner = {entry for entry in os.listdir(path) if _is_visible(entry)}  # noqa: PTH208 - as above
+        except OSError as error:
+            miss(path, error, number)
+            continue
+        if number in found:
+            miss(path, OSError(0, f"the same rank as {found[number].name}"), number)
+        else:
+            found[number], holds[number] = path, inner
+    sure = {number for number, path in found.items() if is_rank(path)}
+    nets = {name for number in sure for name in holds[number] if is_directory(found[number] / name)}
+    kept = {
+        number: path
+        for number, path in sorted(found.items())
+        if number in sure or holds[number] & nets or any(_holds_numbers(path / name) for name in holds[number])
+    }
+    others = [name for name in names if _NEARLY.match(name) and not _TOO_LONG.fullmatch(name) and is_rank(root / name)]
+    return Ranks(kept, frozenset(nets), tuple(parts), tuple(others))
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith(".") and name not in AUXILIARY
+
+
+def _holds_numbers(path: Path) -> bool:
+    """Whether something in a directory has graphs, or cannot be looked at."""
+    if os.path.isfile(path):  # noqa: PTH113 - never raises
+        return False
+    try:
+        with os.scandir(path) as entries:
+            return any(entry.name.isdigit() for entry in islice(entries, _MOST_ENTRIES))
+    except OSError:
+        return True
+
+
+def is_rank(directory: Path) -> bool:
+    """Whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
+    if any(is_directory(directory / mark) for mark in RANK_MARKS):
+        return True
+    return any(
+        graph.isdigit() for net in islice(_directories(directory), 50) for graph in _directories(directory / net)
+    )
+
+
+def _at_or_above(start: Path, given: Path) -> Found | None:
+    # Ranks above come first: their names are cheap, while the start may be a step with a million files.
+    for place in (start, *list(start.parents)[:_LEVELS_UP]):
+        match = RANK.fullmatch(place.name)
+        if match and is_rank(place):
+            inside = start.relative_to(place).parts
+            step = int(inside[2]) if len(inside) > 2 and inside[1].isdigit() and inside[2].isdigit() else None
+            return Found(place.parent, given, str(start.relative_to(place.parent)), int(match[1]), step)
+    return Found(start, given) if _is_root(start) else None
+
+
+def _below(start: Path) -> list[Path]:
+    """Dumps one or two levels below, not looking inside one that was found."""
+    found: list[Path] = []
+    others: list[Path] = []
+    for name in islice(_directories(start), _MOST_DIRECTORIES):
+        (found if _is_root(start / name) else others).append(start / name)
+    budget = _MOST_DIRECTORIES
+    for parent in others:
+        children = list(islice(_directories(parent), budget))
+        budget -= len(children)
+        found += [parent / name for name in children if _is_root(parent / name)]
+    return sorted(found)
+
+
+def _is_root(directory: Path) -> bool:
+    return any(RANK.fullmatch(name) and is_rank(directory / name) for name in _directories(directory))
+
+
+_OLD = "a dump of MindSpore 1.1 or 1.2 (iteration_N directories)"
+_GE = "an Ascend GE/ACL dump (graph mode O2: STEP/TIME/DEVICE/MODEL/... directories)"
+_MSPROBE = "an msprobe dump"
+
+
+def _foreign(start: Path) -> str:
+    """The name of a known layout that is not read: at the path, around it, or just below; empty when unknown."""
+    for place in (start, *list(start.parents)[:_LEVELS_UP]):
+        if re.fullmatch(r"iteration_\d+", place.name):
+            return _OLD
+        if re.fullmatch(r"\d{14}", place.name) and place.parent.name.isdigit():
+            return _GE
+        if re.fullmatch(r"step\d+", place.parent.name) and re.fullmatch(r"(rank|proc)\d*", place.name):
+            return _MSPROBE
+    for place in (start, *(start / name for name in islice(_directories(start), 200))):
+        layout = _layout_of(place)
+        if layout:
+            return layout
+    return ""
+
+
+def _layout_of(directory: Path) -> str:
+    for name in _entries(directory):
+        layout = _layout_of_entry(directory / name, name)
+        if layout:
+            return layout
+    return ""
+
+
+def _layout_of_entry(path: Path, name: str) -> str:
+    def holds(pattern: str) -> bool:
+        return any(re.fullmatch(pattern, inner) for inner in islice(_directories(path), 50))
+
+    if re.fullmatch(r"acl_dump_\d+\.json", name) or (name.isdigit() and holds(r"\d{14}")):
+        return _GE
+    if name in {"dump.json", "construct.json"} or (re.fullmatch(r"step\d+", name) and holds(r"(rank|proc)\d*")):
+        return _MSPROBE
+    old = re.fullmatch(r"iteration_\d+", name) and is_directory(path)
+    if old or (re.fullmatch(r"device_\d+", name) and holds(r"iteration_\d+")):
+        return _OLD
+    return ""
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _entries(directory: Path) -> Iterator[str]:
+    """Names in a directory, lazily and at most so many; nothing when it cannot be listed."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                yield entry.name
+    except OSError:
+        return
+
+
+def _directories(directory: Path) -> Iterator[str]:
+    """Names of directories in a directory (links to directories included), lazily."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in islice(entries, _MOST_ENTRIES):
+                if not entry.is_file(follow_symlinks=False) and _is_directory(entry):
+                    yield entry.name
+    except OSError:
+        return

@@ -1,33 +1,257 @@
 """The files of one (rank, step) as columns, before it is known which nodes they hang on.
 
 One ``scandir`` per directory and about two microseconds per name; what stays is a handful of arrays, and one entry per
-distinct ``type.name``.
+distinct ``type.name``. ``Files`` makes names, paths and states from the columns; ``StepRuns`` tells the runs of a step
+apart.
 """
 
 from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.arrays import Int16, Int32, Int64, UInt8
+from tui_debugger.arrays import Int16, Int32, Int64, Integers, Mask, UInt8, UInt16
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.opener import read_regular, why_not
-from tui_debugger.sources.base import Names
-from tui_debugger.sources.mindspore.files import NO_ODDITIES, Files, Oddities
+from tui_debugger.sources.base import Names, States, directory_states
+from tui_debugger.sources.columns import tensor_keys
 from tui_debugger.sources.mindspore.layout import GraphDirectory, may_hold_tensors
-from tui_debugger.sources.mindspore.lexicon import Lexicon, Parts, Pattern
-from tui_debugger.sources.mindspore.names import SUFFIX
-from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
-from tui_debugger.sources.mindspore.statcsv import Statistics, read_statistics
-from tui_debugger.sources.mindspore.writings import Writings, writings_of
+from tui_debugger.sources.mindspore.names import SUFFIX, KnownNames, Parts, Pattern
+from tui_debugger.sources.mindspore.run_order import Span, begins, numbered, runs_at, span
+from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
+from tui_debugger.sources.mindspore.statistics import Statistics, read_statistics
+
+
+class IrregularNames:
+    """The few names that are kept whole: those from ``mapping.csv`` and those with zeros before a timestamp."""
+
+    __slots__ = ("at", "names")
+
+    def __init__(self, at: Int64, names: Names) -> None:
+        """``at`` are the numbers of the files, ascending."""
+        self.at, self.names = at, names
+
+    @classmethod
+    def sorted(cls, at: Int64, names: Names) -> IrregularNames:
+        """From numbers in any order."""
+        if not len(at):
+            return NO_IRREGULAR_NAMES
+        if (at[1:] > at[:-1]).all():
+            return cls(at, names)
+        by = np.argsort(at)
+        return cls(at[by], Names.of([names[number] for number in by.tolist()]))
+
+    def __len__(self) -> int:
+        """Number of them."""
+        return len(self.at)
+
+    def find(self, index: int) -> bytes | None:
+        """The name of a file, None when it is none of these."""
+        place = int(np.searchsorted(self.at, index)) if len(self.at) else 0
+        return self.names[place] if place < len(self.at) and self.at[place] == index else None
+
+    def among(self, indices: Integers) -> list[tuple[int, bytes]]:
+        """(position in ``indices``, name) of those that are asked for."""
+        if not len(self.at):
+            return []
+        place = np.minimum(np.searchsorted(self.at, indices), len(self.at) - 1)
+        found = np.flatnonzero(self.at[place] == indices)
+        return [(int(position), self.names[int(place[position])]) for position in found]
+
+
+NO_IRREGULAR_NAMES = IrregularNames(np.zeros(0, np.int64), Names.of([]))
+_BATCH = 1 << 14
+"""So many names are made at once: those of a step with a million files would take 200 MB."""
+NO_FILE = -1
+"""In place of an ending: there is no file, only a row of statistics."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Files as numbers of a table of known names.
+
+    Attributes:
+        prefix, device, ending, timestamp: parts of the names; an ending may be ``NO_FILE``.
+        directory: index into ``directories``.
+        directories: as ``os.fsencode`` bytes.
+        odd: names that the parts do not spell.
+    """
+
+    known_names: KnownNames = field(repr=False)
+    prefix: Int32
+    device: Int32
+    ending: Int32
+    timestamp: Int64
+    directory: Int16
+    directories: tuple[bytes, ...]
+    odd: IrregularNames = NO_IRREGULAR_NAMES
+
+    def __len__(self) -> int:
+        """Number of files."""
+        return len(self.prefix)
+
+    def path(self, index: int) -> str:
+        """Path of a file; invalid UTF-8 survives as surrogates."""
+        known_names, head = self.known_names, self.directories[int(self.directory[index])] + b"/"
+        odd = self.odd.find(index)
+        if odd is not None:
+            return os.fsdecode(head + odd)
+        prefix, device = known_names.prefixes[int(self.prefix[index])], known_names.devices[int(self.device[index])]
+        ending = known_names.endings[int(self.ending[index])]
+        return os.fsdecode(head + prefix + device + b"%d" % int(self.timestamp[index]) + ending)
+
+    def paths(self, indices: Integers) -> list[bytes]:
+        """Paths of files."""
+        heads = [directory + b"/" for directory in self.directories]
+        if len(heads) == 1:
+            return [heads[0] + name for name in self._names(indices)]
+        return [heads[d] + name for d, name in zip(self.directory[indices].tolist(), self._names(indices), strict=True)]
+
+    def states(self, indices: Integers) -> States:
+        """Sizes and modification times as they are now; -1, 0 without a file."""
+        sizes, times = np.full(len(indices), -1, np.int64), np.zeros(len(indices), np.int64)
+        real = np.flatnonzero(self.ending[indices] != NO_FILE)
+        numbers = self.directory[indices[real]]
+        for number in np.unique(numbers).tolist():
+            mine = real[numbers == number]
+            for start in range(0, len(mine), _BATCH):
+                at = mine[start : start + _BATCH]
+                sizes[at], times[at] = directory_states(self.directories[number], self._names(indices[at]))
+        return sizes, times
+
+    def _names(self, indices: Integers) -> list[bytes]:
+        prefixes, devices, endings = self.known_names.prefixes, self.known_names.devices, self.known_names.endings
+        columns = (self.prefix, self.device, self.timestamp, self.ending)
+        parts = zip(*(column[indices].tolist() for column in columns), strict=True)
+        names = [prefixes[p] + devices[v] + b"%d" % t + endings[e] for p, v, t, e in parts]
+        for position, name in self.odd.among(indices):
+            names[position] = name
+        return names
+
+
+class Block(NamedTuple):
+    """The operators or the parameters of one run: what stands together in a table.
+
+    Attributes:
+        root: number of the graph's directory.
+        run: which run of the step, from 1.
+        parameters: whether these are its parameters.
+    """
+
+    root: int
+    run: int
+    parameters: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StepRuns:
+    """What time stamps say about the files of a step, and about its recorded rows behind them.
+
+    Attributes:
+        run: the run of its graph within the step that wrote each, from 1; None where every directory holds one run.
+        round: see ``base.TensorTable``; None where every tensor was written once.
+        spans: by number of the graph's directory, when each of its runs was written, oldest first.
+        blocks: in the order in which they were written. A run's parameters come behind its operators.
+    """
+
+    run: UInt16 | None
+    round: UInt16 | None
+    spans: Mapping[int, tuple[Span, ...]]
+    blocks: tuple[Block, ...]
+
+
+def runs_of_step(listing: Listing) -> StepRuns:
+    """Tells the runs of a step apart: see ``rounds``. Constants are no part of any run."""
+    columns = _Columns(listing)
+    if columns.repeated():
+        run, rounds, spans = columns.divided()
+    else:
+        run, rounds, spans = None, None, {root: (span(*columns.of(rows)),) for root, rows in columns.roots.items()}
+    return StepRuns(run, rounds, spans, in_order(spans))
+
+
+def in_order(spans: Mapping[int, Sequence[Span]]) -> tuple[Block, ...]:
+    """The blocks of a step by the time at which they were written; within one graph operators, parameters, next run.
+
+    A graph whose times are not known comes where its number is.
+    """
+    placed: list[tuple[int, int, int, Block]] = []
+    for root, runs in sorted(spans.items()):
+        latest, sequence = 0, 0
+        for number, each in enumerate(runs, 1):
+            for parameters, began in ((False, each.began), (True, each.parameters)):
+                latest = max(latest, began)
+                placed.append((latest, root, sequence, Block(root, number, parameters)))
+                sequence += 1
+    known = {root for root, runs in spans.items() if any(each.began for each in runs)}
+    placed.sort(key=lambda each: each[:3])
+    ordered = [block for *_, block in placed if block.root in known]
+    for *_, block in placed:
+        if block.root not in known:
+            before = [at for at, each in enumerate(ordered) if (each.root, each) <= (block.root, block)]
+            ordered.insert(before[-1] + 1 if before else 0, block)
+    return tuple(ordered)
+
+
+class _Columns:
+    """The files of a listing, then its recorded rows."""
+
+    def __init__(self, listing: Listing) -> None:
+        known_names, files, recorded = listing.known_names, listing.files, listing.statistics
+        self._files, self._parts = len(files), listing.parts
+        prefix, side, slot, time = files.prefix, listing.side, listing.slot, files.timestamp
+        if recorded:
+            prefix = np.concatenate([prefix, *(each.prefix for each in recorded)])
+            side = np.concatenate([side, *(each.rows.side for each in recorded)])
+            slot = np.concatenate([slot, *(each.rows.slot for each in recorded)])
+            time = np.concatenate([time, *(each.rows.timestamp for each in recorded)])
+        self.prefix, self.side, self.slot, self.time = prefix, side, slot, time
+        self.operator: Mask = known_names.operators()[prefix]
+        places = known_names.places_of()[prefix]
+        self.roots: dict[int, Int64] = {}
+        for root in dict.fromkeys(known_names.places[part.place][0] for part in listing.parts):
+            numbers = [at for at, place in enumerate(known_names.places) if place == (root, False)]
+            self.roots[root] = np.flatnonzero(np.isin(places, numbers))
+
+    def of(self, rows: Int64) -> tuple[Int64, Mask]:
+        return self.time[rows], self.operator[rows]
+
+    def repeated(self) -> bool:
+        """Whether any tensor was written several times."""
+        for rows in self.roots.values():
+            for some in (rows[rows < self._files], rows[rows >= self._files]):
+                keys = np.sort(tensor_keys(self.prefix[some], self.side[some], self.slot[some]))
+                if (keys[1:] == keys[:-1]).any():
+                    return True
+        return False
+
+    def divided(self) -> tuple[UInt16, UInt16, dict[int, tuple[Span, ...]]]:
+        """Run and round of every row, and the spans of the runs."""
+        run, rounds = np.ones(len(self.time), np.uint16), np.zeros(len(self.time), np.uint16)
+        spans: dict[int, tuple[Span, ...]] = {}
+        for root, rows in self.roots.items():
+            time, operator = self.of(rows)
+            key, recorded = tensor_keys(self.prefix[rows], self.side[rows], self.slot[rows]), rows >= self._files
+            kinds = [each for each in (~recorded, recorded) if each.any()]
+            each_began = [begins(key[kind], time[kind], operator[kind]) for kind in kinds]
+            began = max(each_began, key=len, default=np.zeros(0, np.int64))
+            run[rows] = runs_at(time, began)
+            several = np.full(len(rows), len(began) > 0)
+            if len(rows):
+                rounds[rows] = numbered(key, time, run[rows], several, recorded)
+            by = np.argsort(run[rows], kind="stable")
+            ends = np.searchsorted(run[rows][by], np.arange(1, len(began) + 1), side="right")
+            spans[root] = tuple([span(time[mine], operator[mine]) for mine in np.split(by, ends)])
+        return run, rounds, spans
+
 
 MAPPING = "mapping.csv"
 _VANISHED, _CLOSED = "directories that vanished", "directories that cannot be listed"
@@ -46,7 +270,7 @@ Place = tuple[GraphDirectory, Path, bool]
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One ``statistic.csv``: its rows, their prefix in the lexicon, and where it lies."""
+    """One ``statistic.csv``: its rows, their prefix in the table of known names, and where it lies."""
 
     rows: Statistics
     prefix: Int32
@@ -59,7 +283,7 @@ class Part:
 
     Attributes:
         directory: as ``os.fsencode`` bytes.
-        place: number of its kind in the lexicon.
+        place: number of its kind in the known_names.
         pattern: names of tensor files but for their timestamps.
         timestamp: of the files, in the pattern's order.
         odd: names that pattern and timestamps do not spell.
@@ -74,7 +298,7 @@ class Part:
     place: int
     pattern: Pattern
     timestamp: Int64
-    odd: Oddities = NO_ODDITIES
+    odd: IrregularNames = NO_IRREGULAR_NAMES
     statistics: Statistics | None = None
     complaints: dict[str, int] = field(default_factory=dict)
     entries: int = 0
@@ -85,13 +309,13 @@ class Listing:
     """The directories of one step together.
 
     Attributes:
-        lexicon: what the numbers of the parts mean.
+        known_names: what the numbers of the parts mean.
         parts: one per directory; file numbers count through all of them.
     """
 
-    def __init__(self, lexicon: Lexicon, parts: Sequence[Part]) -> None:
+    def __init__(self, known_names: KnownNames, parts: Sequence[Part]) -> None:
         """Joins directories."""
-        self.lexicon, self.parts = lexicon, tuple(parts)
+        self.known_names, self.parts = known_names, tuple(parts)
 
     def __len__(self) -> int:
         """Number of files."""
@@ -104,14 +328,14 @@ class Listing:
         starts = np.cumsum([0, *(len(part.timestamp) for part in parts)])
         odd = [(part.odd, start) for part, start in zip(parts, starts.tolist(), strict=False) if len(part.odd)]
         return Files(
-            self.lexicon,
+            self.known_names,
             prefix=_joined([part.pattern.prefix for part in parts], np.int32),
             device=_joined([part.pattern.device for part in parts], np.int32),
             ending=_joined([part.pattern.ending for part in parts], np.int32),
             timestamp=_joined([part.timestamp for part in parts], np.int64),
             directory=np.repeat(np.arange(len(parts), dtype=np.int16), np.diff(starts)),
             directories=tuple(part.directory for part in parts),
-            odd=Oddities(
+            odd=IrregularNames(
                 _joined([names.at + start for names, start in odd], np.int64),
                 Names.of([name for names, _ in odd for name in names.names]),
             ),
@@ -120,12 +344,12 @@ class Listing:
     @cached_property
     def side(self) -> UInt8:
         """Side of every file."""
-        return self.lexicon.sides()[self.files.ending]
+        return self.known_names.sides()[self.files.ending]
 
     @cached_property
     def slot(self) -> Int16:
         """Slot of every file."""
-        return self.lexicon.slots()[self.files.ending]
+        return self.known_names.slots()[self.files.ending]
 
     @cached_property
     def statistics(self) -> tuple[RecordedRows, ...]:
@@ -136,16 +360,16 @@ class Listing:
         found = []
         for part in self.parts:
             if part.statistics is not None:
-                place = self.lexicon.place(self.lexicon.places[part.place][0], constants=False)
+                place = self.known_names.place(self.known_names.places[part.place][0], constants=False)
                 ids = np.array([self._recorded(place, text, known) for text in part.statistics.prefixes], np.int32)
                 path = part.directory + b"/" + STATISTICS.encode()
                 found.append(RecordedRows(part.statistics, ids[part.statistics.prefix], path))
         return tuple(found)
 
     @cached_property
-    def writings(self) -> Writings:
+    def runs(self) -> StepRuns:
         """Which run wrote what."""
-        return writings_of(self)
+        return runs_of_step(self)
 
     @cached_property
     def prefixes(self) -> Int32:
@@ -162,21 +386,21 @@ class Listing:
         """Prefix of a statistic row, whose name may be the full one with ``/`` where files have another form."""
         op_type, dot, op_name = text.partition(b".")
         forms = (op_name, op_name.replace(b"/", b"--"), op_name.replace(b"/", b"_"), op_name.rpartition(b"/")[2])
-        numbers = (self.lexicon.find_prefix(place, op_type + dot + form) for form in forms)
+        numbers = (self.known_names.find_prefix(place, op_type + dot + form) for form in forms)
         number = next((number for number in numbers if number in known), -1)
         if number < 0:
-            number = self.lexicon.prefix_number(place, op_type + dot + forms[1])
+            number = self.known_names.prefix_number(place, op_type + dot + forms[1])
         known.add(number)
         return number
 
 
-def list_directory(lexicon: Lexicon, place: Place, progress: ProgressFn, done: tuple[int, int] = (0, 0)) -> Part:
+def list_directory(known_names: KnownNames, place: Place, progress: ProgressFn, done: tuple[int, int] = (0, 0)) -> Part:
     """Lists one directory; ``done`` are the entries before it and the expected ones, for the progress bar.
 
     Raises:
         CancelledError: from ``progress``.
     """
-    return _Collector(lexicon, place, progress, done).part()
+    return _Collector(known_names, place, progress, done).part()
 
 
 def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
@@ -202,10 +426,10 @@ def read_mapping(path: Path) -> tuple[dict[bytes, bytes], int]:
 class _Collector:
     """Appends rows to flat arrays while a directory is read."""
 
-    def __init__(self, lexicon: Lexicon, place: Place, progress: ProgressFn, done: tuple[int, int]) -> None:
-        self._lexicon = lexicon
+    def __init__(self, known_names: KnownNames, place: Place, progress: ProgressFn, done: tuple[int, int]) -> None:
+        self._known_names = known_names
         self._graph, self._path, constants = place
-        self._place = lexicon.place(self._graph.root_graph, constants)
+        self._place = known_names.place(self._graph.root_graph, constants)
         self._progress = progress
         self._before, self._expected = done
         self._entries = 0
@@ -220,7 +444,7 @@ class _Collector:
 
     def part(self) -> Part:
         """Reads the directory."""
-        parts_of, place = self._lexicon.parts, self._place
+        parts_of, place = self._known_names.parts, self._place
         prefixes, devices, endings = self._prefix.append, self._device.append, self._ending.append
         timestamps = self._timestamp.append
         for name, regular in self._listed():
@@ -259,7 +483,7 @@ class _Collector:
         return Part(
             os.fsencode(self._path),
             self._place,
-            self._lexicon.pattern(prefix[by], device, ending[by]),
+            self._known_names.pattern(prefix[by], device, ending[by]),
             timestamp[by],
             self._odd(by),
             self._statistics,
@@ -275,10 +499,10 @@ class _Collector:
             if count:
                 yield _SOME, f"{count:,} {'file' if count == 1 else 'files'} {words}"
 
-    def _odd(self, by: Int64) -> Oddities:
+    def _odd(self, by: Int64) -> IrregularNames:
         place = np.empty(len(by), np.int64)
         place[by] = np.arange(len(by))
-        return Oddities.sorted(place[np.array(self._odd_at, np.int64)], Names.of(self._odd_names))
+        return IrregularNames.sorted(place[np.array(self._odd_at, np.int64)], Names.of(self._odd_names))
 
     def _listed(self) -> Iterator[tuple[bytes, bool]]:
         """(name, whether it is a file) of the entries."""
@@ -300,7 +524,7 @@ class _Collector:
         """What ``mapping.csv`` says about a name of digits; None for another name, or when it says nothing."""
         if not name.removesuffix(SUFFIX).isdigit():
             return None
-        return self._lexicon.parts(self._place, _with_suffix(self._names().get(name.removesuffix(SUFFIX), b"")))
+        return self._known_names.parts(self._place, _with_suffix(self._names().get(name.removesuffix(SUFFIX), b"")))
 
     def _names(self) -> dict[bytes, bytes]:
         """The names in ``mapping.csv``."""

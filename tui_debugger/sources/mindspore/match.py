@@ -1,10 +1,13 @@
 """Which dump files hang on which graph node.
 
-Names say which nodes a group of files may belong to (``candidates``). Where that leaves a choice, as with every
-operator of MindSpore 2.7 to 2.10 that shares scope and type with another, data flow decides: the bytes of an input
-file equal the bytes of its producer's output file (``flow``, ``values``, ``assign``). What data flow leaves open
-is decided by timestamps, as far as a consumer cannot have run before its producer. What is still open then
-keeps a consistent choice by name and order, and is marked uncertain.
+Names say which nodes a group of files may belong to. Each generation spells an operator differently (see ``names``).
+Scope-less names and names with ``--`` say exactly which node they mean. Names of 2.7 to 2.10 do not: ``/`` became
+``_``, and inside one scope and operator type the ``-opN`` numbers of files and graph can be permuted or shifted
+against each other. So all nodes of one scope and type are ``Candidates`` for all groups of that scope and type.
+
+Where names leave a choice, data flow decides: the bytes of an input file equal the bytes of its producer's output file
+(``data_flow``, ``assign``). What data flow leaves open is decided by timestamps, as far as a consumer cannot have run
+before its producer. What is still open then keeps a consistent choice by name and order, and is marked uncertain.
 
 One step may not tell everything: gradients of a dead layer are all zero, after a NaN everything is NaN. Groups whose
 bytes are all alike are interchangeable at that step, which is no doubt but no knowledge either;
@@ -13,19 +16,353 @@ bytes are all alike are interchangeable at that step, which is no doubt but no k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tui_debugger.graph.table import PARAMETER, NodeTable
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
 from tui_debugger.sources.mindspore.assign import Net, Pool, Solution, Solver
-from tui_debugger.sources.mindspore.ballot import Ballot, GroupFacts, number_at
-from tui_debugger.sources.mindspore.candidates import Key, NameIndex, Slate, by_names
-from tui_debugger.sources.mindspore.flow import OUT, Flow, build_flow
-from tui_debugger.sources.mindspore.ordering import Bounds
-from tui_debugger.sources.mindspore.values import UNKNOWN, Known, Load, Values
+from tui_debugger.sources.mindspore.data_flow import (
+    IN,
+    OUT,
+    UNKNOWN,
+    ContentNumbers,
+    Flow,
+    Known,
+    Load,
+    TimeBounds,
+    build_flow,
+    ranks,
+)
+
+Key = tuple[str, str]
+Rows = tuple[int, ...]
+Spelling = TypeVar("Spelling", bound=Hashable)
+
+_NUMBER = re.compile(r"-op\d+$")
+_DATA = re.compile(r"data-\d+$")
+_FLATTENED = re.compile(r"--|[/.\\ ]")
+
+
+def flatten(name: str) -> str:
+    """A full name as 2.7 to 2.10 spell it in files: scope separators and dots become ``_``."""
+    return _FLATTENED.sub("_", name)
+
+
+def stem(name: str) -> str:
+    """A flattened name without its number: what is the same for all operators of one scope and type."""
+    return _NUMBER.sub("", flatten(name))
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Nodes and file groups that belong to each other, pair by pair not yet known.
+
+    Attributes:
+        rows: candidate node rows, each takes at most one group.
+        groups: indices of file groups, each goes to at most one row.
+        named: the row whose name a group's name spells exactly, by group index.
+    """
+
+    rows: Rows
+    groups: list[int] = field(default_factory=list)
+    named: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether names alone decide: one node, one group, spelled alike."""
+        return len(self.rows) == 1 == len(self.groups) and self.named.get(self.groups[0]) == self.rows[0]
+
+
+class _Spelled(Generic[Spelling]):
+    """Rows by spelling; nearly all spellings have one row."""
+
+    def __init__(self, pairs: Iterable[tuple[Spelling, int]]) -> None:
+        self._first: dict[Spelling, int] = {}
+        self._all: dict[Spelling, list[int]] = {}
+        for spelling, row in pairs:
+            first = self._first.setdefault(spelling, row)
+            if first != row:
+                self._all.setdefault(spelling, [first]).append(row)
+
+    def get(self, spelling: Spelling) -> Rows:
+        """The rows, in the order given."""
+        rows = self._all.get(spelling)
+        if rows is not None:
+            return tuple(rows)
+        first = self._first.get(spelling)
+        return () if first is None else (first,)
+
+
+class NameIndex:
+    """Nodes of one root graph by every spelling their files can have. An index is made when a name asks for it."""
+
+    def __init__(self, table: NodeTable, root: int | None) -> None:
+        """Indexes the rows of the graphs under ``root`` (all graphs for None, or when none has that root)."""
+        self._type_of: list[int] = table.type_id.tolist()
+        self._types = table.types
+        self._folded = [name.lower() for name in table.types]
+        held = {number for number, name in enumerate(table.types) if name in (PARAMETER, CONSTANT)}
+        self._names, self._file_names = table.names, table.file_names
+        rows = _rows(table, root)
+        self._operators = [row for row in rows if self._type_of[row] not in held]
+        self._held = [row for row in rows if self._type_of[row] in held]
+
+    def candidates(self, op_type: str, op_name: str) -> tuple[str, Rows]:
+        """(key of the candidates, candidate rows) for one file name; no rows when the graph does not know it."""
+        if op_type == PARAMETER:
+            rows = self._parameter.get(op_name) or self._parameter.get(flatten(op_name))
+            return f"parameter {op_name}", rows
+        rows = self._exact.get(op_name) or self._leaf.get(op_name)
+        if rows:
+            folded = op_type.lower()
+            return f"name {op_name}", tuple([r for r in rows if self._folded[self._type_of[r]] == folded]) or rows
+        base = stem(op_name)
+        for known_type in (op_type, ""):
+            rows = self._stem.get((known_type, base))
+            if rows:
+                return f"stem {known_type} {base}", rows
+        return "", ()
+
+    def flattened(self, op_name: str) -> Rows:
+        """Rows whose name is this one as 2.7 to 2.10 spell it."""
+        return self._flat.get(flatten(op_name))
+
+    @cached_property
+    def _exact(self) -> _Spelled[str]:
+        return _Spelled((self._names[row].replace("/", "--"), row) for row in self._operators)
+
+    @cached_property
+    def _leaf(self) -> _Spelled[str]:
+        return _Spelled((self._names[row].rpartition("/")[2], row) for row in self._operators)
+
+    @cached_property
+    def _parameter(self) -> _Spelled[str]:
+        spellings = []
+        for row in self._held:
+            name = self._file_names.get(row, self._names[row])
+            each = {name, flatten(name)}
+            if self._types[self._type_of[row]] == CONSTANT:
+                each.update(_DATA.findall(name))
+            spellings += [(spelling, row) for spelling in each]
+        return _Spelled(spellings)
+
+    @cached_property
+    def _flat(self) -> _Spelled[str]:
+        names = ((self._file_names.get(row, self._names[row]), row) for row in (*self._operators, *self._held))
+        return _Spelled((flatten(name), row) for name, row in names)
+
+    @cached_property
+    def _stem(self) -> _Spelled[Key]:
+        bases = ((stem(self._names[row]), row) for row in self._operators)
+        both = ((key, row) for base, row in bases for key in ((self._types[self._type_of[row]], base), ("", base)))
+        return _Spelled(both)
+
+
+def _rows(table: NodeTable, root: int | None) -> list[int]:
+    """Rows that can have files; of a parameter that several graphs share, the first (root graphs come first)."""
+    known = {info.root_id for info in table.graphs}
+    wanted = [root is None or root not in known or info.root_id == root for info in table.graphs]
+    first = [not info.is_root for info in table.graphs]
+    skip = int(NodeFlag.FILE_ONLY | NodeFlag.STRUCTURAL)
+    able = np.array([*wanted, False])[table.graph] & ((table.flags & skip) == 0)
+    order = np.argsort(np.array([*first, False])[table.graph], kind="stable")
+    rows: list[int] = order[able[order]].tolist()
+    parameter = np.array([name == PARAMETER for name in (*table.types, "")])[table.type_id]
+    shared: dict[str, int] = {}
+    for at in np.flatnonzero(parameter[rows]).tolist() if len(table.graphs) > 1 else ():
+        shared.setdefault(table.names[rows[at]], at)
+    if not shared:
+        return rows
+    kept = set(shared.values())
+    return [row for at, row in enumerate(rows) if at in kept or not parameter[row]]
+
+
+def by_names(index: NameIndex, keys: Sequence[Key]) -> tuple[dict[int, int], list[Candidates]]:
+    """Returns what file names say of ``keys`` ((op_type, op_name) per group).
+
+    Returns:
+        The group of each row that names alone decide, and the sets of candidates of the others. Names the
+        graph does not know are in neither.
+    """
+    settled: dict[int, int] = {}
+    found: dict[str, Candidates] = {}
+    often = Counter([op_name for _, op_name in keys])
+    for group, (op_type, op_name) in enumerate(keys):
+        key, rows = index.candidates(op_type, op_name)
+        if not rows:
+            continue
+        alone = len(rows) == 1 and not key.startswith("stem")
+        if alone and often[op_name] == 1 and settled.setdefault(rows[0], group) == group:
+            continue
+        candidates = found.get(key)
+        if candidates is None:
+            candidates = found[key] = Candidates(rows)
+        candidates.groups.append(group)
+        spelled = rows if alone else tuple([row for row in index.flattened(op_name) if row in rows])
+        if len(spelled) == 1:
+            candidates.named[group] = spelled[0]
+    candidate_sets = list(found.values())
+    for row in [row for candidates in candidate_sets for row in candidates.rows if row in settled]:
+        group = settled.pop(row, -1)
+        if group >= 0:  # several spellings claim a node: the last of them has it
+            candidate_sets.append(Candidates((row,), [group], {group: row}))
+    return settled, sorted(candidate_sets, key=lambda candidates: candidates.groups[0])
+
+
+Files = Mapping[tuple[int, int], int]
+"""File index by (side, slot)."""
+_MANY = 2**15
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What is known about one group before it is matched."""
+
+    files: Files
+    timestamp: int
+    allowed: frozenset[int] | None = None
+    """Rows that remain from earlier evidence; None for all candidates."""
+
+    def allowed_in(self, rows: Sequence[int]) -> frozenset[int]:
+        """Rows that remain of a set of candidates's."""
+        return frozenset(rows) if self.allowed is None else self.allowed
+
+    def last(self, side: int) -> int:
+        """Highest slot of a side that has a file, -1 for none."""
+        return max((slot for at, slot in self.files if at == side), default=-1)
+
+
+def number_at(files: Files, side: int, slot: int, values: ContentNumbers, *, in_place: bool) -> int:
+    """Number of the contents at a place; UNKNOWN for an input that its own operator may have overwritten.
+
+    Input files of in-place operators (``in_place``) are written after the kernel: they equal the output then.
+    """
+    index = files.get((side, slot))
+    number = UNKNOWN if index is None else values.of(index)
+    result = files.get((OUT, slot)) if in_place and side == IN else None
+    return UNKNOWN if result is not None and values.of(result) == number else number
+
+
+class Choices:
+    """One set of candidates as a pool.
+
+    Attributes:
+        candidates: the rows and groups.
+        first, size: variables: one per row in the order of ``candidates.rows``, then one per group too many (no node).
+        holders: groups of each choice; the choice without groups means: no files.
+        choice_of: choice of each group.
+    """
+
+    def __init__(self, candidates: Candidates, first: int, facts: Sequence[GroupFacts], values: ContentNumbers) -> None:
+        """``facts`` by group index; ``first`` is the number of the pool's first variable."""
+        self.candidates, self.first, self._facts, self._values = candidates, first, facts, values
+        self.size = max(len(candidates.rows), len(candidates.groups))
+        choices: dict[object, list[int]] = {}
+        for group in candidates.groups:
+            choices.setdefault((self._content(group), facts[group].allowed), []).append(group)
+        self.holders = list(choices.values())
+        alike: dict[object, int] = {}
+        self._alike = [alike.setdefault(self._content(groups[0]), len(alike)) for groups in self.holders]
+        stock = [len(groups) for groups in self.holders]
+        self._missing = len(candidates.rows) - len(candidates.groups)
+        if self._missing > 0:
+            self.holders.append([])
+            self._alike.append(-1)
+            stock.append(self._missing)
+        self.choice_of = {group: choice for choice, groups in enumerate(self.holders) for group in groups}
+        self._stock = np.array(stock, np.int64)
+        self._numbers: dict[tuple[int, int, bool], Int64] = {}
+
+    def _content(self, group: int) -> object:
+        facts = self._facts[group]
+        content = []
+        for place, index in sorted(facts.files.items()):
+            number = self._values.of(index)
+            content.append((place, (group,) if number == UNKNOWN else number))  # unreadable ones may all differ
+        return tuple(content)
+
+    def decided(self, possible: Mask) -> bool:
+        """Whether all choices that are possible hold the same bytes."""
+        return len({self._alike[choice] for choice in np.flatnonzero(possible)}) == 1
+
+    def numbers(self, side: int, slot: int, *, in_place: bool) -> Int64:
+        """What each choice holds at a place."""
+        key = side, slot, in_place
+        if key not in self._numbers:
+            found = [
+                number_at(self._facts[groups[0]].files, side, slot, self._values, in_place=in_place)
+                if groups
+                else UNKNOWN
+                for groups in self.holders
+            ]
+            self._numbers[key] = np.array(found, np.int64)
+        return self._numbers[key]
+
+    def pool(self, flow: Flow, outputs: Sequence[int], order: Sequence[int]) -> Pool:
+        """The pool for the solver.
+
+        Args:
+            flow: for the number of inputs of a row.
+            outputs: number of output slots by row, 0 when unknown.
+            order: position in execution order by row.
+        """
+        rows = self.candidates.rows
+        slots = {
+            IN: np.array([flow.slots.get(row, 0) for row in rows]),
+            OUT: np.array([outputs[row] or _MANY for row in rows]),
+        }
+        domains = np.ones((self.size, len(self.holders)), np.bool_)
+        for choice, groups in enumerate(self.holders):
+            if not groups:
+                continue
+            facts = self._facts[groups[0]]
+            masks = [slots[side] > facts.last(side) for side in (IN, OUT)]
+            if facts.allowed is not None:
+                masks.append(np.array([row in facts.allowed for row in rows], np.bool_))
+            for mask in masks:
+                if (domains[: len(rows), choice] & mask).any():  # else the graph's counts are not to be trusted
+                    domains[: len(rows), choice] &= mask
+        domains[~domains.any(axis=1)] = True
+        return Pool(self.first, self.size, self._stock, domains, self._ranking(order))
+
+    def _ranking(self, order: Sequence[int]) -> Callable[[int], list[int]]:
+        """Choices by row, best first: the name it spells, then the same place in time as in execution order."""
+        rows, groups = self.candidates.rows, self.candidates.groups
+        row_rank = ranks({row: order[row] for row in rows})
+        group_rank = ranks({group: self._facts[group].timestamp for group in groups})
+        place = np.array([group_rank[group] for group in groups])
+        choice = np.array([self.choice_of[group] for group in groups])
+        named = {row: self.choice_of[group] for group, row in self.candidates.named.items() if group in self.choice_of}
+
+        def ranking(at: int) -> list[int]:
+            cost = np.full(len(self.holders), self.size)
+            if at < len(rows):
+                np.minimum.at(cost, choice, np.abs(place - row_rank[rows[at]]))
+                if rows[at] in named:
+                    cost[named[rows[at]]] = -1
+            ranked: list[int] = np.argsort(cost, kind="stable").tolist()
+            return ranked
+
+        return ranking
+
+    def hand_out(self, groups: Sequence[int], rows: Sequence[int], order: Sequence[int]) -> dict[int, int]:
+        """Row of each group among rows that took the same choice: by name, then by time against order."""
+        given = {
+            group: row for group in groups if (row := self.candidates.named.get(group)) in rows and row is not None
+        }
+        taken = set(given.values())
+        late = sorted((g for g in groups if g not in given), key=lambda g: (self._facts[g].timestamp, g))
+        free = sorted((row for row in rows if row not in taken), key=lambda row: (order[row], row))
+        return given | dict(zip(late, free, strict=False))
+
 
 NOWHERE = -1
 """Row of a group that belongs to no node of the graph."""
@@ -116,13 +453,13 @@ def match_names(
     earlier: Match | None = None,
 ) -> Match:
     """``match_files`` for hundreds of thousands of names: groups are made (in the order of ``keys``) only if needed."""
-    settled, slates = by_names(NameIndex(table, root), keys)
-    if not slates:
+    settled, candidate_sets = by_names(NameIndex(table, root), keys)
+    if not candidate_sets:
         return _result(keys, settled, {})
     matching = _Matching(table, (keys, groups()), reading, earlier)
     matching.settle(settled)
-    for slate in slates:
-        matching.enter(slate)
+    for candidates in candidate_sets:
+        matching.enter(candidates)
     matching.run()
     return matching.result()
 
@@ -138,7 +475,7 @@ def _result(keys: tuple[Key, ...], settled: Mapping[int, int], proposed: Mapping
 
 
 class _Matching:
-    """The state of one call: settled groups, and slates that shrink round by round."""
+    """The state of one call: settled groups, and sets of candidates that shrink round by round."""
 
     def __init__(
         self,
@@ -155,7 +492,7 @@ class _Matching:
         self._earlier = _Earlier(earlier)
         self._order: Sequence[int] = table.order.tolist()
         self._outputs: Sequence[int] = table.outputs.tolist()
-        self._slates: list[Slate] = []
+        self._candidate_sets: list[Candidates] = []
         self._settled: dict[int, int] = {}  # group by row
         self._proposed: dict[int, int] = {}  # row by group
         self._open: dict[int, tuple[int, ...]] = {}
@@ -166,11 +503,11 @@ class _Matching:
         """Takes groups by row that names alone decide."""
         self._settled.update(groups)
 
-    def enter(self, slate: Slate) -> None:
-        """Takes a slate: what names or an earlier step decide is settled at once."""
-        rows = dict.fromkeys(slate.rows)
+    def enter(self, candidates: Candidates) -> None:
+        """Takes a set of candidates: what names or an earlier step decide is settled at once."""
+        rows = dict.fromkeys(candidates.rows)
         waiting = []
-        for group in slate.groups:
+        for group in candidates.groups:
             before = self._earlier.rows(self._keys[group])
             if len(before) == 1 and before[0] in rows:
                 del rows[before[0]]
@@ -179,26 +516,26 @@ class _Matching:
                 waiting.append(group)
                 if before:
                     self._facts[group] = replace(self._facts[group], allowed=frozenset(before))
-        left = Slate(tuple(rows), waiting, slate.named)
+        left = Candidates(tuple(rows), waiting, candidates.named)
         if left.settled:
             self._settled[left.rows[0]] = left.groups[0]
         elif left.rows and left.groups:
-            self._slates.append(left)
+            self._candidate_sets.append(left)
 
     def run(self) -> None:
         """Data flow by samples, then by whole files where samples leave a choice, then timestamps."""
-        if not self._slates:
+        if not self._candidate_sets:
             return
         flow = self._table.memo(build_flow)
-        values = Values(self._reading.load, known=self._reading.known)
+        values = ContentNumbers(self._reading.load, known=self._reading.known)
         self._round(flow, values)
         if 0 < self._sampled_bytes(values) <= READ_AGAIN:
-            values = Values(self._reading.load, whole=True, known=self._reading.known)
+            values = ContentNumbers(self._reading.load, whole=True, known=self._reading.known)
             self._round(flow, values)
-        if self._slates and self._filter_by_time():
+        if self._candidate_sets and self._filter_by_time():
             self._round(flow, values)
         if self._sampled_bytes(values):  # alike by samples only
-            self._doubted.update(group for slate in self._slates for group in slate.groups)
+            self._doubted.update(group for candidates in self._candidate_sets for group in candidates.groups)
 
     def result(self) -> Match:
         """What came out."""
@@ -211,9 +548,9 @@ class _Matching:
             )
         return replace(match, open=self._open)
 
-    def _sampled_bytes(self, values: Values) -> int:
+    def _sampled_bytes(self, values: ContentNumbers) -> int:
         """Bytes of what is open and known by samples only."""
-        groups = (group for slate in self._slates for group in slate.groups)
+        groups = (group for candidates in self._candidate_sets for group in candidates.groups)
         return sum(values.sampled(index) for group in groups for index in self._facts[group].files.values())
 
     def _filter_by_time(self) -> bool:
@@ -223,50 +560,58 @@ class _Matching:
             for row, group in self._settled.items()
             if self._table.op_type(row) != PARAMETER
         }
-        for slate in self._slates:
-            if len(slate.rows) > len(slate.groups):
+        for candidates in self._candidate_sets:
+            if len(candidates.rows) > len(candidates.groups):
                 continue  # a row without files may have run at any time
-            for row in slate.rows:
-                able = (facts for group in slate.groups if row in (facts := self._facts[group]).allowed_in(slate.rows))
+            for row in candidates.rows:
+                able = (
+                    facts
+                    for group in candidates.groups
+                    if row in (facts := self._facts[group]).allowed_in(candidates.rows)
+                )
                 times[row] = sorted(facts.timestamp for facts in able)
-        bounds = Bounds(self._table, {row: stamps for row, stamps in times.items() if all(stamps)})
+        bounds = TimeBounds(self._table, {row: stamps for row, stamps in times.items() if all(stamps)})
         dropped = False
-        for slate in self._slates:
-            for group in slate.groups:
+        for candidates in self._candidate_sets:
+            for group in candidates.groups:
                 facts = self._facts[group]
-                rows = facts.allowed_in(slate.rows)
+                rows = facts.allowed_in(candidates.rows)
                 fitting = frozenset(row for row in rows if row == NOWHERE or bounds.fits(row, facts.timestamp))
                 if fitting and fitting != rows:
                     self._facts[group] = replace(facts, allowed=fitting)
                     dropped = True
         return dropped
 
-    def _round(self, flow: Flow, values: Values) -> None:
-        ballots: list[Ballot] = []
+    def _round(self, flow: Flow, values: ContentNumbers) -> None:
+        choice_sets: list[Choices] = []
         pools: list[Pool] = []
         first = 0
-        for slate in self._slates:
-            ballots.append(Ballot(slate, first, self._facts, values))
-            pools.append(ballots[-1].pool(flow, self._outputs, self._order))
+        for candidates in self._candidate_sets:
+            choice_sets.append(Choices(candidates, first, self._facts, values))
+            pools.append(choice_sets[-1].pool(flow, self._outputs, self._order))
             first += pools[-1].size
-        solution = Solver(pools, self._nets(flow, values, ballots)).solve()
+        solution = Solver(pools, self._nets(flow, values, choice_sets)).solve()
         self._open.clear()
         self._proposed.clear()
         self._doubted.clear()
-        self._slates = [left for ballot in ballots if (left := self._take(ballot, solution)).groups]
+        self._candidate_sets = [left for choices in choice_sets if (left := self._take(choices, solution)).groups]
 
-    def _nets(self, flow: Flow, values: Values, ballots: Sequence[Ballot]) -> list[Net]:
-        voting = {row: (ballot.first + at, ballot) for ballot in ballots for at, row in enumerate(ballot.slate.rows)}
+    def _nets(self, flow: Flow, values: ContentNumbers, choice_sets: Sequence[Choices]) -> list[Net]:
+        undecided = {
+            row: (choices.first + at, choices)
+            for choices in choice_sets
+            for at, row in enumerate(choices.candidates.rows)
+        }
         nets = []
-        for index in sorted({net for row in voting for net in flow.of_row.get(row, ())}):
+        for index in sorted({net for row in undecided for net in flow.of_row.get(row, ())}):
             pins, known = [], set()
             first_row, first_side, _ = flow.nets[index][0]
             computed = first_side == OUT and self._table.op_type(first_row) != PARAMETER
             for row, side, slot in flow.nets[index]:
                 in_place = computed and row in flow.effects
-                if row in voting:
-                    variable, ballot = voting[row]
-                    numbers = ballot.numbers(side, slot, in_place=in_place)
+                if row in undecided:
+                    variable, choices = undecided[row]
+                    numbers = choices.numbers(side, slot, in_place=in_place)
                     if (numbers != UNKNOWN).any():
                         pins.append((variable, numbers))
                 elif row in self._settled:
@@ -277,18 +622,18 @@ class _Matching:
                 nets.append(Net(tuple(pins), frozenset(known) or None))
         return nets
 
-    def _take(self, ballot: Ballot, solution: Solution) -> Slate:
-        """Settles what the solution decides about one slate; what is left of it."""
-        slate = ballot.slate
-        variables = range(ballot.first, ballot.first + ballot.size)
-        row_of = dict(zip(variables, slate.rows, strict=False))  # further variables mean: no node
+    def _take(self, choices: Choices, solution: Solution) -> Candidates:
+        """Settles what the solution decides about one set of candidates; what is left of it."""
+        candidates = choices.candidates
+        variables = range(choices.first, choices.first + choices.size)
+        row_of = dict(zip(variables, candidates.rows, strict=False))  # further variables mean: no node
         sure = {variable for variable in variables if solution.possible[variable].sum() == 1}
-        decided = {variable for variable in variables if ballot.decided(solution.possible[variable])}
+        decided = {variable for variable in variables if choices.decided(solution.possible[variable])}
         self._strained.update(row for variable, row in row_of.items() if variable in solution.strained)
-        for choice, groups in enumerate(ballot.holders):
+        for choice, groups in enumerate(choices.holders):
             able = [variable for variable in variables if solution.possible[variable][choice]]
             takers = [row for variable, row in row_of.items() if solution.chosen[variable] == choice]
-            given = ballot.hand_out(groups, takers, self._order)
+            given = choices.hand_out(groups, takers, self._order)
             for group in groups:
                 if len(able) == len(groups) == 1 and sure.issuperset(able) and given:
                     self._settled[given[group]] = group
@@ -302,10 +647,10 @@ class _Matching:
         idle = {
             row
             for variable, row in row_of.items()
-            if variable in sure and not ballot.holders[solution.chosen[variable]]
+            if variable in sure and not choices.holders[solution.chosen[variable]]
         }
-        rows = tuple(row for row in slate.rows if row not in self._settled and row not in idle)
-        return Slate(rows, [group for group in slate.groups if group in self._open], slate.named)
+        rows = tuple(row for row in candidates.rows if row not in self._settled and row not in idle)
+        return Candidates(rows, [group for group in candidates.groups if group in self._open], candidates.named)
 
 
 class _Earlier:

@@ -1,36 +1,208 @@
-"""From file names to node rows: the node table of one rank and which row every name on disk belongs to."""
+"""From file names to node rows: the node table of one rank, and which row every name on disk belongs to.
+
+The nodes come from the graph and execution-order files, and from names that no graph knows.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tui_debugger.arrays import Int32, Int64, Mask
-from tui_debugger.cache.store import Store
-from tui_debugger.graph.build import build_table, with_roots
-from tui_debugger.graph.extend import FileNode, append_nodes
-from tui_debugger.graph.order import directory_names, order_graphs, reorder_rows
+from tui_debugger.cache.store import DiskCache
+from tui_debugger.errors import BadGraphError
+from tui_debugger.graph.build import (
+    FileNode,
+    append_nodes,
+    build_table,
+    directory_names,
+    order_graphs,
+    reorder_rows,
+    with_roots,
+)
+from tui_debugger.graph.messages import ParsedGraph, read_graph
 from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeFlag, NodeTable
-from tui_debugger.model import Progress, ProgressFn, ReadSpec, no_progress
-from tui_debugger.sources.mindspore.contents import Contents
-from tui_debugger.sources.mindspore.decided import Decided
-from tui_debugger.sources.mindspore.files import Files
-from tui_debugger.sources.mindspore.graphs import GraphFiles
-from tui_debugger.sources.mindspore.groups import Groups, groups_of
-from tui_debugger.sources.mindspore.lexicon import Prefix
-from tui_debugger.sources.mindspore.listing import Listing
-from tui_debugger.sources.mindspore.match import Match, Reading, match_names
-from tui_debugger.sources.mindspore.matched import RememberedMatches
-from tui_debugger.sources.mindspore.names import logical_dtype, split_prefix
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, UnreadablePart, no_progress
+from tui_debugger.opener import read_regular, why_not
+from tui_debugger.sources.mindspore.layout import NEVER, Stamp, stamp
+from tui_debugger.sources.mindspore.listing import Files, Listing
+from tui_debugger.sources.mindspore.match import NOWHERE, Match, Reading, match_names
+from tui_debugger.sources.mindspore.match_cache import ContentDigests, Groups, MatchCache, groups_of
+from tui_debugger.sources.mindspore.names import Prefix, logical_dtype, split_prefix
 from tui_debugger.stats.npy import open_array
 
+DIRECTORY = "graphs"
+FILE = re.compile(r"ms_output_trace_code_graph_(\d{1,9})\.pb")
+ORDER_DIRECTORY = "execution_order"
+ORDER_FILE = re.compile(r"ms_execution_order_graph_(\d{1,9})\.csv")
+_ORDER_HEADER = "NodeExecutionOrder"
+
+Signature = tuple[tuple[str, Stamp], ...]
+"""(name, how it looks) of every graph file: changes when one arrives, is rewritten, or may be read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphFiles:
+    """What the graph and order files of a rank say.
+
+    Attributes:
+        graphs: by number of the file; broken ones are left out.
+        orders: full names in execution order by root graph number.
+        notices: what is missing or broken.
+        parts: the files that are broken or cannot be read.
+    """
+
+    graphs: tuple[ParsedGraph, ...] = ()
+    orders: Mapping[int | str, tuple[str, ...]] | None = None
+    notices: tuple[str, ...] = ()
+    parts: tuple[UnreadablePart, ...] = ()
+
+
+def graph_paths(rank: Path) -> list[Path]:
+    """Graph files of a rank by number; empty when there are none."""
+    return _numbered(rank / DIRECTORY, FILE)
+
+
+def graph_signature(rank: Path) -> Signature:
+    """What changes when a graph or order file of a rank arrives or is rewritten."""
+    paths = graph_paths(rank) + _numbered(rank / ORDER_DIRECTORY, ORDER_FILE)
+    return tuple((path.name, looks) for path in paths if (looks := stamp(path)) != NEVER)
+
+
+def read_graphs(rank: Path, progress: ProgressFn = no_progress) -> GraphFiles:
+    """Reads the graph and order files of a rank; broken ones become notices.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    notices: list[str] = []
+    parts: list[UnreadablePart] = []
+    graphs: list[ParsedGraph] = []
+    paths = graph_paths(rank)
+    for number, path in enumerate(paths):
+        progress(Progress(number, len(paths), f"reading {path.name}"))
+        try:
+            graphs.append(read_graph(path))
+        except BadGraphError as problem:
+            where = f"{rank.name}/{DIRECTORY}/{path.name}"
+            notices.append(f"{where}: {problem.what}")
+            cause = problem.__cause__
+            why = why_not(path, cause, wanted="a file") if isinstance(cause, OSError) else problem.what
+            parts.append(UnreadablePart(where, why, graph=True))
+    orders: dict[int | str, tuple[str, ...]] = {}
+    for path in _numbered(rank / ORDER_DIRECTORY, ORDER_FILE):
+        names = read_order(path)
+        if names is None:
+            where = f"{rank.name}/{ORDER_DIRECTORY}/{path.name}"
+            notices.append(f"{where} cannot be read")
+            parts.append(UnreadablePart(where, why_not(path, wanted="a file"), graph=True))
+        else:
+            orders[_number(path, ORDER_FILE)] = names
+    if graphs and not any(orders.values()):
+        notices.append(f"{rank.name} has no execution order: nodes are in the order of the graph file")
+    return GraphFiles(tuple(graphs), orders, tuple(notices), tuple(parts))
+
+
+def unreadable_directories(rank: Path) -> list[UnreadablePart]:
+    """The directories of graphs and orders, where something is in their place that cannot be listed."""
+    parts = []
+    for name in (DIRECTORY, ORDER_DIRECTORY):
+        path = rank / name
+        try:
+            os.listdir(path)  # noqa: PTH208 - only whether it can be
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError) or path.is_symlink():
+                parts.append(UnreadablePart(f"{rank.name}/{name}", why_not(path, error), graph=True))
+    return parts
+
+
+def read_order(path: Path) -> tuple[str, ...] | None:
+    """Full names of an execution-order file, without its header and blanks; None when it cannot be read."""
+    try:
+        text = read_regular(path).decode("utf-8", "replace")
+    except OSError:
+        return None
+    names = [line.strip().rstrip(",") for line in text.splitlines()]
+    return tuple([name for name in names if name and not name.startswith(_ORDER_HEADER)])
+
+
+def _numbered(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
+    try:
+        paths = [path for path in directory.iterdir() if pattern.fullmatch(path.name)]
+    except OSError:
+        return []
+    return sorted(paths, key=lambda path: _number(path, pattern))
+
+
+def _number(path: Path, pattern: re.Pattern[str]) -> int:
+    match = pattern.fullmatch(path.name)
+    return int(match[1]) if match else -1
+
+
+_NEVER = NOWHERE - 1
+"""Row of a name that was not matched."""
+
+
+class EarlierMatches:
+    """The results of matches by prefix; of several about one name the last counts."""
+
+    def __init__(self) -> None:
+        """Nothing was matched."""
+        self._row = np.zeros(0, np.int32)
+        self._doubtful = np.zeros(0, np.bool_)
+        self._open: dict[int, dict[int, tuple[int, ...]]] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether another step could decide more."""
+        return any(self._open.values())
+
+    def open_in(self, root: int) -> bool:
+        """Whether another step could decide more about a root graph."""
+        return bool(self._open.get(root))
+
+    def earlier(self, groups: Groups) -> Match | None:
+        """What is decided about some groups, as the matcher takes it; None when nothing is."""
+        self._grow(groups)
+        known = np.flatnonzero(self._row[groups.prefixes] != _NEVER)
+        if not len(known):
+            return None
+        numbers = groups.prefixes[known]
+        left_open = self._open.get(groups.root, {})
+        rows = ((at, left_open.get(number)) for at, number in enumerate(numbers.tolist()))
+        return Match(
+            keys=tuple([groups.keys[group] for group in known.tolist()]),
+            node=self._row[numbers],
+            uncertain=self._doubtful[numbers],
+            open={at: possible for at, possible in rows if possible is not None} if left_open else {},
+        )
+
+    def take(self, groups: Groups, match: Match) -> None:
+        """Takes a result."""
+        self._grow(groups)
+        self._row[groups.prefixes], self._doubtful[groups.prefixes] = match.node, match.uncertain
+        numbers, left_open = groups.prefixes.tolist(), self._open.setdefault(groups.root, {})
+        for number in numbers if left_open else ():
+            left_open.pop(number, None)
+        left_open.update((numbers[group], rows) for group, rows in match.open.items())
+
+    def _grow(self, groups: Groups) -> None:
+        more = int(groups.prefixes.max(initial=-1)) + 1 - len(self._row)
+        if more > 0:
+            self._row = np.append(self._row, np.full(more, _NEVER, np.int32))
+            self._doubtful = np.append(self._doubtful, np.zeros(more, np.bool_))
+
+
 Rows = tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]
-"""Node row and doubt by prefix of the lexicon."""
+"""Node row and doubt by prefix of the table of known names."""
 _UNKNOWN = -1
 _PROGRESS_EVERY = 64
 
@@ -45,7 +217,7 @@ class NodeMap:
         version: another number when rows or doubts may have changed.
     """
 
-    def __init__(self, files: GraphFiles, store: Store | None = None, roots: frozenset[int] | None = None) -> None:
+    def __init__(self, files: GraphFiles, store: DiskCache | None = None, roots: frozenset[int] | None = None) -> None:
         """Builds the table of the graph files; without any, it starts empty.
 
         Args:
@@ -60,7 +232,7 @@ class NodeMap:
         self.version = 0
         self._row = np.zeros(0, np.int32)
         self._doubtful = np.zeros(0, np.bool_)
-        self._decided = Decided()
+        self._decided = EarlierMatches()
 
     @property
     def has_graph(self) -> bool:
@@ -106,7 +278,7 @@ class NodeMap:
             CancelledError: from ``progress``; nothing is decided then.
         """
         wanted = [groups for groups in groups_of(listing).values() if self._decided.open_in(groups.root)]
-        self._grow(len(listing.lexicon.prefixes))
+        self._grow(len(listing.known_names.prefixes))
         matches = [self._look_up(groups, listing.files, progress) for groups in wanted]
         for groups, match in zip(wanted, matches, strict=True):
             self._take(groups, match, match.node >= 0)
@@ -119,7 +291,7 @@ class NodeMap:
             CancelledError: from ``progress``; nothing is decided then.
         """
         prefixes = listing.prefixes
-        self._grow(len(listing.lexicon.prefixes))
+        self._grow(len(listing.known_names.prefixes))
         unknown = prefixes[self._row[prefixes] == _UNKNOWN]
         if len(unknown):
             self._enter(unknown, listing, progress)
@@ -165,12 +337,12 @@ class NodeMap:
         earlier, load = self._decided.earlier(groups), _Loading(files, progress)
         if self._store is None:
             return self._match(groups, earlier, Reading(load))
-        remembered = RememberedMatches(self._store, self._graph)
+        remembered = MatchCache(self._store, self._graph)
         key = remembered.key(groups, earlier)
         match = remembered.recall(key, groups, files)
         if match is not None:
             return match
-        known = Contents(self._store, files)
+        known = ContentDigests(self._store, files)
         try:
             match = self._match(groups, earlier, Reading(load, known))
         finally:
@@ -184,10 +356,10 @@ class NodeMap:
     def _append(self, prefixes: Sequence[int], listing: Listing) -> None:
         outputs = _output_slots(listing)[np.searchsorted(listing.prefixes, prefixes)].tolist()
         names = directory_names(self.table.graphs)
-        lexicon = listing.lexicon
+        known_names = listing.known_names
         nodes = (
             _file_node(prefix, names.get(prefix[0], f"kernel_graph_{prefix[0]}"), count)
-            for prefix, count in zip(map(lexicon.prefix, prefixes), outputs, strict=True)
+            for prefix, count in zip(map(known_names.prefix, prefixes), outputs, strict=True)
         )
         longer, self._row[prefixes] = append_nodes(self.table, _unique(nodes))
         self.table = with_roots(longer, self._roots)
@@ -215,7 +387,7 @@ class _Loading:
         if self._done % _PROGRESS_EVERY == 0:
             self._progress(Progress(self._done, 0, "reading tensors to find their nodes"))
         self._done += 1
-        token = self._files.lexicon.dtype(int(self._files.ending[index]))
+        token = self._files.known_names.dtype(int(self._files.ending[index]))
         return open_array(ReadSpec(self._files.path(index), dtype=logical_dtype(token, unknown="")))
 
 

@@ -1,21 +1,238 @@
-"""The listings of one rank's steps: made when asked for, and whether they are still true."""
+"""The listings of one rank's steps: made when asked for, kept while they are true, recalled from earlier sessions.
+
+The store holds two kinds of payloads. ``names`` are patterns (see ``names.KnownNames``) with their texts, found by the
+digest of their content, so that the steps of a run share one. ``listing`` is the rest of one directory, found by its
+path: how it looked when it was listed, the digest of its pattern, and its timestamps. Nothing in a payload is trusted.
+"""
 
 from __future__ import annotations
 
 import os
+import struct
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from tui_debugger.cache.store import Store
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int32, Int64
+from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import Progress, ProgressFn
+from tui_debugger.sources.base import Names
 from tui_debugger.sources.mindspore.layout import Stamp, stamp
-from tui_debugger.sources.mindspore.lexicon import Lexicon
-from tui_debugger.sources.mindspore.listing import MAPPING, Listing, Part, Place, list_directory
-from tui_debugger.sources.mindspore.names import decode, generation, split_prefix
-from tui_debugger.sources.mindspore.remembered import RememberedListings
-from tui_debugger.sources.mindspore.statcsv import FILE as STATISTICS
+from tui_debugger.sources.mindspore.listing import MAPPING, IrregularNames, Listing, Part, Place, list_directory
+from tui_debugger.sources.mindspore.names import KnownNames, Pattern, decode, generation, split_name, split_prefix
+from tui_debugger.sources.mindspore.statistics import FILE as STATISTICS
+from tui_debugger.sources.mindspore.statistics import read_statistics
+
+KIND: Final = "listing"
+KIND_NAMES: Final = "names"
+WORTHWHILE: Final = 200
+"""Entries from which a directory is worth remembering."""
+_KEPT = 4
+"""So many patterns are kept unpacked: the steps of a run follow one another."""
+
+_VERSION: Final = 3
+_STAMPS: Final = 3
+_HEAD: Final = struct.Struct(f"<4sB3x16s{4 * _STAMPS}q6q")
+"""Magic, version, key of the pattern, stamps, then entries, files, odd names and their bytes, bytes of complaints, and
+whether there is a ``statistic.csv``."""
+_MAGIC: Final = b"tdbL"
+_NAMES_HEAD: Final = struct.Struct("<4sB3x7q")
+"""Magic, version, files, and number and bytes of prefixes, devices, endings."""
+_NAMES_MAGIC: Final = b"tdbN"
+_BLANK: Final = b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpacked:
+    """A pattern from the store, and where its files stood before they were sorted for these names (None: there)."""
+
+    pattern: Pattern
+    by: Int64 | None
+
+
+class ListingCache:
+    """What the store knows of directories. Not thread-safe: its owner locks."""
+
+    def __init__(self, store: DiskCache, known_names: KnownNames) -> None:
+        """Nothing is asked yet."""
+        self._store, self._known_names = store, known_names
+        self._unpacked: OrderedDict[tuple[bytes, int], _Unpacked] = OrderedDict()
+        self._keys: WeakKeyDictionary[Pattern, bytes] = WeakKeyDictionary()
+
+    def recall(self, path: Path, place: int, stamps: tuple[Stamp, ...], progress: ProgressFn) -> Part | None:
+        """The listing of a directory that looks as it did; its ``statistic.csv`` is read anew.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        payload = self._store.get(KIND, _key(path))
+        if payload is None or len(payload) < _HEAD.size:
+            return None
+        magic, version, key, *numbers = _HEAD.unpack_from(payload)
+        looks, counts = tuple(numbers[: 4 * _STAMPS]), numbers[4 * _STAMPS :]
+        if (magic, version) != (_MAGIC, _VERSION) or looks != tuple(field for each in stamps for field in each):
+            return None
+        entries, files, odd, odd_bytes, complained, recorded = counts
+        sizes = (8 * files, 8 * odd, 8 * odd, odd_bytes, complained)
+        if min(counts) < 0 or odd > files or files > entries or len(payload) != _HEAD.size + sum(sizes):
+            return None
+        starts = np.cumsum([_HEAD.size, *sizes]).tolist()
+        timestamp, odd_at, odd_ends = (_column(payload, starts[i], sizes[i] // 8, "<i8") for i in range(3))
+        unpacked = self._pattern(key, place)
+        names = payload[starts[3] : starts[4]]
+        if unpacked is None or len(unpacked.pattern) != files or not _sound(timestamp, odd_at, odd_ends, names):
+            return None
+        if unpacked.by is not None:
+            timestamp = timestamp[unpacked.by]
+            back = np.empty(files, np.int64)
+            back[unpacked.by] = np.arange(files)
+            odd_at = back[odd_at]
+        try:
+            statistics = read_statistics(path / STATISTICS, progress) if recorded else None
+        except OSError:
+            return None
+        irregular = IrregularNames.sorted(odd_at, Names(names, odd_ends))
+        complaints = _complaints(payload[starts[4] :])
+        return Part(os.fsencode(path), place, unpacked.pattern, timestamp, irregular, statistics, complaints, entries)
+
+    def keep(self, path: Path, stamps: tuple[Stamp, ...], part: Part) -> None:
+        """Remembers a directory that looked like this before it was listed and still does."""
+        if part.entries < WORTHWHILE or part.missing:  # what cannot be looked at is looked at anew every time
+            return
+        key = self._keys.get(part.pattern)
+        if key is None:
+            names = _pack_names(self._known_names, part.pattern)
+            key = self._keys[part.pattern] = blake2b(names, digest_size=16).digest()
+            if self._store.get(KIND_NAMES, key) is None:
+                self._store.put(KIND_NAMES, key, names)
+        odd = list(part.odd.names)
+        complaints = "\n".join(f"{count} {text}" for text, count in part.complaints.items()).encode()
+        head = _HEAD.pack(
+            *(_MAGIC, _VERSION, key, *(field for each in stamps for field in each)),
+            *(part.entries, len(part.timestamp), len(odd), sum(map(len, odd)), len(complaints)),
+            part.statistics is not None,
+        )
+        columns = (part.timestamp, part.odd.at, np.cumsum([len(name) for name in odd]))
+        blobs = [column.astype("<i8").tobytes() for column in columns]
+        self._store.put(KIND, _key(path), b"".join([head, *blobs, *odd, complaints]))
+
+    def _pattern(self, key: bytes, place: int) -> _Unpacked | None:
+        found = self._unpacked.get((key, place))
+        if found is None:
+            payload = self._store.get(KIND_NAMES, key)
+            found = _unpack_names(self._known_names, place, payload) if payload is not None else None
+            if found is None:
+                return None
+            self._unpacked[key, place] = found
+            if len(self._unpacked) > _KEPT:
+                self._unpacked.popitem(last=False)
+            if found.by is None:
+                self._keys[found.pattern] = key
+        self._unpacked.move_to_end((key, place))
+        return found
+
+
+def _key(path: Path) -> bytes:
+    return blake2b(os.path.realpath(os.fsencode(path)), digest_size=16).digest()
+
+
+def _column(payload: bytes, start: int, count: int, dtype: str) -> npt.NDArray[Any]:
+    return np.frombuffer(payload, dtype, count, start)
+
+
+def _sound(timestamp: Int64, odd_at: Int64, odd_ends: Int64, names: bytes) -> bool:
+    """Whether the columns of a listing can be what was written."""
+    if len(timestamp) and timestamp.min() < 0:
+        return False
+    if not len(odd_at):
+        return not names
+    ascending = bool((np.diff(odd_at) > 0).all()) and bool((np.diff(odd_ends) > 0).all())
+    inside = odd_at[0] >= 0 and odd_at[-1] < len(timestamp) and odd_ends[0] > 0 and odd_ends[-1] == len(names)
+    return ascending and bool(inside) and b"/" not in names and _BLANK not in names
+
+
+def _complaints(payload: bytes) -> dict[str, int]:
+    found = {}
+    for line in payload.decode("utf-8", "replace").splitlines():
+        count, _, text = line.partition(" ")
+        if count.isdecimal():
+            found[text] = int(count)
+    return found
+
+
+def _pack_names(known_names: KnownNames, pattern: Pattern) -> bytes:
+    """A pattern with its texts, numbered from 0 in the order of the table of known names."""
+    blobs: list[bytes] = []
+    columns: list[bytes] = []
+    counts: list[int] = []
+    for column, texts in (
+        (pattern.prefix, known_names.prefixes),
+        (pattern.device, known_names.devices),
+        (pattern.ending, known_names.endings),
+    ):
+        used, numbers = np.unique(column, return_inverse=True)
+        blobs.append(_BLANK.join([texts[number] for number in used.tolist()]))
+        columns.append(numbers.astype("<i4").tobytes())
+        counts += [len(used), len(blobs[-1])]
+    return b"".join([_NAMES_HEAD.pack(_NAMES_MAGIC, _VERSION, len(pattern), *counts), *columns, *blobs])
+
+
+def _unpack_names(known_names: KnownNames, place: int, payload: bytes) -> _Unpacked | None:
+    """A pattern in this table of known names; None when the payload makes no sense."""
+    if len(payload) < _NAMES_HEAD.size:
+        return None
+    magic, version, files, *counts = _NAMES_HEAD.unpack_from(payload)
+    blob_sizes = counts[1::2]
+    if (magic, version) != (_NAMES_MAGIC, _VERSION) or min(files, *counts) < 0:
+        return None
+    start = _NAMES_HEAD.size + 12 * files
+    if len(payload) != start + sum(blob_sizes) or b"/" in payload[start:]:
+        return None
+    columns = []
+    enter = (
+        lambda text: _prefix(known_names, place, text),
+        lambda text: _device(known_names, text),
+        known_names.ending_number,
+    )
+    for at, (count, size) in enumerate(zip(counts[::2], blob_sizes, strict=True)):
+        texts = payload[start : start + size].split(_BLANK) if count else []
+        start += size
+        numbers = np.array([enter[at](text) for text in texts], np.int32)
+        column = _column(payload, _NAMES_HEAD.size + 4 * at * files, files, "<i4")
+        if len(texts) != count or (numbers < 0).any() or (files and not 0 <= column.min() <= column.max() < count):
+            return None
+        columns.append(numbers[column] if count else np.zeros(0, np.int32))
+    return _in_order(known_names, *columns)
+
+
+def _in_order(known_names: KnownNames, prefix: Int32, device: Int32, ending: Int32) -> _Unpacked:
+    """The pattern of these columns, sorted if it has to be: the known names may stand in another order."""
+    by: Int64 | None = None
+    keys = (prefix.astype(np.int64) << 32) | ending
+    if (keys[1:] < keys[:-1]).any():
+        by = np.argsort(keys, kind="stable")
+        prefix, device, ending = prefix[by], device[by], ending[by]
+    if len(device) and (device == device[0]).all():
+        device = np.broadcast_to(device[0], device.shape)
+    return _Unpacked(known_names.pattern(prefix, device, ending), by)
+
+
+def _prefix(known_names: KnownNames, place: int, text: bytes) -> int:
+    return known_names.prefix_number(place, text) if 0 < text.find(b".") < len(text) - 1 else -1
+
+
+def _device(known_names: KnownNames, text: bytes) -> int:
+    fields = split_name(b"Type.name" + text + b"0.output.0.F.npy")
+    return known_names.device_number(text) if fields is not None and fields[0] == b"Type.name" else -1
+
 
 YOUNG_NS = 5 * 10**9
 """A directory changed more recently than this may change again within one tick of its clock."""
@@ -43,12 +260,12 @@ class StepListings:
     """Lists steps and remembers how their directories looked. Not thread-safe: its owner locks.
 
     Attributes:
-        lexicon: what the numbers in all listings mean.
+        known_names: what the numbers in all listings mean.
         generation: MindSpore versions that write such names; empty when they do not say.
         complaints: how often what was ignored, by directory.
     """
 
-    def __init__(self, store: Store | None = None) -> None:
+    def __init__(self, store: DiskCache | None = None) -> None:
         """Nothing is listed; ``store`` remembers listings of earlier sessions."""
         self._store = store
         self.generation = ""
@@ -89,9 +306,9 @@ class StepListings:
         self._kept.clear()
         self._states.clear()
         self._missing.clear()
-        self._constants.clear()  # their numbers are those of the lexicon before
-        self.lexicon = Lexicon()
-        self._remembered = RememberedListings(self._store, self.lexicon) if self._store is not None else None
+        self._constants.clear()  # their numbers are those of the table of known names before
+        self.known_names = KnownNames()
+        self._remembered = ListingCache(self._store, self.known_names) if self._store is not None else None
 
     def missing(self) -> list[tuple[Path, str, int | None]]:
         """(path, why, step or None for constants) of what could not be looked at in the steps that were listed."""
@@ -118,7 +335,7 @@ class StepListings:
             looks = place_stamps(place[1])
             parts.append(self._part(place, looks, progress, (sum(part.entries for part in parts), expected)))
             stamps += looks
-        listing = Listing(self.lexicon, parts)
+        listing = Listing(self.known_names, parts)
         self._states[step] = _State(tuple(stamps), listing.entries, not young(stamps))
         for part in parts:
             self.complaints[part.directory] = part.complaints
@@ -146,11 +363,11 @@ class StepListings:
         worthwhile = remembered is not None and not young(looks)
         if remembered is not None and worthwhile:
             progress(Progress(*done, f"listing {path.parent.name}/{path.name}"))
-            number = self.lexicon.place(place[0].root_graph, place[2])
+            number = self.known_names.place(place[0].root_graph, place[2])
             part = remembered.recall(path, number, looks, progress)
             if part is not None:
                 return part
-        part = list_directory(self.lexicon, place, progress, done)
+        part = list_directory(self.known_names, place, progress, done)
         if remembered is not None and worthwhile and place_stamps(path) == looks:
             remembered.keep(path, looks, part)
         return part
@@ -187,8 +404,8 @@ def _count(path: Path) -> int:
 
 def _generation(listing: Listing) -> str:
     """The versions that write such names, from the first names that tell."""
-    lexicon = listing.lexicon
-    tokens = (token for token in lexicon.dtypes if token)
+    known_names = listing.known_names
+    tokens = (token for token in known_names.dtypes if token)
     token = decode(next(tokens, b""))
-    names = (split_prefix(lexicon.prefix(number)[2])[1] for number in listing.prefixes[:_GUESSES].tolist())
+    names = (split_prefix(known_names.prefix(number)[2])[1] for number in listing.prefixes[:_GUESSES].tolist())
     return next(filter(None, (generation(name, token) for name in names)), "")

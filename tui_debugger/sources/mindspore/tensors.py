@@ -1,8 +1,8 @@
 """The TensorTable of one (rank, step): a listing, resolved to node rows, in the order in which it was written.
 
 Rows stand in blocks: the operators of one run of one graph, the parameters of one run (MindSpore writes them when the
-run of their root graph ends), constants last. Blocks come by time, see ``writings``; in a block nodes come in execution
-order.
+run of their root graph ends), constants last. Blocks come by time, see ``listing.StepRuns``; in a block nodes come in
+execution order.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
 from tui_debugger.model import ReadSpec, TensorStats
 from tui_debugger.sources.base import Names, TensorFlag
 from tui_debugger.sources.columns import Columns, Spots, latest, tensor_keys
-from tui_debugger.sources.mindspore.files import NO_FILE, NO_ODDITIES, Files, Oddities
-from tui_debugger.sources.mindspore.lexicon import Lexicon
-from tui_debugger.sources.mindspore.listing import Listing, RecordedRows
-from tui_debugger.sources.mindspore.names import logical_dtype
-from tui_debugger.sources.mindspore.rounds import MOST_ROUNDS
-from tui_debugger.sources.mindspore.writings import Block
+from tui_debugger.sources.mindspore.listing import (
+    NO_FILE,
+    NO_IRREGULAR_NAMES,
+    Block,
+    Files,
+    IrregularNames,
+    Listing,
+    RecordedRows,
+)
+from tui_debugger.sources.mindspore.names import KnownNames, logical_dtype
+from tui_debugger.sources.mindspore.run_order import MOST_ROUNDS
 from tui_debugger.stats.records import Specs
 
 _OPERATOR, _PARAMETER, _CONSTANT = 0, 1, 2
@@ -39,7 +44,7 @@ class Arrangement:
     """Which files of a listing are the rows of its table, in which order.
 
     Attributes:
-        lexicon: what the numbers mean.
+        known_names: what the numbers mean.
         spots: the rows.
         file: number of each row's file in the listing, -1 for a row of statistics alone.
         stat: number of each row's statistics, -1 without; None when no row has any.
@@ -48,7 +53,7 @@ class Arrangement:
             blocks is arranged alike.
     """
 
-    lexicon: Lexicon
+    known_names: KnownNames
     spots: Spots
     file: Int32
     stat: Int32 | None
@@ -62,11 +67,11 @@ class Arrangement:
     def names_digest(self) -> bytes:
         """Digest of the names of all rows but for timestamps and directories."""
         hasher = blake2b(digest_size=16)
-        lexicon, spots = self.lexicon, self.spots
+        known_names, spots = self.known_names, self.spots
         for column, texts in (
-            (self.prefix, lexicon.prefixes),
-            (self.device, lexicon.devices),
-            (self.ending, lexicon.endings),
+            (self.prefix, known_names.prefixes),
+            (self.device, known_names.devices),
+            (self.ending, known_names.endings),
         ):
             used, numbers = np.unique(column, return_inverse=True)
             words = [texts[number] if number >= 0 else b"" for number in used.tolist()]
@@ -105,19 +110,19 @@ class StepTable(Columns):
         if ending == NO_FILE:
             recorded = self._recorded_at(index)
             return ReadSpec(os.fsdecode(self._statistics[recorded[0]].path) if recorded else "")
-        return ReadSpec(files.path(index), dtype=logical_dtype(files.lexicon.dtype(ending), unknown=""))
+        return ReadSpec(files.path(index), dtype=logical_dtype(files.known_names.dtype(ending), unknown=""))
 
     def specs(self, indices: Integers) -> Specs:
         """``spec`` of several rows, as columns."""
-        files, lexicon = self._files, self._files.lexicon
+        files, known_names = self._files, self._files.known_names
         if not len(indices):
             return Specs([], (), np.zeros(0, np.int32))
         ending = files.ending[indices]
         real = ending != NO_FILE
         dtypes = np.zeros(len(indices), np.int32)
-        dtypes[real] = lexicon.dtype_numbers()[ending[real]]
+        dtypes[real] = known_names.dtype_numbers()[ending[real]]
         numbers, kind = np.unique(dtypes, return_inverse=True)
-        names = [logical_dtype(lexicon.dtypes[number], unknown="") for number in numbers.tolist()]
+        names = [logical_dtype(known_names.dtypes[number], unknown="") for number in numbers.tolist()]
         distinct = {name: number for number, name in enumerate(dict.fromkeys(names))}
         kinds: Int32 = np.array([distinct[name] for name in names], np.int32)[kind]
         if real.all():
@@ -234,13 +239,13 @@ def step_table(
 
 
 def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable) -> Arrangement:
-    lexicon, writings = listing.lexicon, listing.writings
-    constant = np.array([is_constant for _, is_constant in lexicon.places] or [False])[lexicon.places_of()]
+    known_names, runs = listing.known_names, listing.runs
+    constant = np.array([is_constant for _, is_constant in known_names.places] or [False])[known_names.places_of()]
     every = _files(listing, node_of)
     rows = files = _distinct(every, constant)
     if listing.statistics:
         rows = _join(files, _distinct(_statistics(listing, node_of), constant))
-    order, timed = _in_order(nodes, rows, lexicon, writings.blocks)
+    order, timed = _in_order(nodes, rows, known_names, runs.blocks)
     rows = _unique_rounds(rows.take(order))
     flags = (
         TensorFlag.CONSTANT * constant[rows.prefix]
@@ -249,7 +254,7 @@ def _arrange(listing: Listing, node_of: Int32, doubtful: Mask, nodes: NodeTable)
     )
     columns = listing.files
     return Arrangement(
-        lexicon=lexicon,
+        known_names=known_names,
         spots=Spots(rows.node, rows.side, rows.slot, flags.astype(np.uint8), rows.round),
         file=rows.file,
         stat=rows.stat if listing.statistics else None,
@@ -275,19 +280,19 @@ def _taken(column: npt.NDArray[Any], at: Int32, missing: int) -> npt.NDArray[Any
     return taken
 
 
-def _odd_rows(odd: Oddities, file: Int32, files: int) -> Oddities:
+def _odd_rows(odd: IrregularNames, file: Int32, files: int) -> IrregularNames:
     """The names that were kept whole, by row."""
     if not len(odd):
-        return NO_ODDITIES
+        return NO_IRREGULAR_NAMES
     row_of = np.full(files, -1, np.int64)
     row_of[file[file >= 0]] = np.flatnonzero(file >= 0)
     rows = row_of[odd.at]
     kept = np.flatnonzero(rows >= 0)
-    return Oddities.sorted(rows[kept], Names.of([odd.names[number] for number in kept.tolist()]))
+    return IrregularNames.sorted(rows[kept], Names.of([odd.names[number] for number in kept.tolist()]))
 
 
 def _files(listing: Listing, node_of: Int32) -> _Rows:
-    files, writings = listing.files, listing.writings
+    files, runs = listing.files, listing.runs
     part = slice(0, len(files))
     return _Rows(
         node=node_of[files.prefix],
@@ -297,13 +302,13 @@ def _files(listing: Listing, node_of: Int32) -> _Rows:
         prefix=files.prefix,
         file=np.arange(len(files), dtype=np.int32),
         stat=np.full(len(files), -1, np.int32),
-        run=writings.run[part] if writings.run is not None else np.ones(len(files), np.uint16),
-        round=writings.round[part] if writings.round is not None else np.zeros(len(files), np.uint16),
+        run=runs.run[part] if runs.run is not None else np.ones(len(files), np.uint16),
+        round=runs.round[part] if runs.round is not None else np.zeros(len(files), np.uint16),
     )
 
 
 def _statistics(listing: Listing, node_of: Int32) -> _Rows:
-    entries, writings = listing.statistics, listing.writings
+    entries, runs = listing.statistics, listing.runs
     prefix = _joined((entry.prefix for entry in entries), np.int32)
     part = slice(len(listing.files), None)
     return _Rows(
@@ -314,8 +319,8 @@ def _statistics(listing: Listing, node_of: Int32) -> _Rows:
         prefix=prefix,
         file=np.full(len(prefix), -1, np.int32),
         stat=np.arange(len(prefix), dtype=np.int32),
-        run=writings.run[part] if writings.run is not None else np.ones(len(prefix), np.uint16),
-        round=writings.round[part] if writings.round is not None else np.zeros(len(prefix), np.uint16),
+        run=runs.run[part] if runs.run is not None else np.ones(len(prefix), np.uint16),
+        round=runs.round[part] if runs.round is not None else np.zeros(len(prefix), np.uint16),
     )
 
 
@@ -342,7 +347,7 @@ def _join(files: _Rows, statistics: _Rows) -> _Rows:
     return _Rows(*(np.concatenate([getattr(files, each.name), getattr(alone, each.name)]) for each in fields(files)))
 
 
-def _in_order(nodes: NodeTable, rows: _Rows, lexicon: Lexicon, blocks: Sequence[Block]) -> tuple[Int64, bool]:
+def _in_order(nodes: NodeTable, rows: _Rows, known_names: KnownNames, blocks: Sequence[Block]) -> tuple[Int64, bool]:
     """Row numbers by block; in a block by execution order, then time; a node's inputs first.
 
     Returns:
@@ -360,7 +365,7 @@ def _in_order(nodes: NodeTable, rows: _Rows, lexicon: Lexicon, blocks: Sequence[
         order = _gaps_by_time(order, when, kind == _OPERATOR)
     place = np.empty(len(used), np.int64)
     place[np.lexsort((used, when, order, kind))] = np.arange(len(used))
-    block = _block_of(rows, lexicon, blocks)
+    block = _block_of(rows, known_names, blocks)
     block[kind[of] == _CONSTANT] = len(blocks)
     if rows.round.any():
         return np.lexsort((rows.slot, rows.side, rows.round, place[of], block)), timed
@@ -368,16 +373,16 @@ def _in_order(nodes: NodeTable, rows: _Rows, lexicon: Lexicon, blocks: Sequence[
     return by, timed
 
 
-def _block_of(rows: _Rows, lexicon: Lexicon, blocks: Sequence[Block]) -> Int64:
+def _block_of(rows: _Rows, known_names: KnownNames, blocks: Sequence[Block]) -> Int64:
     """Number of the block of each row; of constants the number behind the last."""
-    places, most = lexicon.places, int(rows.run.max(initial=1))
+    places, most = known_names.places, int(rows.run.max(initial=1))
     number = np.full((len(places), most + 1, 2), len(blocks), np.int64)
     at = {place: index for index, place in enumerate(places)}
     for index, block in enumerate(blocks):
         if block.run <= most and (block.root, False) in at:
             number[at[block.root, False], block.run, int(block.parameters)] = index
-    parameter = (~lexicon.operators()[rows.prefix]).astype(np.intp)
-    found: Int64 = number[lexicon.places_of()[rows.prefix], rows.run, parameter]
+    parameter = (~known_names.operators()[rows.prefix]).astype(np.intp)
+    found: Int64 = number[known_names.places_of()[rows.prefix], rows.run, parameter]
     return found
 
 

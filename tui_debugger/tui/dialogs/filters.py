@@ -13,13 +13,13 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui_debugger.graph.query import NodeQuery
+from tui_debugger.graph.search import NodeQuery
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 from tui_debugger.text.clean import clean
 from tui_debugger.tui.dialogs.modal import Field, Modal
 from tui_debugger.tui.dialogs.prompts import LIST_KEYS
-from tui_debugger.tui.kinds import CATEGORIES
+from tui_debugger.tui.labels import CATEGORIES
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.theme import DIM, STRONG, WATCHED
 from tui_debugger.tui.widgets.text import Cell

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from tui_debugger.errors import TdbgError
-from tui_debugger.text.clean import clean
+from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.tui.theme import GREY
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -57,13 +57,22 @@ class Line(Static):
         id: str | None = None,  # noqa: A002 - textual's own parameter name
         classes: str | None = None,
     ) -> None:
-        """Strings are shown literally."""
-        super().__init__(content, markup=False, id=id, classes=classes)
+        """Strings are shown literally, and nothing in them commands the terminal."""
+        super().__init__(_safe(content), markup=False, id=id, classes=classes)
 
     def show(self, content: Content | str) -> None:
         """Replaces the text; an empty one with the class ``-optional`` takes no line at all."""
-        self.update(content)
+        self.update(_safe(content))
         self.set_class(not str(content), "-empty")
+
+
+def _safe(content: Content | str) -> Content | str:
+    """Returns the text safe to draw: the last gate, for what nobody cleaned before."""
+    if isinstance(content, str):
+        return clean_lines(content)
+    if clean_lines(content.plain) == content.plain:
+        return content
+    return Content.assemble(*((clean_lines(text), style) for text, style in content.render()))
 
 
 class Field(Input):
@@ -175,11 +184,6 @@ class Modal(ModalScreen[ResultT]):
     def action_cancel(self) -> None:
         """Esc: leaves without a result."""
         self.dismiss(None)
-
-
-def clean_lines(text: str) -> str:
-    """Text whose line breaks are meant, otherwise made safe."""
-    return "\n".join(clean(line.replace("\t", "    ")) for line in text.split("\n"))
 
 
 def fitting(hints: Sequence[tuple[str, str]], room: int) -> Sequence[tuple[str, str]]:

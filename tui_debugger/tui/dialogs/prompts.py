@@ -16,8 +16,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from tui_debugger.model import GraphRun
+from tui_debugger.text.clean import clean_lines
 from tui_debugger.text.tensors import round_text
-from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal
 from tui_debugger.tui.theme import DIM, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable

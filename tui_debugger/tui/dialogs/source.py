@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
 
+from tui_debugger.check.types import SourceExcerpt
 from tui_debugger.model import Frame
-from tui_debugger.session.types import SourceExcerpt
 from tui_debugger.text.clean import clean
 from tui_debugger.tui.dialogs.modal import Line, Modal, Run, run_here
 from tui_debugger.tui.theme import DIM, GREY, STRONG

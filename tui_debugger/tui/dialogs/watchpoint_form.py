@@ -20,10 +20,10 @@ from textual.widgets import Input
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import NodeSelection, Watchpoint
-from tui_debugger.text.clean import clean
+from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.hits import watch_words
 from tui_debugger.text.numbers import plural
-from tui_debugger.tui.dialogs.modal import Field, Line, Modal, clean_lines
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal
 from tui_debugger.tui.theme import DIM, GREY, STRONG
 from tui_debugger.tui.widgets.text import Cell
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable

@@ -13,15 +13,15 @@ import numpy.typing as npt
 from rich.text import Text
 
 from tui_debugger.arrays import Int64
+from tui_debugger.check.hits import HitList, StepHits
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Hit, TensorKey, Verdict
-from tui_debugger.session.hits import HitList, StepHits
 from tui_debugger.text import hits
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import Weight, abbreviations
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.kinds import VERDICTS
+from tui_debugger.tui.labels import VERDICTS
 from tui_debugger.tui.widgets.text import Cell, Place
 
 _QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)

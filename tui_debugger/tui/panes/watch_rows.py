@@ -18,8 +18,8 @@ from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_selection
 
 if TYPE_CHECKING:
+    from tui_debugger.check.hits import Blocked
     from tui_debugger.session import CheckResult
-    from tui_debugger.session.hits import Blocked
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Tally:
     @classmethod
     def of(cls, result: CheckResult) -> Tally:
         """Counts; as slow as the result is large."""
-        from tui_debugger.session.verdicts import judge  # with the condition table: not before there are hits
+        from tui_debugger.check.verdicts import judge  # with the condition table: not before there are hits
 
         counts = result.hits.counts()
         found = {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}

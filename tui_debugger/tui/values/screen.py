@@ -15,16 +15,16 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
+from tui_debugger.check.types import TensorRow
 from tui_debugger.model import ProgressFn, TensorKey, no_progress
-from tui_debugger.session.types import TensorRow
 from tui_debugger.stats.heat import Kind, strongest
 from tui_debugger.stats.slicing import Slice, apply
-from tui_debugger.text.clean import clean
+from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.numbers import number, plural
 from tui_debugger.text.tensors import round_text, step_text
 from tui_debugger.text.values import Index, NumberFormat, Sheet, bits_text, exact_text, format_window
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
-from tui_debugger.tui.dialogs.modal import Line, clean_lines
+from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text

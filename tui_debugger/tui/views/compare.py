@@ -16,22 +16,21 @@ from textual.content import Content
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
+from tui_debugger.diagnose.compare import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.errors import CancelledError, TdbgError
-from tui_debugger.graph.query import NodeQuery
-from tui_debugger.graph.search import match
+from tui_debugger.graph.search import NodeQuery, match
 from tui_debugger.model import TensorKey, TensorMeta
-from tui_debugger.session.diagnosis.comparing import Comparer, Couple, DifferentShapesError, Side
 from tui_debugger.session.naming import find_node, split_slot
 from tui_debugger.stats.compare import Differences, Entry
 from tui_debugger.stats.compare_pairs import EXACT, Fit, Tolerance
 from tui_debugger.text import differences as words
-from tui_debugger.text.clean import clean
+from tui_debugger.text.clean import clean, clean_lines
 from tui_debugger.text.differences import format_tolerance, parse_tolerance, stats_lines
 from tui_debugger.text.numbers import NONE
 from tui_debugger.text.tensors import BEFORE_FIRST, aligned, round_text, shape_text, slot_text, step_text
 from tui_debugger.text.values import exact_text
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
-from tui_debugger.tui.dialogs.modal import Line, clean_lines
+from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.tui.values.window import TableOrMap, WindowView

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from tui_debugger.arrays import Array
-from tui_debugger.session.diagnosis.comparing import Couple
+from tui_debugger.diagnose.compare import Couple
 from tui_debugger.stats.compare import Differences, Entry, entry_at
 from tui_debugger.stats.compare_pairs import EXACT, Pairs, Tolerance, difference, outside_mask
 from tui_debugger.stats.slicing import Slice

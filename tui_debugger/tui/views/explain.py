@@ -11,16 +11,15 @@ from textual import events, on
 from textual.binding import BindingType
 from textual.widget import Widget
 
+from tui_debugger.diagnose.explain.evidence import Advice, Guidance
+from tui_debugger.diagnose.explain.explain import Kind, Line, explain, lines
 from tui_debugger.model import Hit, TensorKey
-from tui_debugger.session.guidance.explain import explain
-from tui_debugger.session.guidance.lines import Kind, Line, lines
-from tui_debugger.session.guidance.types import Advice, Guidance
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
 from tui_debugger.tui.views.export import Extract, stem_of
 from tui_debugger.tui.views.registry import VIEW_BY_ID, Focus
-from tui_debugger.tui.views.view import CHECKED, Host, News, SeenResults, View
+from tui_debugger.tui.views.view import CHECKED, Host, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
@@ -86,7 +85,7 @@ class ExplainView(View):
         self._results.note([(key.rank, key.step)])
         work("gathering evidence", lambda progress: explain(session, key, hit, progress), self._show)
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """What is upstream counts, and what checks find on the tensor."""
         return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
 

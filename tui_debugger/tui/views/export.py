@@ -15,18 +15,18 @@ import numpy.typing as npt
 
 from tui_debugger.errors import TdbgError
 from tui_debugger.model import ProgressFn
-from tui_debugger.session.exporting.files import checked_target, fresh_text, save_npy
-from tui_debugger.session.exporting.sheets import write_table, write_text
+from tui_debugger.session.export_files import checked_target, fresh_text, save_npy
+from tui_debugger.session.export_graph import write_table, write_text
+from tui_debugger.text.clean import clean_lines
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import shape_text
-from tui_debugger.tui.dialogs.modal import clean_lines
 from tui_debugger.tui.dialogs.prompts import TextPrompt
 
 if TYPE_CHECKING:
     from textual.app import App
 
+    from tui_debugger.check.types import TensorRow
     from tui_debugger.model import TensorKey
-    from tui_debugger.session.types import TensorRow
     from tui_debugger.tui.views.view import View
 
 
@@ -248,17 +248,17 @@ def _write_picture(picture: str, path: Path, dump: Path) -> Path:
 
 def _name_of_screen(app: App[object]) -> str:
     """``distribution`` for a view, the pane's id for the main screen."""
-    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.main_screen import MainScreen
 
     screen = app.screen
-    if isinstance(screen, Desk):
+    if isinstance(screen, MainScreen):
         return screen.current_pane
     return type(screen).__name__.removesuffix("Screen").removesuffix("View").lower()
 
 
 def _dump_of(app: App[object]) -> Path:
     """The directory that nothing is written into: what the main screen has open, below whatever view."""
-    from tui_debugger.tui.desk import Desk
+    from tui_debugger.tui.main_screen import MainScreen
 
-    desk = next((screen for screen in app.screen_stack if isinstance(screen, Desk)), None)
+    desk = next((screen for screen in app.screen_stack if isinstance(screen, MainScreen)), None)
     return Path(desk.session.info.path) if desk is not None and desk.session is not None else Path(os.devnull)

@@ -11,18 +11,22 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.model import Side, TensorKey
-from tui_debugger.session.diagnosis.health import Cell, HealthChecks, HealthMap, health, tensor_of
-from tui_debugger.session.diagnosis.health_text import (
+from tui_debugger.check.progress import scaled
+from tui_debugger.diagnose.health import (
+    Cell,
     CellText,
+    HealthChecks,
+    HealthMap,
     cell_text,
     entry_name,
+    health,
     looked_for,
     map_lines,
     map_rows,
     rows_of,
+    tensor_of,
 )
-from tui_debugger.session.progress import scaled
+from tui_debugger.model import Side, TensorKey
 from tui_debugger.stats.health import WORTH_A_LOOK
 from tui_debugger.text.health import legend_text
 from tui_debugger.text.tensors import step_text
@@ -37,9 +41,9 @@ from tui_debugger.tui.widgets.text import shorten
 from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import ProgressFn
-    from tui_debugger.session.types import Pair
-    from tui_debugger.tui.views.view import News
+    from tui_debugger.tui.views.view import ViewChanges
 
 
 ACTIONS: Final[tuple[Action, ...]] = tuple(
@@ -150,7 +154,7 @@ class HealthView(View):
         session, checks = self.host.session, self.checks
         self.work("reading results", lambda progress: health(session, checks, None, progress), self._show)
 
-    def follow(self, news: News) -> None:
+    def follow(self, news: ViewChanges) -> None:
         """New steps come at the right, not checked yet; everything stays where it is."""
         session, checks = self.host.session, self.checks
         for rank in {rank for rank, _ in news.pairs} | news.ranks:

@@ -15,8 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tui_debugger.arrays import Int64
-from tui_debugger.session.diagnosis.health import HealthMap
-from tui_debugger.session.diagnosis.health_text import Columns, entry_name
+from tui_debugger.diagnose.health import Columns, HealthMap, entry_name
 from tui_debugger.stats.health import Codes, Health
 from tui_debugger.text.health import GLYPHS, header
 from tui_debugger.tui import theme

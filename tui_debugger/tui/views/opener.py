@@ -14,8 +14,8 @@ from tui_debugger.tui.views.view import View
 if TYPE_CHECKING:
     from tui_debugger.model import Hit, Progress, ProgressFn
     from tui_debugger.session import Session, TensorRow
-    from tui_debugger.tui.desk import Desk
-    from tui_debugger.tui.views.view import News
+    from tui_debugger.tui.main_screen import MainScreen
+    from tui_debugger.tui.views.view import ViewChanges
 
 NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 """The tensor of a view that is about the run, when nothing is selected."""
@@ -24,7 +24,7 @@ NOWHERE = TensorKey(-1, "", "", Side.OUTPUT, 0, -1)
 class Views:
     """Opens views above the main screen. See ``view.Host``."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: MainScreen) -> None:
         """Nothing open."""
         self._desk = desk
 
@@ -88,7 +88,7 @@ class Views:
             return
         self.open(view, focus or Focus(NOWHERE, -1))
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: ViewChanges) -> None:
         """The run changed, or more of it was checked: every open view takes in what concerns it."""
         for screen in self._desk.app.screen_stack:
             if isinstance(screen, View):

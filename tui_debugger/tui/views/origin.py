@@ -14,12 +14,10 @@ from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.model import ProgressFn
-from tui_debugger.session.origin.examine import State
-from tui_debugger.session.origin.path import Branch, Ending, Hop, Link, Path, questions_about, trace
-from tui_debugger.session.origin.path_text import path_lines
-from tui_debugger.session.origin.search import Fed
-from tui_debugger.session.origin.words import (
+from tui_debugger.check.origins import State
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.origin.search import OriginInput
+from tui_debugger.diagnose.origin.text import (
     explanation,
     headline,
     initial_words,
@@ -27,12 +25,14 @@ from tui_debugger.session.origin.words import (
     last_part,
     length_words,
     nearest_words,
+    path_lines,
     question_words,
     tensor_name,
     way_words,
     why,
 )
-from tui_debugger.session.types import TensorRow
+from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, questions_about, trace
+from tui_debugger.model import ProgressFn
 from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.tui import theme
@@ -41,7 +41,7 @@ from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import CHECKED, News, SeenResults, View
+from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, Place, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, ListRows, VirtualTable
 
@@ -236,13 +236,13 @@ NODE_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def tensors_of(hop: Hop) -> list[tuple[TensorRow, Fed | None]]:
+def tensors_of(hop: Hop) -> list[tuple[TensorRow, OriginInput | None]]:
     """Inputs, what the other ranks put in, outputs; for inputs what is known about them."""
     fed = [*hop.told.inputs, *hop.peers]
     return [*((each.row, each) for each in fed), *((row, None) for row in hop.told.outputs)]
 
 
-def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
+def node_cells(row: TensorRow, fed: OriginInput | None, here: int) -> Sequence[Cell]:
     """One input or output; ``here`` is the rank of the node."""
     rank = f" r{row.key.rank}" if row.key.rank != here else ""
     head: list[Cell] = [_state(row, fed), Text(f"{row.role}:{row.slot}{round_text(row.key.round)}{rank}", theme.STRONG)]
@@ -256,14 +256,14 @@ def node_cells(row: TensorRow, fed: Fed | None, here: int) -> Sequence[Cell]:
     return [*head, *numbers[:4], *kind, _from(row, fed), *numbers[4:]]
 
 
-def _state(row: TensorRow, fed: Fed | None) -> Text:
+def _state(row: TensorRow, fed: OriginInput | None) -> Text:
     bad = row.hit if fed is None else fed.state is State.BAD
     if bad:
         return Text(theme.HIT_GLYPH, theme.FINDING)
     return Text(theme.UNCERTAIN_GLYPH if fed is not None and fed.state is State.UNKNOWN else " ", theme.DOUBT)
 
 
-def _from(row: TensorRow, fed: Fed | None) -> Text:
+def _from(row: TensorRow, fed: OriginInput | None) -> Text:
     words = [last_part(row.origin_text)] if row.origin_text else []
     if fed is not None:
         words += ["constant"] if fed.constant else []
@@ -366,7 +366,7 @@ class OriginView(View):
         job = partial(_find_again, self.host.session, self.about, self._answer, self._opened)
         self.work_anew("going upstream", job, self._found_again)
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """What is upstream counts; where nothing bad is, also where the nearest origin of the run is."""
         return super().outdated_by(news) or (CHECKED if news.results and self._results.newer else "")
 

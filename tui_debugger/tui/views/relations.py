@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from tui_debugger.model import ProgressFn, Side, TensorKey
-from tui_debugger.session.diagnosis.relations import (
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.relations import (
     Related,
     Relations,
     Tie,
@@ -27,7 +27,7 @@ from tui_debugger.session.diagnosis.relations import (
     tie_words,
     watch_words,
 )
-from tui_debugger.session.types import TensorRow
+from tui_debugger.model import ProgressFn, Side, TensorKey
 from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
@@ -37,13 +37,13 @@ from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.panes.tensors import count_cells
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, stem_of, tensor_fields
 from tui_debugger.tui.views.registry import Focus
-from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, News, SeenResults, View
+from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, Place, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, LazyRows, VirtualTable
 
 if TYPE_CHECKING:
+    from tui_debugger.check.types import Pair
     from tui_debugger.session import Session
-    from tui_debugger.session.types import Pair
     from tui_debugger.tui.views.view import Host
 
 
@@ -473,7 +473,7 @@ class RelationsView(View):
         self._describe()
         self._measure()
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """The steps of what is shown count, the next one where that reads a parameter, and what checks found there."""
         rank, steps = self._trail.here[0].rank, {step for _, step in self._pairs()}
         waits = any(item.related.ahead for item in self._items["consumers"])
@@ -668,7 +668,7 @@ class RelationsView(View):
         if found is None:
             return None
         item = self.item
-        from tui_debugger.session.diagnosis.relations_text import relations_lines
+        from tui_debugger.diagnose.relations import relations_lines
 
         stem = stem_of(found.centre.key, "relations")
         known = with_rows(found, self._row)

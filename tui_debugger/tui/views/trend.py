@@ -16,26 +16,33 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widget import Widget
 
-from tui_debugger.model import Side, TensorKey
-from tui_debugger.session import Session
-from tui_debugger.session.diagnosis.trend import Point, Series, State, joined, related, trend, unchecked, with_hits
-from tui_debugger.session.diagnosis.trend_text import (
+from tui_debugger.check.progress import scaled
+from tui_debugger.diagnose.trend import (
     MARKS,
     MOST,
     Drawing,
+    Point,
+    Series,
+    State,
     about,
     full_text,
     groups_for,
+    joined,
     name,
+    related,
     rows,
     step_words,
+    trend,
+    unchecked,
+    with_hits,
     worth_marking,
 )
-from tui_debugger.session.naming import place_text
-from tui_debugger.session.progress import scaled
+from tui_debugger.model import Side, TensorKey
+from tui_debugger.session import Session
 from tui_debugger.stats.health import Health
 from tui_debugger.text.clean import clean
 from tui_debugger.text.plot import BLOCKS, BRAILLE
+from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
@@ -48,7 +55,7 @@ from tui_debugger.tui.widgets.virtual_table import VirtualTable
 
 if TYPE_CHECKING:
     from tui_debugger.model import ProgressFn
-    from tui_debugger.tui.views.view import News
+    from tui_debugger.tui.views.view import ViewChanges
 
 
 ACTIONS: Final[tuple[Action, ...]] = tuple(
@@ -442,7 +449,7 @@ class TrendView(View):
         if key is not None and self.overlay.series_of(key) is None and len(self.overlay.keys) > 1:
             self._drop(key)
 
-    def follow(self, news: News) -> None:
+    def follow(self, news: ViewChanges) -> None:
         """Reads what is new, unless reading was stopped before; everything stays where it is."""
         ranks = {key.rank for key in self.overlay.keys}
         if not (news.results or ranks & news.ranks or any(rank in ranks for rank, _ in news.pairs)):

@@ -15,8 +15,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui_debugger.session.diagnosis.trend import Point, Series
-from tui_debugger.session.diagnosis.trend_text import TITLES, Canvas, Drawing, Group, cells, drawing, worth_marking_at
+from tui_debugger.diagnose.trend import TITLES, Canvas, Drawing, Group, Point, Series, cells, drawing, worth_marking_at
 from tui_debugger.stats.health import WORTH_A_LOOK, Health
 from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.plot import BRAILLE, Dots

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from textual.content import Content
 
+    from tui_debugger.check.types import Pair
     from tui_debugger.model import Progress, ProgressFn, TensorKey
     from tui_debugger.session import Session
-    from tui_debugger.session.seen import FileState
-    from tui_debugger.session.types import Pair
+    from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
     from tui_debugger.tui.views.export import Extract
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ViewChanges:
     """What open views have to take in. Nothing of it is read yet.
 
     Attributes:
@@ -46,20 +46,20 @@ class News:
     results: bool = False
 
     @classmethod
-    def of_dump(cls, changes: Changes) -> News:
+    def of_dump(cls, changes: Changes) -> ViewChanges:
         """Files appeared: nobody knows which of them take the place of others."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, pairs, frozenset((*changes.new_ranks, *changes.rebuilt)))
 
     @classmethod
-    def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> News:
+    def of_training(cls, changes: Changes, renewed: Iterable[Pair]) -> ViewChanges:
         """A training went on: what it had at its earlier stops stays, but for the step that it is still in."""
         pairs = frozenset((*changes.new_steps, *changes.grown_steps))
         return cls(pairs, frozenset(renewed), frozenset((*changes.new_ranks, *changes.rebuilt)))
 
-    def __or__(self, other: News) -> News:
+    def __or__(self, other: ViewChanges) -> ViewChanges:
         """Both together."""
-        return News(
+        return ViewChanges(
             self.pairs | other.pairs,
             self.rewritten | other.rewritten,
             self.ranks | other.ranks,
@@ -158,8 +158,8 @@ class View(Modal[None]):
         self.about = about
         self._job: object = None
         self._quiet = False
-        self._news = News()
-        self._following = News()
+        self._news = ViewChanges()
+        self._following = ViewChanges()
         self._edition = host.session.results_edition
         self._outdated = ""
 
@@ -180,12 +180,12 @@ class View(Modal[None]):
         """What can be copied and exported; None while there is nothing."""
         return None
 
-    def follow(self, news: News) -> None:
+    def follow(self, news: ViewChanges) -> None:
         """Takes news in. By default a view says that it is outdated where it is; see also ``work_quietly``."""
         if not self._outdated:
             self.mark_outdated(self.outdated_by(news))
 
-    def outdated_by(self, news: News) -> str:
+    def outdated_by(self, news: ViewChanges) -> str:
         """Why what is shown may be different now, or nothing. By default what is at a later step changes nothing."""
         return RUN_CHANGED if news.up_to(self.about.key.step) else ""
 
@@ -290,7 +290,7 @@ class View(Modal[None]):
         """Whether it says that what is shown is not what the run is now."""
         return bool(self._outdated)
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: ViewChanges) -> None:
         """The run changed: the view takes that in as soon as it is in front and nothing is under way."""
         self._news |= news
         self._catch_up()
@@ -303,7 +303,7 @@ class View(Modal[None]):
         if self._job is not None or not self.is_attached or self.app.screen is not self:
             return  # ``is_current`` would be true below a dialog as well
         edition = self.host.session.results_edition
-        news, self._news = self._news | News(results=edition != self._edition), News()
+        news, self._news = self._news | ViewChanges(results=edition != self._edition), ViewChanges()
         self._edition = edition
         if news:
             self._following = news
@@ -386,7 +386,7 @@ class ValuesView(View):
         super().__init__(host, about)
         self.files: Files = {}
 
-    def follow(self, news: News) -> None:
+    def follow(self, news: ViewChanges) -> None:
         """Files whether it is about these tensors that there is news: a step that grows leaves most as they are."""
         files = {key: file for key, file in self.files.items() if _may_concern(news, key)}
         if files and not self.outdated:
@@ -437,5 +437,5 @@ def _is_other(session: Session, key: TensorKey, file: FileState | None) -> bool:
         return False
 
 
-def _may_concern(news: News, key: TensorKey) -> bool:
+def _may_concern(news: ViewChanges, key: TensorKey) -> bool:
     return (key.rank, key.step) in news.pairs or key.rank in news.ranks

@@ -1,0 +1,97 @@
+"""Names that command a terminal: no command prints one as it is, on stdout or on stderr."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import Answer, run
+from tests.hostile import EVIL, LOG, UNSAFE, unsafe, write_hostile_dump
+from tui_debugger.cli.main import build_parser
+
+Capsys = pytest.CaptureFixture[str]
+
+LINES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "open": (("PATH",),),
+    "listen": (
+        ("--no-screen", "--timeout", "0.1", "--host", f"unix:{EVIL}"),
+        ("--no-screen", "--watch", f"TO @ {EVIL}x("),
+    ),
+    "check": (("PATH",), ("PATH", "--watch", "TO @ type=Log"), ("PATH", "--filter", f"{EVIL}(")),
+    "origin": (("PATH",), ("PATH", "--from", "ReLU-op2"), ("PATH", "--from", EVIL)),
+    "relations": (("PATH", "ReLU-op2"), ("PATH", "ReLU-op2:in:0", "--hops", "3"), ("PATH", "Log"), ("PATH", EVIL)),
+    "explain": (("PATH", "ReLU-op2"), ("PATH", "Log"), ("PATH",)),
+    "report": (("PATH",), ("PATH", "--full-paths")),
+    "health": (("PATH",), ("PATH", "--nodes"), ("PATH", "--bad")),
+    "trend": (("PATH", "ReLU-op2"), ("PATH", LOG, "--log"), ("PATH", "fc")),
+    "ls": (("PATH",), ("PATH", "--filter", "."), ("PATH", "--type", EVIL)),
+    "show": (
+        ("PATH", LOG),
+        *(("PATH", "Log", option) for option in ("--stat", "--heat", "--distribution")),
+        *(("PATH", name) for name in ("Text", "Spoilt", "Lonely", "fc", EVIL)),
+    ),
+    "diff": (("PATH", "ReLU-op2:0"), ("PATH", f"{LOG}:0", "--step", "1"), ("PATH", "Spoilt:0"), ("PATH", f"{EVIL}:0")),
+    "stat": (("PATH",), ("PATH", "--csv"), ("PATH", "--category", EVIL)),
+    "export": (
+        ("PATH", "hits", "-o", "OUT.csv"),
+        ("PATH", "graph", "-o", "OUT.json"),
+        ("PATH", "hits", "-o", f"OUT{EVIL}"),
+    ),
+    "steps": (("PATH",), ("PATH", "--count")),
+    "cache": ((), ("clear",), (EVIL,)),
+    "help": ((), ("keys",), (EVIL,), ("--search", EVIL)),
+    "demo": (("--unpack",), (f"--rank={EVIL}",)),
+}
+"""Command lines of every command, also those that end in an error."""
+
+
+def commands() -> Iterator[str]:
+    """The commands of the program, from its parser."""
+    for action in build_parser()._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_hostile_dump(tmp_path_factory.mktemp("hostile"))
+
+
+def run_line(capsys: Capsys, command: str, line: tuple[str, ...], dump: Path, out: Path) -> Answer:
+    return run(capsys, command, *(word.replace("PATH", str(dump)).replace("OUT", str(out)) for word in line))
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_no_command_prints_what_commands_a_terminal(
+    capsys: Capsys, hostile: Path, tmp_path: Path, command: str
+) -> None:
+    assert command in LINES, f"give {command} command lines here"
+    said = ""
+    for number, line in enumerate((*LINES[command], (f"--no-such={EVIL}",), ("--help",))):
+        answer = run_line(capsys, command, line, hostile, tmp_path / f"out{number}")
+        assert not unsafe(answer.out), line
+        assert not unsafe(answer.err), line
+        assert "Traceback" not in answer.err, line
+        said += answer.out + answer.err
+    assert "aGFjaw==" in said, "the attack was never met"
+
+
+@pytest.mark.parametrize("command", sorted(set(LINES) - {"open", "listen", "demo", "cache", "help"}))
+def test_a_document_is_exact_and_plain_ascii(capsys: Capsys, hostile: Path, tmp_path: Path, command: str) -> None:
+    line = (*LINES[command][0], "--json")
+    answer = run_line(capsys, command, line, hostile, tmp_path / "out")
+    assert answer.out.isascii()
+    assert not UNSAFE.search(answer.out)
+    assert answer.json["path"] == str(hostile)
+    assert next(iter(answer.json)) == "schema"
+    assert answer.json["schema"] == 1
+    assert not unsafe(answer.err)
+
+
+def test_a_name_as_it_is_printed_finds_its_node(capsys: Capsys, hostile: Path) -> None:
+    (row,) = [line for line in run(capsys, "ls", hostile).lines if line.startswith("Log")]
+    printed = row[row.index("Default/") :]
+    assert run(capsys, "show", hostile, printed, "--json").json["node"] == LOG

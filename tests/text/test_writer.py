@@ -1,0 +1,240 @@
+"""Text of others is made safe by one rule and written by one writer; nothing else in the program writes."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tui_debugger
+from tests.hostile import ATTACKS, EVIL, EVIL_FILE, unsafe
+from tui_debugger.text import writer
+from tui_debugger.text.clean import clean, clean_lines
+from tui_debugger.text.documents import SCHEMA, document, document_line, document_of_rows, to_json
+
+PACKAGE = Path(tui_debugger.__file__).parent
+
+
+# -- the rule --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_an_attack_is_shown_not_done(attack: str) -> None:
+    shown = clean(f"a{attack}b")
+    assert not unsafe(shown)
+    assert shown.isprintable()
+    assert shown.startswith("a")
+    assert shown.endswith("b")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]52;c;x\x07", r"\x1b]52;c;x\x07"),
+        ("a\nb\tc\rd", r"a\nb\tc\rd"),
+        ("\x9b31m", r"\u009b31m"),
+        ("\u202egnp", r"\u202egnp"),
+        ("\U000e0041", r"\U000e0041"),
+        ("\u061c\u180e\ufff9\u2028", r"\u061c\u180e\ufff9\u2028"),
+        ("byte \udcff", r"byte \xff"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_is_unsafe_is_a_visible_escape(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+@pytest.mark.parametrize("text", ["", "Default/Log-op1", "é漢字 Ж 😀 μ ∈ ░█ ⠿ ◆ – …", "\ue0b0 (a font's own)", "café"])
+def test_everything_else_stays(text: str) -> None:
+    assert clean(text) == text
+
+
+@given(st.text())
+def test_any_text_is_safe_and_cleaning_twice_is_cleaning_once(text: str) -> None:
+    shown = clean(text)
+    assert clean(shown) == shown
+    visible = {"Cc", "Cs", "Zl", "Zp"}
+    assert not [char for char in shown if unicodedata.category(char) in visible]
+    assert "\n".join(map(clean, text.replace("\t", "    ").split("\n"))) == clean_lines(text)
+
+
+def test_no_format_character_is_left_but_those_that_are_seen() -> None:
+    """Arabic and Kaithi number signs and the like are drawn; so are the controls of hieroglyphs."""
+    left = [
+        chr(code)
+        for code in range(0x110000)
+        if unicodedata.category(chr(code)) == "Cf" and clean(chr(code)) == chr(code)
+    ]
+    seen = ("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN")
+    assert [unicodedata.name(char) for char in left if not unicodedata.name(char).startswith(seen)] == []
+
+
+# -- the writer ------------------------------------------------------------------------------------
+
+
+def test_a_line_is_a_line_whatever_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    writer.write_lines(f"node {EVIL}", "second")
+    writer.write_errors(f"path {EVIL_FILE}")
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 2
+    assert err.count("\n") == 1
+    assert not unsafe(out + err)
+
+
+def test_colours_that_are_meant_stay_and_nothing_else_does(capsys: pytest.CaptureFixture[str]) -> None:
+    writer.write_colored(f"\x1b[38;5;9m{ATTACKS['OSC 52']}\x1b[2J\x1b[0m")
+    assert capsys.readouterr().out == "\x1b[38;5;9m\\x1b]52;c;aGFjaw==\\x07\\x1b[2J\x1b[0m\n"
+
+
+def test_a_traceback_is_made_safe(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        raise RuntimeError(EVIL)
+    except RuntimeError:
+        writer.write_traceback()
+    text = capsys.readouterr().err
+    assert "RuntimeError: " in text
+    assert "aGFjaw==" in text
+    assert not unsafe_within_lines(text)
+
+
+def unsafe_within_lines(text: str) -> list[str]:
+    """A traceback has the line breaks of its message."""
+    return [each for line in text.split("\n") for each in unsafe(f" {line}")]
+
+
+def test_the_line_of_progress_shows_a_name_without_doing_what_it_says() -> None:
+    stream = io.StringIO()
+    line = writer.StatusLine(stream, lambda: 40)
+    line.show(f"reading {EVIL}")
+    line.wipe()
+    drawn = stream.getvalue()
+    assert drawn.count("\r\x1b[K") == 2
+    text = drawn.replace("\r\x1b[K", "")
+    assert len(text) == 39
+    assert not unsafe(text)
+
+
+# -- documents -------------------------------------------------------------------------------------
+
+
+def test_a_document_begins_with_its_version_and_is_ascii_and_exact() -> None:
+    content = {
+        "node": EVIL_FILE,
+        "values": [1.5, float("nan"), float("-inf")],
+        "number": np.int64(7),
+        "half": np.float32(0.5),
+    }
+    for text in (document(content), document_line(content)):
+        assert text.isascii()
+        assert text.endswith("\n")
+        assert not unsafe(text)
+        found = json.loads(text)
+        assert list(found) == ["schema", *content]
+        assert found == {"schema": SCHEMA, **content, "values": [1.5, "nan", "-inf"]}
+
+
+def test_a_document_written_row_by_row_is_one_document() -> None:
+    rows = [{"name": EVIL}, {"name": "b", "value": np.float32("inf")}]
+    text = "".join(document_of_rows({"command": "stat"}, "tensors", rows, lambda: {"exit_code": 0}))
+    assert json.loads(text) == {
+        "schema": SCHEMA,
+        "command": "stat",
+        "tensors": [{"name": EVIL}, {"name": "b", "value": "inf"}],
+        "exit_code": 0,
+    }
+    assert json.loads("".join(document_of_rows({"path": "x"}, "nodes", []))) == {
+        "schema": SCHEMA,
+        "path": "x",
+        "nodes": [],
+    }
+
+
+def test_what_has_no_place_in_a_document_is_a_mistake_of_the_program() -> None:
+    with pytest.raises(TypeError, match="object has no place"):
+        to_json({"what": object()})
+
+
+# -- nothing else writes ---------------------------------------------------------------------------
+
+WRITES = {
+    "text/writer.py": "the writer",
+    "cli/start.py": "one constant line, when nothing is imported yet",
+    "cli/help.py": "a console that captures what it prints",
+}
+"""Files that may write to stdout or stderr, and why."""
+CONSOLES = {
+    "tui/widgets/text.py": "turns Rich texts into segments; writes nothing",
+    "cli/show_values.py": "asks which colours the terminal has; writes nothing",
+    "cli/help.py": "renders a page into a text, which the writer writes",
+}
+"""Files that may make a Rich console, and why."""
+ENCODES = {
+    "text/documents.py": "the encoder",
+    "cache/blocks.py": "a block of the disk cache, which nobody but the cache reads",
+    "live/dump_writer.py": "metadata files of a dump, as MindSpore writes them",
+}
+"""Files that may write JSON, and why."""
+
+
+def calls(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
+
+
+def found_in(wanted: tuple[str, ...], allowed: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Calls outside of the allowed files, and allowed files without any."""
+    found, used = [], set()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
+            if call in wanted or any(call.endswith(f".{each}") for each in wanted):
+                used.add(name)
+                found += [] if name in allowed else [f"{name}: {call}"]
+    return found, sorted(set(allowed) - used)
+
+
+def test_only_the_writer_writes_to_the_terminal() -> None:
+    streams = ("stdout", "stderr", "__stdout__", "__stderr__")
+    writes = [f"{stream}.{method}" for stream in streams for method in ("write", "writelines", "buffer.write")]
+    others = ("traceback.print_exc", "traceback.print_exception", "traceback.print_stack", "rich.print")
+    assert found_in(("print", "pprint", "print_exc", *writes, *others), WRITES) == ([], [])
+
+
+def test_only_the_writer_is_handed_a_stream() -> None:
+    """``json.dump(x, sys.stdout)``, ``csv.writer(sys.stdout)``, ``print(file=...)``, ``Thing(sys.stderr)``."""
+    may = {
+        "text/writer.py",
+        "cli/main.py",
+        "cli/output.py",
+        "cli/show_values.py",
+        "cli/start.py",
+    }  # they ask it something, or hand it on; the last one see WRITES
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and name not in may:
+                given = [*node.args, *(keyword.value for keyword in node.keywords)]
+                found += [name for each in given if ast.unparse(each) in ("sys.stdout", "sys.stderr")]
+    assert found == []
+
+
+def test_consoles_of_rich_write_nothing() -> None:
+    assert found_in(("Console",), CONSOLES) == ([], [])
+
+
+def test_nothing_of_the_user_goes_through_markup() -> None:
+    assert found_in(("from_markup", "render_markup", "Content.from_markup", "Text.from_markup"), {}) == ([], [])
+
+
+def test_only_one_place_makes_json() -> None:
+    assert found_in(("json.dumps", "json.dump", "JSONEncoder"), ENCODES) == ([], [])

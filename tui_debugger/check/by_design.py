@@ -1,0 +1,572 @@
+"""Infinities by design: an operator was told to write them, and whatever reads them made them finite again.
+
+Every attention net has some in every step: a mask of -Inf that a softmax turns into zeros. *Intended* is an Inf that an
+operator was told to write, a constant, a graph input of -Inf that is a mask, and what only passes such ones on. A mask
+is what is added in front of a softmax, or what an operator is told to write: -Inf in other data is a fault of the data.
+It is *absorbed* where every consumer is finite and of a kind that makes an Inf finite by its nature, or intended and
+absorbed itself. Both together are no finding; an Inf that nobody was told to write always is one. The rule is the same
+for dumps and for trainings that run: what differs is who says what a tensor holds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.check.hits import HitList, StepHits
+from tui_debugger.check.measure import Measurements
+from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import PARAMETERS, Category, ProgressFn, Side, TensorMeta, TensorStats, Verdict, no_progress
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.phrases import limits_of
+from tui_debugger.watch.evaluate import SILENT
+
+Mask = npt.NDArray[np.bool_]
+_NAMES: Final = 4
+"""Operator types that are named of those that absorb."""
+_DEPTH: Final = 200
+"""Operators in a row that pass an Inf on, at most: only a graph with a circle has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """What the inputs of an operator are that can put out an Inf without having made it.
+
+    Attributes:
+        passed: input slots whose elements it passes on; None: all of them.
+        written: input slots that hold what it is told to write; empty: it writes nothing.
+        arithmetic: it computes with what it passes on, so that an Inf may also be its own work.
+    """
+
+    passed: tuple[int, ...] | None
+    written: tuple[int, ...] = ()
+    arithmetic: bool = False
+
+
+def _table(*rows: tuple[str, Operands]) -> dict[str, Operands]:
+    return {name: operands for names, operands in rows for name in names.split()}
+
+
+_MOVING: Final = """
+    reshape view unsafeview viewas flatten unflatten squeeze unsqueeze expanddims transpose permute t movedim swapaxes
+    swapdims contiguous clone identity depend load tensormove alias detach expand expandas broadcastto repeat tile tiled
+    repeatinterleave slice sliceext stridedslice narrow index indexselect gather gatherd gatherv2 chunk split splitv
+    unbind unstack triu tril flip roll transposeview reshapeview transposeext splittensor
+"""
+_MASKING: Final = """
+    maskedfill maskedfilltensor maskedfillscalar inplacemaskedfill inplacemaskedfillscalar inplacemaskedfilltensor
+"""
+OPERATORS: Final = _table(
+    (_MASKING, Operands((0,), (2,))),
+    ("fill fillscalar filltensor", Operands((), (2,))),
+    ("fillv2 fills full fulllike newfull inplacefillscalar inplacefilltensor", Operands((), (1,))),
+    ("constantpad constantpad1d constantpad2d constantpad3d constantpadnd pad padv3", Operands((0,), (2,))),
+    ("filldiagonal", Operands((0,), (1,))),
+    ("indexfill indexfillscalar indexfilltensor inplaceindexfill", Operands((0,), (3,))),
+    ("maskedscatter", Operands((0, 2), (2,))),
+    ("select selectv2 where selectext", Operands((1, 2), (1, 2))),
+    (_MOVING, Operands((0,))),
+    ("cast castext to tocopy typeas", Operands((0,), arithmetic=True)),
+    ("concat cat concatd concatv2 stack stackext pack tensorscatterupdate scatterupdate slicescatter", Operands(None)),
+    (
+        "add addv2 addext addn sub subext subtract mul muls multiply neg div realdiv divs",
+        Operands(None, arithmetic=True),
+    ),
+)
+"""By plain type, MindSpore's names and PyTorch's: what writes values that it is given, and what passes elements on."""
+_SELECTS: Final = frozenset({"select", "selectv2", "where", "selectext"})
+_BOUNDED: Final = frozenset(
+    {*("add", "addv2", "addext", "addn", "sub", "subext", "subtract"), *("cast", "castext", "to", "tocopy", "typeas")}
+)
+"""Operators whose result is no larger than all that goes in together."""
+_PRODUCTS: Final = frozenset({"mul", "muls", "multiply"})
+_WEIGHS: Final = re.compile(r".*softmax.*|.*attention.*|logsumexp")
+"""Operators that give elements of -Inf no weight: what masks are made for."""
+_ABSORBS: Final = re.compile(
+    r"exp[12m]*|sigmoid|tanh|relu6?|hardtanh|clip.*|clamp.*|minimum|maximum|max|min|a?max|a?min|reducemax|reducemin"
+    r"|argmax.*|argmin.*|topk.*|sort|argsort|equal|notequal|eq|ne|less|lessequal|lt|le|greater|greaterequal|gt|ge"
+    r"|isfinite|isinf|isneginf|isnan|sign|multinomial|select|selectv2|selectext|where|" + "|".join(_MASKING.split())
+)
+"""Other operators that may well make an Inf finite that was written for them."""
+_READS_NO_VALUES: Final = frozenset({"shape", "tensorshape", "dynshape", "rank", "size", "print", "assert"})
+"""Operators that read of a tensor what its values do not matter to, and that make nothing of them."""
+_REPEATS: Final = frozenset(
+    {
+        *("expand", "expandas", "broadcastto", "repeat", "tile", "tiled", "repeatinterleave"),
+        *("index", "indexselect", "gather", "gatherd", "gatherv2"),
+    }
+)
+"""Operators that can put out an element more often than they got it."""
+_JOINS: Final = _SELECTS | {"add", "addv2", "addext", "addn", "sub", "subext", "subtract"}
+"""Operators that lay a mask over something."""
+_SOFTENS: Final = re.compile(r"(?!.*(grad|backward|crossentropy)).*(softmax|attention).*|exp|logsumexp|argmax.*|topk.*")
+"""Operators in front of which a mask is laid over something."""
+_TELLS_NOTHING: Final = _READS_NO_VALUES | {
+    *("equal", "notequal", "eq", "ne", "isinf", "isneginf", "isnan", "isfinite"),
+    *("reducemax", "amax", "max", "argmaxwithvalue"),
+}
+"""Operators that read masks as well as other data: the maximum is that of a softmax made of several operators."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What is known about a tensor.
+
+    Attributes:
+        nan, positive, negative: elements that are NaN, +Inf, -Inf.
+        count: all elements; 0 when nobody says.
+        peak: largest finite magnitude; None when nobody says.
+        largest: largest number that its type holds; None when nobody says.
+    """
+
+    nan: int = 0
+    positive: int = 0
+    negative: int = 0
+    count: int = 0
+    peak: float | None = None
+    largest: float | None = None
+
+    @property
+    def infinite(self) -> bool:
+        """Whether it has an Inf."""
+        return bool(self.positive or self.negative)
+
+    @property
+    def only_infinite(self) -> bool:
+        """Whether it has an Inf and no NaN."""
+        return self.infinite and not self.nan
+
+
+class Designs:
+    """Says of the tensors of one step which infinities are by design."""
+
+    def __init__(self, nodes: NodeTable, contents: Callable[[int, int], Contents | None]) -> None:
+        """``contents`` says what an output (node row, slot) holds in that step; None when nobody knows."""
+        self._nodes = nodes
+        self._contents = contents
+        self._intended: dict[tuple[int, int], bool] = {}
+        self._absorbed: dict[tuple[int, int], frozenset[str]] = {}
+        self._masks: dict[tuple[int, int, bool], bool] = {}
+
+    def intended(self, row: int, slot: int, depth: int = 0) -> bool:
+        """Whether a tensor has an Inf, and every one was written because an operator was told to."""
+        place = row, slot
+        if place not in self._intended:
+            self._intended[place] = False  # in a circle nobody wrote it
+            self._intended[place] = depth < _DEPTH and self._is_intended(row, slot, depth)
+        return self._intended[place]
+
+    def absorbed_by(self, row: int, slot: int, depth: int = 0) -> frozenset[str]:
+        """The operator types that make an intended Inf finite; empty where it goes on, or nobody knows."""
+        place = row, slot
+        if place not in self._absorbed:
+            self._absorbed[place] = frozenset()
+            if depth < _DEPTH and self.intended(row, slot):
+                self._absorbed[place] = self._absorbing(row, slot, depth)
+        return self._absorbed[place]
+
+    # -- intended ------------------------------------------------------------------------------------
+
+    def may_be_intended(self, row: int) -> bool:
+        """Whether a node can put out an intended Inf at all."""
+        category = self._nodes.category_of(row)
+        if category in PARAMETERS or category is Category.CONSTANT:
+            return category in (Category.PARAMETER, Category.CONSTANT)
+        return plain_type(self._nodes.op_type(row)) in OPERATORS
+
+    def _is_intended(self, row: int, slot: int, depth: int) -> bool:
+        out = self._contents(row, slot) if self.may_be_intended(row) else None
+        if out is None or not out.only_infinite:
+            return False
+        category = self._nodes.category_of(row)
+        if category is Category.CONSTANT:
+            told = stated(self._nodes, row)
+            return told is None or _has_signs(out, [told])
+        if category is Category.PARAMETER:
+            # A mask may be fed as data; any other Inf in the data is a fault of the data.
+            return not out.positive and self._is_mask(row, slot, depth)
+        return self._comes_from_operands(row, slot, out, depth)
+
+    def _is_mask(self, row: int, slot: int, depth: int, *, joined: bool = False) -> bool:
+        """Whether all that reads a graph input uses it as a mask; ``joined``: it was laid over something already."""
+        key = row, slot, joined
+        if key not in self._masks:
+            self._masks[key] = False  # in a circle it is none
+            readers = [
+                each
+                for each in real_consumers(self._nodes, row, slot)
+                if plain_type(self._nodes.op_type(each[0])) not in _TELLS_NOTHING
+            ]
+            self._masks[key] = (
+                depth < _DEPTH
+                and bool(readers)
+                and all(self._uses_mask(*each, depth, joined=joined) for each in readers)
+            )
+        return self._masks[key]
+
+    def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
+        """Whether an operator does with its input ``at`` what is done with masks."""
+        kind = plain_type(self._nodes.op_type(row))
+        if _SOFTENS.fullmatch(kind):
+            return joined or "attention" in kind
+        operands = OPERATORS.get(kind)
+        if operands is None:
+            return False
+        if at in operands.written and kind not in _SELECTS:
+            return True
+        joined = joined or kind in _JOINS
+        slots = range(max(int(self._nodes.outputs[row]), 1))
+        read = [slot for slot in slots if real_consumers(self._nodes, row, slot)]
+        return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
+
+    def _comes_from_operands(self, row: int, slot: int, out: Contents, depth: int) -> bool:
+        """Whether an operator was given every Inf that it put out, to write it or to pass it on."""
+        kind = plain_type(self._nodes.op_type(row))
+        operands = OPERATORS[kind]
+        held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
+        given = [self._contents(*each) if each[0] >= 0 else None for each in held]
+        if operands.written and not (kind in _SELECTS and len(held) < 2):  # torch's select is an index
+            if kind in _SELECTS and None in given and not self._is_mask(row, slot, depth, joined=True):
+                return False  # it passes on data as well, and nobody knows which of both was infinite
+            return self._is_written(operands, held, given, out, depth)
+        slots = range(len(held)) if operands.passed is None or kind in _SELECTS else operands.passed
+        passed = [at for at in slots if at < len(held)]
+        if not self._all_intended(held, given, passed, depth) or not any(_infinite(given[at]) for at in passed):
+            return False
+        if not operands.arithmetic:
+            return all(given[at] is not None for at in passed) and _only_moves(kind, [given[at] for at in passed], out)
+        return _adds_none(kind, [given[at] for at in passed], out)
+
+    def _all_intended(
+        self, held: Sequence[tuple[int, int]], given: Sequence[Contents | None], slots: Sequence[int], depth: int
+    ) -> bool:
+        """Whether whatever is bad about some inputs is an intended Inf."""
+        return all(
+            self.intended(*held[at], depth + 1)
+            for at in slots
+            if (contents := given[at]) is not None and (contents.infinite or contents.nan)
+        )
+
+    def _is_written(
+        self,
+        operands: Operands,
+        held: Sequence[tuple[int, int]],
+        given: Sequence[Contents | None],
+        out: Contents,
+        depth: int,
+    ) -> bool:
+        """An operator that writes what it is told: that is infinite, or nobody knows what it is."""
+        passed = [at for at in operands.passed or () if at < len(held)]
+        if not self._all_intended(held, given, [at for at in passed if at not in operands.written], depth):
+            return False
+        written = [(held[at], given[at]) if at < len(held) else ((-1, 0), None) for at in operands.written]
+        for (row, slot), contents in written:
+            if contents is not None and (contents.infinite or contents.nan) and not self._may_be_told(row, slot, depth):
+                return False
+            if contents is None and row >= 0 and not self.may_be_intended(row):
+                return False  # nobody knows what some operator made, and that is not told
+        if any(contents is None for _, contents in written):  # the type has to do, and whatever it writes has one sign
+            return not (out.positive and out.negative and any(given[at] is None for at in passed))
+        sources = [contents for contents in (*(each for _, each in written), *(given[at] for at in passed)) if contents]
+        return _has_signs(out, sources)
+
+    def _may_be_told(self, row: int, slot: int, depth: int) -> bool:
+        """Whether an infinite operand says what to write: a graph input of any sign does."""
+        return self._nodes.category_of(row) is Category.PARAMETER or self.intended(row, slot, depth + 1)
+
+    # -- absorbed ------------------------------------------------------------------------------------
+
+    def _absorbing(self, row: int, slot: int, depth: int) -> frozenset[str]:
+        found: set[str] = set()
+        for consumer, position in dict.fromkeys(real_consumers(self._nodes, row, slot)):
+            op_type = self._nodes.op_type(consumer)
+            if plain_type(op_type) in _READS_NO_VALUES:
+                continue
+            outputs = {at: self._contents(consumer, at) for at in range(max(int(self._nodes.outputs[consumer]), 1))}
+            known = {at: contents for at, contents in outputs.items() if contents is not None}
+            if not known:
+                return frozenset()
+            for at, contents in known.items():
+                if not contents.infinite and not contents.nan:
+                    if not _absorbs(plain_type(op_type), position):
+                        return frozenset()
+                    found.add(op_type)
+                    continue
+                further = self.absorbed_by(consumer, at, depth + 1)
+                if not further:
+                    return frozenset()
+                found |= further
+        return frozenset(found)
+
+
+def _infinite(contents: Contents | None) -> bool:
+    return contents is not None and contents.infinite
+
+
+def _has_signs(out: Contents, sources: Sequence[Contents]) -> bool:
+    """Whether every Inf has a sign that some source has."""
+    positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
+    return (positive or not out.positive) and (negative or not out.negative)
+
+
+def _absorbs(kind: str, position: int) -> bool:
+    """Whether it is for an operator's kind to make finite what was written for its input at a position."""
+    told = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
+    return not told and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
+
+
+def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
+    """Whether an operator that only moves elements put out no Inf that it did not get."""
+    known = [each for each in given if each is not None]
+    if not _has_signs(out, known):
+        return False
+    if kind in _REPEATS or out.count > sum(each.count for each in known):
+        return True
+    return all(
+        held <= sum(counts)
+        for held, counts in (
+            (out.positive, [each.positive for each in known]),
+            (out.negative, [each.negative for each in known]),
+        )
+    )
+
+
+def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
+    """Whether an operator that computes put out no Inf of its own.
+
+    Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
+    one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
+    """
+    infinite = [each for each in given if each is not None and each.infinite]
+    if not out.count or not all(each.count for each in infinite):
+        return False
+    shares = [Fraction(each.positive + each.negative, each.count) for each in infinite]
+    share = Fraction(out.positive + out.negative, out.count)
+    if len(infinite) == 1:
+        return share == shares[0]
+    peaks = [each.peak for each in given if each is not None and each.peak is not None]
+    if kind not in _BOUNDED | _PRODUCTS or out.largest is None or len(peaks) < len(given):
+        return False
+    bound = math.prod(peaks) if kind in _PRODUCTS else math.fsum(peaks)
+    return max(shares) <= share <= sum(shares) and bound <= out.largest / 2  # rounding aside
+
+
+# -- what the tensors of a dumped step hold -----------------------------------------------------------
+
+
+class StepDesigns(Designs):
+    """``Designs`` of a step of which there are files."""
+
+    def __init__(self, measurements: Measurements, step: int, progress: ProgressFn = no_progress) -> None:
+        """Reads nothing yet; what is not known is measured when it is needed."""
+        super().__init__(measurements.flow.nodes, self._held)
+        self._measurements = measurements
+        self._flow = measurements.flow
+        self._step = step
+        self._table = self._flow.table(step)
+        self._progress = progress
+        self._known: dict[tuple[int, int], Contents | None] = {}
+
+    @cached_property
+    def rows(self) -> Mask:
+        """The rows of the step's table that hold an intended Inf, as far as they are measured."""
+        table = self._table
+        records = self._measurements.records(self._step).rows
+        only = ((records["pos_inf"] > 0) | (records["neg_inf"] > 0)) & (records["nan"] == 0) & (table.node >= 0)
+        found = np.zeros(len(table), np.bool_)
+        for at in np.flatnonzero(only).tolist():
+            found[at] = self.intended_at(int(table.node[at]), Side(int(table.side[at])), int(table.slot[at]))
+        return found
+
+    def intended_at(self, row: int, side: Side, slot: int) -> bool:
+        """``intended`` of an input or output of a node."""
+        if side is Side.INPUT:
+            row_of = self._flow.holder(row, slot).row
+            if row_of < 0 or not self.may_be_intended(row_of):
+                return False
+        place = self._place(row, side, slot)
+        return place is not None and self.intended(*place)
+
+    def absorbed_at(self, row: int, side: Side, slot: int) -> frozenset[str]:
+        """``absorbed_by`` of an input or output of a node."""
+        place = self._place(row, side, slot)
+        return frozenset() if place is None else self.absorbed_by(*place)
+
+    def mark(self, hits: StepHits) -> int:
+        """Marks the hits of this step that are by design as such, and counts them."""
+        rows = hits.records.rows
+        only = ((rows["pos_inf"] > 0) | (rows["neg_inf"] > 0)) & (rows["nan"] == 0)
+        for at in np.flatnonzero(only).tolist():
+            types = self.absorbed_at(int(hits.node[at]), Side(int(hits.side[at])), int(hits.slot[at]))
+            if types:
+                mark(hits, at, types)
+        return len(hits.designed)
+
+    def _place(self, row: int, side: Side, slot: int) -> tuple[int, int] | None:
+        """The output that an input or output is; None where that is not known, or an input differs from it."""
+        if side is Side.OUTPUT:
+            return row, slot
+        holder = self._flow.holder(row, slot)
+        wrote, got = self._held(holder.row, holder.slot) if holder.row >= 0 else None, self._file(row, side, slot)
+        if wrote is None or got is None or got.nan:
+            return None
+        same = (got.positive, got.negative) == (wrote.positive, wrote.negative)
+        return (holder.row, holder.slot) if same else None
+
+    def _held(self, row: int, slot: int) -> Contents | None:
+        """What an output holds: its own file, or else what a consumer got; of a constant what the graph says."""
+        place = row, slot
+        if place not in self._known:
+            self._known[place] = self._found(row, slot)
+        return self._known[place]
+
+    def _found(self, row: int, slot: int) -> Contents | None:
+        if self._flow.is_constant(row):
+            return self._constant(row, slot)
+        found = self._file(row, Side.OUTPUT, slot)
+        if found is None:
+            for consumer, at in real_consumers(self._flow.nodes, row, slot):
+                found = self._file(consumer, Side.INPUT, at)
+                if found is not None:
+                    break
+        return found
+
+    def _constant(self, row: int, slot: int) -> Contents | None:
+        """What a constant of the graph holds; None where its files differ: it never changes."""
+        readers = real_consumers(self._flow.nodes, row, slot)
+        places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
+        found = [record for place in places for record in self._records_of(self._step, *place)]
+        if any(_has_inf(record) for record in found):
+            found += next((records for place in places if (records := self._of_another_run(*place))), [])
+        held = [contents_of(record) for record in found]
+        if not held:
+            return stated(self._flow.nodes, row)
+        first = held[0]
+        same = {None if each is None else (each.nan, each.positive, each.negative) for each in held}
+        return first if len(same) == 1 else None
+
+    def _of_another_run(self, row: int, side: Side, slot: int) -> list[Record | None]:
+        """The same place in the first other step that has it."""
+        for step in dict.fromkeys(step for step, _ in self._flow.runs_of(row)):
+            if step != self._step and (records := self._records_of(step, row, side, slot)):
+                return records
+        return []
+
+    def _records_of(self, step: int, row: int, side: Side, slot: int) -> list[Record | None]:
+        table = self._flow.table(step)
+        rows = table.of_node(row, every=True)
+        rows = rows[(table.side[rows] == int(side)) & (table.slot[rows] == slot)]
+        return [self._record(int(at), step) for at in rows]
+
+    def _file(self, row: int, side: Side, slot: int) -> Contents | None:
+        """What was dumped as an input or output, all its rounds together."""
+        found = [contents_of(each) for each in self._records_of(self._step, row, side, slot)]
+        known = [each for each in found if each is not None]
+        if not known or len(known) < len(found):
+            return None
+        if len(known) == 1:
+            return known[0]
+        peaks = [each.peak for each in known if each.peak is not None]
+        return Contents(
+            sum(each.nan for each in known),
+            sum(each.positive for each in known),
+            sum(each.negative for each in known),
+            sum(each.count for each in known),
+            max(peaks) if len(peaks) == len(known) else None,
+            known[0].largest,
+        )
+
+    def _record(self, index: int, step: int) -> Record | None:
+        record = self._measurements.record(step, index)
+        if record is None:
+            self._measurements.ensure({(step, index): RequiredStats()}, self._progress)
+            record = self._measurements.record(step, index)
+        return record
+
+
+def _has_inf(record: Record | None) -> bool:
+    return _infinite(contents_of(record))
+
+
+def contents_of(record: Record | None) -> Contents | None:
+    """What a record says."""
+    if record is None or record.stats is None:
+        return None
+    return contents_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
+
+
+def contents_of_stats(stats: TensorStats, dtype: str) -> Contents:
+    """What statistics say."""
+    peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
+    return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype))
+
+
+def _largest(dtype: str) -> float | None:
+    limits = limits_of(TensorMeta(dtype, (), 0))
+    return None if limits is None else limits.largest
+
+
+_NUMBER: Final = re.compile(r"[^\s(),\[\]]+")
+
+
+def stated(nodes: NodeTable, row: int) -> Contents | None:
+    """What the graph says of a constant's value; None where it does not, and for what is no constant."""
+    text = nodes.constants.get(row)
+    if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
+        return None
+    try:
+        numbers = [float(word) for word in _NUMBER.findall(text)]
+    except ValueError:  # no numbers: a name, a type, a flag
+        return Contents()
+    return Contents(
+        sum(map(math.isnan, numbers)),
+        sum(each == math.inf for each in numbers),
+        sum(each == -math.inf for each in numbers),
+        len(numbers),
+        max((abs(each) for each in numbers if math.isfinite(each)), default=0.0),
+    )
+
+
+# -- hits -----------------------------------------------------------------------------------------------
+
+
+def mark(hits: StepHits, at: int, types: frozenset[str]) -> None:
+    """Makes a hit one by design: whatever was found because of its Inf is no finding."""
+    hits.designed[at] = types
+    verdicts = {result.watchpoint: result.verdict for result in hits.results_of(at)}
+    for number, (watchpoint, _) in enumerate(hits.watchpoints):
+        if hits.verdicts[number, at] != SILENT and verdicts.get(watchpoint.id) is Verdict.BY_DESIGN:
+            hits.verdicts[number, at] = Verdict.BY_DESIGN
+
+
+def by_design_text(hits: HitList) -> str:
+    """``-Inf by design: 12 tensors, absorbed by Softmax``; empty where there are none."""
+    types: dict[str, None] = {}
+    signs: set[str] = set()
+    count = 0
+    for part, _, places in hits.by_step():
+        wanted = set(places.tolist())
+        for at, absorbing in sorted(part.designed.items()):
+            if at in wanted:
+                count += 1
+                types.update(dict.fromkeys(sorted(absorbing)))
+                row = part.records.rows[at]
+                signs |= {name for name, column in (("Inf", "pos_inf"), ("-Inf", "neg_inf")) if row[column]}
+    if not count:
+        return ""
+    sign = "-Inf" if signs == {"-Inf"} else "Inf" if signs == {"Inf"} else "±Inf"
+    names = [clean(each) for each in types]
+    more = ", …" if len(names) > _NAMES else ""
+    return f"{sign} by design: {plural(count, 'tensor')}, absorbed by {', '.join(names[:_NAMES])}{more}"

@@ -1,0 +1,630 @@
+"""Weights that several root graphs of a rank use: one weight in memory, a parameter of its own in every graph.
+
+A graph that trains and one that evaluates, or a generator and the discriminator whose weights it reads: what one of
+them leaves in a weight is what the next run of any of them starts with.
+
+What flows into a node, and what was there before: the one answer that checks, origin and the tensor table share.
+
+Input of a node = its own dumped input file when there is one; else the output of its producer, as it was when the node
+ran; for a parameter its value of *before*, because parameter files are written after the optimizer ran.
+
+Before = the run before this one of the same graph, in the order in which they ran; for a weight that several root
+graphs use the last run of any of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import Int64, Integers, Mask
+from tui_debugger.errors import RenumberedError, TdbgError
+from tui_debugger.graph.categories import in_place_slots
+from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import (
+    PARAMETERS,
+    TRAINABLE,
+    Category,
+    GraphRun,
+    ProgressFn,
+    Side,
+    TensorKey,
+    no_progress,
+    turn_of,
+)
+from tui_debugger.sources.base import Source, TensorFlag, TensorTable
+from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.stats.npy import TensorFile, open_array
+
+_ARGUMENT: Final = "▸"
+"""Marks a parameter of a sub graph that stands for one of its caller."""
+_MOST_BYTES: Final = 1 << 24
+"""Larger tensors are not read only to find out whether two names mean one weight."""
+_CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
+
+
+class SharedWeights:
+    """Which parameters of different root graphs may be one weight that some graph updates.
+
+    Attributes:
+        groups: the rows of the same name, by row; parameters without such a partner are left out.
+        updated: rows that an optimizer of their own graph updates.
+        likely: rows whose names differ by a prefix such as that of an optimizer: only equal values make them one.
+        proven: (rank, row, row): whether two of a group are one weight, as far as that was found out.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        """Looks at names and edges only."""
+        self.groups: dict[int, tuple[int, ...]] = {}
+        self.updated: set[int] = set()
+        self.likely: set[int] = set()
+        self.proven: dict[tuple[int, int, int], bool] = {}
+        roots = [info.root_id for info in nodes.graphs]
+        if len(set(roots)) < 2:
+            return
+        named = defaultdict[str, list[int]](list)
+        for row in np.flatnonzero(nodes.are_parameters(np.arange(len(nodes)))).tolist():
+            named[nodes.names[row].removeprefix(_ARGUMENT)].append(row)
+        for rows in named.values():
+            self._add(nodes, rows)
+        for name, rows in named.items():
+            partners = named.get(name.partition(".")[2], ())
+            both = [row for row in (*rows, *partners) if row not in self.groups]
+            if partners and len({nodes.category_of(row) for row in both}) == 1 and self._add(nodes, both):
+                self.likely.update(both)
+
+    def _add(self, nodes: NodeTable, rows: Sequence[int]) -> bool:
+        if len({nodes.graph_of(row).root_id for row in rows}) < 2:
+            return False
+        if not any(nodes.category_of(row) in _CHANGED for row in rows):
+            return False  # a graph input such as the data: every graph has its own
+        updated = {row for row in rows if _is_updated(nodes, row)}
+        if updated:
+            self.updated |= updated
+            self.groups.update(dict.fromkeys(rows, tuple(rows)))
+        return bool(updated)
+
+
+def _is_updated(nodes: NodeTable, row: int) -> bool:
+    """Whether an update operator of its graph writes a parameter."""
+    return any(
+        slot in in_place_slots(nodes.op_type(node), len(real_inputs(nodes, node)))
+        for node, slot in real_consumers(nodes, row)
+    )
+
+
+def may_be_one(one: tuple[TensorTable, int], other: tuple[TensorTable, int], *, equal: bool) -> bool:
+    """Whether two files may be of one weight: the same type and shape, and where ``equal`` is asked the same values.
+
+    What cannot be read disproves nothing.
+    """
+    metas = [_meta(*place) for place in (one, other)]
+    if metas[0] is None or metas[1] is None:
+        return True
+    if metas[0] != metas[1]:
+        return False
+    if not equal or any(int(table.flags[at]) & TensorFlag.STAT_ONLY for table, at in (one, other)):
+        return True
+    try:
+        values = [open_array(table.spec(at)) for table, at in (one, other)]
+    except (TdbgError, OSError, ValueError):
+        return True
+    if values[0].nbytes > _MOST_BYTES:
+        return True
+    return values[0].tobytes() == values[1].tobytes()
+
+
+def _meta(table: TensorTable, index: int) -> tuple[str, tuple[int, ...]] | None:
+    if int(table.flags[index]) & TensorFlag.STAT_ONLY:
+        return table.recorded_meta(index)
+    try:
+        with TensorFile(table.spec(index)) as file:
+            return file.layout.meta.dtype, file.layout.meta.shape
+    except (TdbgError, OSError, ValueError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The tensor that an input slot is fed with: an output of the node that really made it; row -1 = unknown."""
+
+    row: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A tensor of some step: index into that step's table, -1 when it has no file; ``round`` as in ``TensorKey``."""
+
+    step: int
+    index: int
+    row: int
+    side: Side
+    slot: int
+    round: int = 0
+
+
+def holds_tensors(table: TensorTable) -> bool:
+    """Whether a step holds a tensor of its own: constants are there in every one."""
+    return bool(((table.flags & int(TensorFlag.CONSTANT)) == 0).any())
+
+
+class Flow:
+    """The data flow of one rank: nodes plus the files of its steps, as they were when first looked at.
+
+    Make one per question: what it has given stays as it is whatever a refresh brings meanwhile, so that rows and
+    indices fit together. Not for use from several threads at once.
+
+    Attributes:
+        nodes: the rank's node table; grows when a step has files of nodes that were unknown.
+    """
+
+    def __init__(self, source: Source, rank: int, progress: ProgressFn = no_progress, *, sharing: bool = True) -> None:
+        """Reads the nodes.
+
+        Args:
+            source: the run.
+            rank: whose.
+            progress: told when directories have to be listed.
+            sharing: weights that several root graphs use are one weight; else every graph has its own.
+        """
+        self.rank = rank
+        self.nodes: NodeTable = source.nodes(rank, progress)
+        self._source = source
+        self._progress = progress
+        self._sharing = sharing
+        self._tables: dict[int, TensorTable] = {}
+        self._previous: dict[tuple[int, int, int], tuple[int, int] | None] = {}
+        self._holders: dict[int, list[Holder]] = {}
+        self._history: _Runs | None = None
+        self._mates: dict[int, tuple[int, ...]] = {}
+        self._before_shared: dict[tuple[int, int, int], Located | None] = {}
+
+    def table(self, step: int) -> TensorTable:
+        """The files of a step.
+
+        Raises:
+            CancelledError: from ``progress``.
+            RenumberedError: the nodes were read anew since this object was made.
+        """
+        table = self._tables.get(step)
+        if table is None:
+            table = self._source.tensors(self.rank, step, self._progress)
+            nodes = self._source.nodes(self.rank)
+            if nodes.lineage is not self.nodes.lineage:
+                raise RenumberedError(
+                    "the graph of this rank was just read anew", where=f"rank {self.rank}", hint="try again"
+                )
+            self.nodes = nodes
+            self._tables[step] = table
+        return table
+
+    # -- one tensor ----------------------------------------------------------------------------------
+
+    def located(self, step: int, row: int, side: Side, slot: int, round: int = 0) -> Located:  # noqa: A002
+        """Where a tensor stands, with the round that its file has; a tensor written once is in every round."""
+        table = self.table(step)
+        index = table.find(row, side, slot, round) if row >= 0 else -1
+        if index < 0 and round and row >= 0:
+            index = table.find(row, side, slot)
+            index = index if index >= 0 and not int(table.round[index]) else -1
+        return Located(step, index, row, side, slot, int(table.round[index]) if index >= 0 else round)
+
+    def slots(self, step: int, row: int, side: Side, round: int = 0) -> list[int]:  # noqa: A002
+        """The slots of a node that were dumped in a run, ascending."""
+        table = self.table(step)
+        rows = table.of_node(row, every=bool(round))
+        rows = rows[(table.side[rows] == int(side)) & (not round or np.isin(table.round[rows], (0, round)))]
+        return sorted({int(slot) for slot in table.slot[rows]})
+
+    def key(self, at: Located) -> TensorKey:
+        """The handle of a tensor."""
+        return self.nodes.key(self.rank, at.step, at.row, at.side, at.slot, round=at.round)
+
+    # -- the order of runs ---------------------------------------------------------------------------
+
+    def previous_run(self, row: int, step: int, round: int = 0) -> tuple[int, int] | None:  # noqa: A002 - see TensorKey
+        """(step, round) of the run before, of the node's own root graph: see ``Source.previous_run``."""
+        return self._run_before(self.nodes.graph_of(row).root_id, step, round)
+
+    def _run_before(self, root: int, step: int, round: int) -> tuple[int, int] | None:  # noqa: A002
+        key = (root, step, round)
+        if key not in self._previous:
+            self._previous[key] = self._source.previous_run(self.rank, *key)
+        return self._previous[key]
+
+    def previous_step(self, row: int, step: int, round: int = 0) -> int | None:  # noqa: A002
+        """The step of the run before, as ``before`` has it: ``step`` itself when that holds several runs."""
+        if self.shared(row):
+            at = self.before(row, Side.OUTPUT, 0, step, round)
+            return None if at is None else at.step
+        before = self.previous_run(row, step, round)
+        return before[0] if before is not None else None
+
+    def turn(self, row: int, step: int, round: int = 0) -> int:  # noqa: A002
+        """When the run was in which a node's tensor was written: see ``model.turns``."""
+        return self._runs.turn(self.nodes.graph_of(row).root_id, step, round)
+
+    def turns(self, step: int, node: Int64, round: Integers) -> Int64:  # noqa: A002
+        """``turn`` of several tensors of a step, as columns."""
+        found = np.empty(len(node), np.int64)
+        for of, root, number in self._by_run(node, round):
+            found[of] = self._runs.turn(root, step, number)
+        return found
+
+    def runs_of(self, row: int) -> list[tuple[int, int]]:
+        """(step, round) of the runs of a node's root graph, in the order in which they ran."""
+        root = self.nodes.graph_of(row).root_id
+        found = [(run.step, run.round) for run in self._runs.dumped if run.root_graph == root]
+        return found or [(step, 0) for step in self._source.steps(self.rank)]
+
+    @property
+    def _runs(self) -> _Runs:
+        if self._history is None:
+            self._history = _Runs(self._source.history(self.rank))
+        return self._history
+
+    def _by_run(self, node: Int64, round: Integers) -> list[tuple[Int64, int, int]]:  # noqa: A002
+        """(places, root graph, round) of rows that were written by one run."""
+        if not len(node):
+            return []
+        roots = np.array([info.root_id for info in self.nodes.graphs], np.int64)[self.nodes.graph[node]]
+        both = roots << 16 | round.astype(np.int64)
+        if (both == both[0]).all():
+            return [(np.arange(len(node)), int(roots[0]), int(round[0]))]
+        return [(np.flatnonzero(both == each), each >> 16, each & 0xFFFF) for each in np.unique(both).tolist()]
+
+    # -- what was before -----------------------------------------------------------------------------
+
+    def before(self, row: int, side: Side, slot: int, step: int, round: int = 0) -> Located | None:  # noqa: A002
+        """Where the value of a tensor of before stands: index -1 when it was not dumped there.
+
+        None when no run came before.
+        """
+        if side is Side.OUTPUT and self.shared(row):
+            return self._before_of_shared(row, slot, step, round)
+        run = self.previous_run(row, step, round)
+        if run is None:
+            return None
+        at = self.located(run[0], row, side, slot, run[1])
+        own = self.table(step).find(row, side, slot, round) if at.step == step and at.index >= 0 else -1
+        return Located(at.step, -1, row, side, slot, run[1]) if own >= 0 and own == at.index else at
+
+    def befores(
+        self,
+        step: int,
+        node: Int64,
+        side: Integers,
+        slot: Integers,
+        round: Integers,  # noqa: A002
+    ) -> tuple[Int64, Int64]:
+        """``before`` of several tensors of a step, as columns: step and index there; -1, -1 where there is none."""
+        before, index = np.full(len(node), -1, np.int64), np.full(len(node), -1, np.int64)
+        for of, root, number in self._by_run(node, round):
+            run = self._run_before(root, step, number)
+            if run is None:
+                continue
+            found = of_round(self.table(run[0]), node[of], side[of], slot[of], run[1])
+            if run[0] == step:
+                found = np.where(found == of_round(self.table(step), node[of], side[of], slot[of], number), -1, found)
+            before[of] = np.where(found >= 0, run[0], -1)
+            index[of] = found
+        for place in self._are_shared(node, side):
+            at = self._before_of_shared(int(node[place]), int(slot[place]), step, int(round[place]))
+            known = at is not None and at.index >= 0
+            before[place], index[place] = (at.step, at.index) if at is not None and known else (-1, -1)
+        return before, index
+
+    def starts(
+        self,
+        step: int,
+        node: Int64,
+        side: Integers,
+        round: Integers,  # noqa: A002
+    ) -> Mask:
+        """Of which tensors of a step no run came before."""
+        found = np.zeros(len(node), np.bool_)
+        for of, root, number in self._by_run(node, round):
+            found[of] = self._run_before(root, step, number) is None
+        for place in self._are_shared(node, side):
+            found[place] = self._before_of_shared(int(node[place]), 0, step, int(round[place])) is None
+        return found
+
+    def is_first(self, at: Located) -> bool:
+        """Whether no run came before that of a tensor."""
+        if at.side is Side.OUTPUT and self.shared(at.row):
+            return self.before(at.row, at.side, at.slot, at.step, at.round) is None
+        return self.previous_run(at.row, at.step, at.round) is None
+
+    # -- weights that several graphs use -------------------------------------------------------------
+
+    def shared(self, row: int) -> tuple[int, ...]:
+        """The rows that are the same weight in other root graphs, and its own; empty for what only one graph has."""
+        if not self._sharing or row < 0:
+            return ()
+        found = self._mates.get(row)
+        if found is None:
+            weights = self.nodes.memo(SharedWeights)
+            group = weights.groups.get(row, ())
+            rows = tuple(each for each in group if each == row or self._is_same(weights, row, each))
+            roots = {self.nodes.graph_of(each).root_id for each in rows}
+            found = self._mates[row] = rows if len(roots) > 1 else ()
+        return found
+
+    def updated_elsewhere(self, row: int) -> bool:
+        """Whether only other root graphs update a weight: in its own graph it shows what they left there."""
+        rows = self.shared(row)
+        if not rows:
+            return False
+        updated = self.nodes.memo(SharedWeights).updated
+        root = self.nodes.graph_of(row).root_id
+        own = any(each in updated for each in rows if self.nodes.graph_of(each).root_id == root)
+        return not own and any(each in updated for each in rows)
+
+    def _are_shared(self, node: Int64, side: Integers) -> list[int]:
+        """Places of outputs that are weights which several graphs use."""
+        groups = self.nodes.memo(SharedWeights).groups if self._sharing else {}
+        if not groups:
+            return []
+        places = np.flatnonzero((side == int(Side.OUTPUT)) & np.isin(node, list(groups))).tolist()
+        return [place for place in places if self.shared(int(node[place]))]
+
+    def _is_same(self, weights: SharedWeights, one: int, other: int) -> bool:
+        """Whether two parameters of one name are one weight: nothing that was dumped may speak against it."""
+        pair = (self.rank, min(one, other), max(one, other))
+        if pair not in weights.proven:
+            weights.proven[pair] = self._compared(weights, *pair[1:])
+        return weights.proven[pair]
+
+    def _compared(self, weights: SharedWeights, one: int, other: int) -> bool:
+        """Where a graph that only reads it ran right after one that has it, it must have found the same values."""
+        rows = {self.nodes.graph_of(row).root_id: row for row in (one, other)}
+        roots = {self.nodes.graph_of(row).root_id for row in weights.groups[one]}
+        runs = [run for run in self._runs.dumped if run.root_graph in roots]
+        compared = proven = False
+        for earlier, later in pairwise(runs):
+            first, second = rows.get(earlier.root_graph), rows.get(later.root_graph)
+            if first is None or second is None or first == second:
+                continue
+            only_reads = second not in weights.updated
+            if compared and not only_reads:
+                continue
+            there = self.located(earlier.step, first, Side.OUTPUT, 0, earlier.round)
+            here = self.located(later.step, second, Side.OUTPUT, 0, later.round)
+            if there.index < 0 or here.index < 0:
+                continue
+            files = (self.table(there.step), there.index), (self.table(here.step), here.index)
+            if not may_be_one(*files, equal=only_reads):
+                return False
+            compared, proven = True, proven or only_reads
+            if only_reads or weights.updated.issuperset((one, other)):
+                break
+        return proven or one not in weights.likely
+
+    def _before_of_shared(self, row: int, slot: int, step: int, round: int) -> Located | None:  # noqa: A002
+        key = (row, step, round)
+        if key not in self._before_shared:
+            self._before_shared[key] = self._last_writing(row, step, round)
+        at = self._before_shared[key]
+        return at if at is None or at.slot == slot else Located(at.step, -1, at.row, at.side, slot, at.round)
+
+    def _last_writing(self, row: int, step: int, round: int) -> Located | None:  # noqa: A002
+        """A shared weight as the last run of any graph before this one left it.
+
+        The parameters of a step may be written after all of its runs: what was written after this run began shows no
+        value of before.
+        """
+        of_root: dict[int, list[int]] = {}
+        for each in self.shared(row):
+            of_root.setdefault(self.nodes.graph_of(each).root_id, []).append(each)
+        updated = self.nodes.memo(SharedWeights).updated
+        own, root = self.located(step, row, Side.OUTPUT, 0, round), self.nodes.graph_of(row).root_id
+        began = self._runs.began(root, step, round)
+        for run in self._runs.earlier(root, step, round):
+            rows = of_root.get(run.root_graph)
+            if rows is None:
+                continue
+            places = [self.located(run.step, each, Side.OUTPUT, 0, run.round) for each in rows]
+            found = next((at for at in places if at.index >= 0 and at != own and self._is_before(at, began)), None)
+            if found is not None:
+                return found
+            if any(each in updated for each in rows):  # it left a value that was not dumped: an older one is not it
+                return replace(places[0], index=-1)
+        return None
+
+    def _is_before(self, at: Located, began: int) -> bool:
+        written = int(self.table(at.step).timestamp[at.index])
+        return not began or not written or written < began
+
+    # -- what goes into a node -----------------------------------------------------------------------
+
+    def holders(self, row: int) -> list[Holder]:
+        """What feeds each input slot of a node; empty without a graph."""
+        found = self._holders.get(row)
+        if found is None:
+            found = self._holders[row] = [Holder(node, slot) for node, slot in real_inputs(self.nodes, row)]
+        return found
+
+    def consumers(self, row: int) -> list[tuple[int, int]]:
+        """(node row, input slot) of the nodes that really read any output of a node."""
+        return real_consumers(self.nodes, row)
+
+    def holder(self, row: int, slot: int) -> Holder:
+        """What feeds one input slot; row -1 when the graph does not say."""
+        found = self.holders(row)
+        return found[slot] if slot < len(found) else Holder(-1, 0)
+
+    def locate_input(self, step: int, row: int, slot: int, round: int = 0) -> Located | None:  # noqa: A002
+        """Where the value that entered a node stands on disk, or None."""
+        own = self.located(step, row, Side.INPUT, slot, round)
+        return own if own.index >= 0 else self.locate_held(step, self.holder(row, slot), round, row)
+
+    def locate_held(
+        self,
+        step: int,
+        holder: Holder,
+        round: int = 0,  # noqa: A002
+        reader: int = -1,
+    ) -> Located | None:
+        """Where the value of a held tensor *before or during* a run stands, or None.
+
+        Args:
+            step: of the run.
+            holder: the tensor.
+            round: of the run.
+            reader: the node that reads it: of several writings it had the newest that was there when it ran.
+        """
+        if holder.row < 0:
+            return None
+        if self.nodes.category_of(holder.row) in PARAMETERS:
+            if not self.updated(holder.row):
+                at: Located | None = self.located(step, holder.row, Side.OUTPUT, holder.slot, round)
+            else:
+                at = self.before(holder.row, Side.OUTPUT, holder.slot, step, round)
+        else:
+            at = self._made(step, holder, round, reader)
+        return at if at is not None and at.index >= 0 else None
+
+    def _made(self, step: int, holder: Holder, round: int, reader: int) -> Located:  # noqa: A002
+        table = self.table(step)
+        mine = table.of_node(reader, every=True) if reader >= 0 and table.round.any() else np.zeros(0, np.int64)
+        mine = mine[(table.round[mine] == round) | (table.round[mine] == 0)] if round else mine[-1:]
+        if not len(mine):
+            return self.located(step, holder.row, Side.OUTPUT, holder.slot, round)
+        earliest = mine[np.argmin(table.timestamp[mine])]
+        one = np.array([holder.row]), np.array([int(Side.OUTPUT)]), np.array([holder.slot])
+        index = int(read_by(table, *one, np.array([earliest]))[0])
+        number = int(table.round[index]) if index >= 0 else round
+        root, own = (self.nodes.graph_of(each).root_id for each in (holder.row, reader))
+        read_in = (
+            int(table.round[earliest]) if root == own else self._runs.last(root, step, int(table.timestamp[earliest]))
+        )
+        if number and read_in and number != read_in:  # an earlier run wrote it: what the reader had is not there
+            return Located(step, -1, holder.row, Side.OUTPUT, holder.slot, read_in)
+        return Located(step, index, holder.row, Side.OUTPUT, holder.slot, number)
+
+    def updated(self, row: int) -> bool:
+        """Whether a parameter's file shows its value after the run: graph inputs such as labels do not change."""
+        of = self.nodes.category_of(row)
+        if of in TRAINABLE | {Category.OPTIMIZER_STATE}:
+            return True
+        return of in PARAMETERS and bool(self.shared(row))
+
+    def is_constant(self, row: int) -> bool:
+        """Whether a node is a graph constant."""
+        return row >= 0 and self.nodes.category_of(row) is Category.CONSTANT
+
+    def has_values(self, table: TensorTable, index: int) -> bool:
+        """Whether a table row has a file with values."""
+        return not int(table.flags[index]) & TensorFlag.STAT_ONLY
+
+
+def located_at(table: TensorTable, step: int, index: int) -> Located:
+    """The tensor in a row of a step's table."""
+    row, side, slot = int(table.node[index]), Side(int(table.side[index])), int(table.slot[index])
+    return Located(step, index, row, side, slot, int(table.round[index]))
+
+
+class _Runs:
+    """The runs of a rank, in the order in which they ran.
+
+    Attributes:
+        dumped: those that have files.
+    """
+
+    def __init__(self, history: Sequence[GraphRun]) -> None:
+        self.dumped = [run for run in history if run.has_data]
+        self._place: dict[tuple[int, int, int], int] = {}
+        for place, run in enumerate(self.dumped):
+            self._place[run.root_graph, run.step, run.round] = place
+            self._place[run.root_graph, run.step, 0] = place  # the newest one
+        self._of_step: dict[tuple[int, int], list[GraphRun]] = {}
+        for run in self.dumped:
+            self._of_step.setdefault((run.root_graph, run.step), []).append(run)
+        self._last = {run.step: run.turn for run in self.dumped}
+
+    def turn(self, root: int, step: int, round: int) -> int:  # noqa: A002
+        """When a run was; of one that is not known when the step ended."""
+        place = self._at(root, step, round)
+        return self.dumped[place].turn if place >= 0 else self._last.get(step, turn_of(step))
+
+    def began(self, root: int, step: int, round: int) -> int:  # noqa: A002
+        """When a run began by the clock; 0 where that is not known."""
+        place = self._at(root, step, round)
+        return self.dumped[place].began if place >= 0 else 0
+
+    def last(self, root: int, step: int, at: int) -> int:
+        """The round of the newest run of a step that had begun at a time; 0 where that is not known."""
+        begun = (run for run in reversed(self._of_step.get((root, step), ())) if 0 < run.began <= at)
+        return next((run.round for run in begun), 0)
+
+    def earlier(self, root: int, step: int, round: int) -> Sequence[GraphRun]:  # noqa: A002
+        """The runs before one, the newest first."""
+        place = self._at(root, step, round)
+        if place < 0:
+            turn = self._last.get(step, turn_of(step))
+            return [run for run in reversed(self.dumped) if run.turn < turn]
+        return self.dumped[:place][::-1]
+
+    def _at(self, root: int, step: int, round: int) -> int:  # noqa: A002
+        place = self._place.get((root, step, round), -1)
+        return place if place >= 0 else self._place.get((root, step, 0), -1)
+
+
+def of_round(
+    table: TensorTable,
+    node: Integers,
+    side: Integers,
+    slot: Integers,
+    round: int,  # noqa: A002
+) -> Int64:
+    """Indices of several tensors as one round wrote them, -1 where there is none; round 0 is the newest one.
+
+    A tensor that was written once is in every round.
+    """
+    if not round or not table.round.any():
+        return table.find_all(node, side, slot)
+    rows = np.flatnonzero((table.round == round) | (table.round == 0))
+    keys = tensor_keys(table.node[rows], table.side[rows], table.slot[rows])
+    by = np.argsort(keys, kind="stable")
+    keys, rows = keys[by], rows[by]
+    wanted = tensor_keys(node, side, slot)
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int64)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found: Int64 = np.where(keys[place] == wanted, rows[place], np.int64(-1))
+    return found
+
+
+def read_by(
+    table: TensorTable,
+    node: Integers,
+    side: Integers,
+    slot: Integers,
+    readers: Integers,
+) -> Int64:
+    """Indices of the writings of several tensors that others of the step were made from.
+
+    That is the newest one that was there when the reader was written; where no times are known that of its round.
+
+    Args:
+        table: of the step.
+        node: of the tensors.
+        side: of the tensors.
+        slot: of the tensors.
+        readers: for each a file of the node that read it: a row of the table.
+    """
+    found = table.find_all(node, side, slot, at=table.timestamp[readers])
+    if not table.round.any():
+        return found
+    rounds = np.where(table.timestamp[readers] <= 0, table.round[readers].astype(np.int64), 0)
+    for each in np.unique(rounds[rounds > 0]).tolist():
+        of = np.flatnonzero(rounds == each)
+        found[of] = of_round(table, node[of], side[of], slot[of], each)
+    return found

@@ -1,0 +1,392 @@
+"""In which order files are read: tensor by tensor, each through its steps, so that every file is read once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.check.flow import Flow, located_at
+from tui_debugger.check.plan import RequiredByStep
+from tui_debugger.check.records import RankStats, StepStats, StoredStats
+from tui_debugger.model import Progress, ProgressFn, ReadSpec, TensorMeta, no_progress
+from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.sources.columns import tensor_keys
+from tui_debugger.stats.derive import derive
+from tui_debugger.stats.records import (
+    CHANGE_ASKED,
+    NOT_ASKED,
+    ONLY_COMPARED,
+    Before,
+    ReadRequests,
+    Record,
+    Records,
+    RequiredStats,
+    Specs,
+    State,
+)
+from tui_debugger.stats.scan import Meanwhile, nothing, scan
+from tui_debugger.stats.workers import Workers
+
+Tables = Callable[[int], TensorTable]
+"""The table of a step."""
+Keeper = Callable[[int], object]
+"""Where what is known about a step is kept."""
+
+_ENTRY: Final = np.dtype(
+    [
+        ("key", "<i8"),
+        ("step", "<i8"),
+        ("index", "<i8"),
+        ("before", "<i8"),
+        ("before_index", "<i8"),
+        ("need", "<i2"),
+        ("valueless", "?"),
+    ]
+)
+"""A file: which tensor it holds, where it stands, and what it is compared with (-1: nothing)."""
+
+
+class Reading:
+    """Files in the order in which they are read.
+
+    Attributes:
+        step, index: where each stands: the row of a step's table.
+        valueless: of the tensor that it should be compared with only statistics were dumped.
+        looks: the files with what is asked about them.
+        sizes: bytes of each file, about; -1 without one.
+    """
+
+    def __init__(
+        self, entries: npt.NDArray[Any], needs: tuple[RequiredStats, ...], specs: Specs, sizes: Int64, keeper: Keeper
+    ) -> None:
+        """``entries`` are sorted by tensor, then step, and hold every file once."""
+        self.step: Int64 = entries["step"]
+        self.index: Int64 = entries["index"]
+        self.valueless: Mask = entries["valueless"]
+        self.sizes = sizes
+        self._keeper = keeper
+        places = _places(self.step, self.index)
+        by = np.argsort(places)
+        found = by[np.minimum(np.searchsorted(places[by], _places(*_before(entries))), max(len(by) - 1, 0))]
+        previous = np.where(entries["before"] >= 0, found, -1)
+        self.looks = ReadRequests(specs, previous.astype(np.int32), needs, entries["need"].copy())
+
+    def answers(self, step: int, keeper: object, need: RequiredStats, rows: Int64) -> Mask:
+        """Which rows of a step's table are read for a need, among other things, and will be kept by ``keeper``."""
+        enough = np.array([*(each.covers(need) for each in self.looks.needs), False])  # ONLY_COMPARED is the last one
+        found = self.index[(self.step == step) & enough[self.looks.need]]
+        if not len(found) or self._keeper(step) is not keeper:  # another rank's, or listed anew meanwhile
+            return np.zeros(len(rows), np.bool_)
+        return np.isin(rows, found)
+
+    def files(self, at: int) -> list[str]:
+        """The paths behind a look: the file, and what it is compared with."""
+        before = int(self.looks.previous[at])
+        return [os.fsdecode(self.looks.specs.paths[each]) for each in (at, before) if each >= 0]
+
+
+class ReadingList:
+    """Collects what is to be read."""
+
+    def __init__(self) -> None:
+        """Nothing yet."""
+        self._entries: list[npt.NDArray[Any]] = []
+        self._needs: dict[RequiredStats, int] = {}
+
+    def __len__(self) -> int:
+        """Number of files whose values are asked for."""
+        return sum(map(len, self._entries))
+
+    def add(
+        self, step: int, table: TensorTable, rows: Int64, need: RequiredStats, compared: tuple[Int64, Int64, Mask]
+    ) -> None:
+        """Adds rows of a step that share a need.
+
+        ``compared``: for each the step and row that it is compared with, -1 without one, and whether that is valueless.
+        """
+        entries = np.zeros(len(rows), _ENTRY)
+        entries["key"] = tensor_keys(table.node[rows], table.side[rows], table.slot[rows])
+        entries["step"], entries["index"] = step, rows
+        entries["before"], entries["before_index"], entries["valueless"] = compared
+        entries["need"] = self._needs.setdefault(need, len(self._needs))
+        self._entries.append(entries)
+
+    def sorted(self, table: Tables, sizes: Callable[[int], Int64], keeper: Keeper) -> Reading:
+        """Everything by tensor, then step, files that are only compared with included."""
+        entries = np.concatenate(self._entries)
+        compared = np.take(entries, np.flatnonzero(entries["before"] >= 0))
+        only = np.zeros(len(compared), _ENTRY)
+        only["key"], only["step"], only["index"] = compared["key"], compared["before"], compared["before_index"]
+        only["need"], only["before"], only["before_index"] = ONLY_COMPARED, -1, -1
+        entries = np.concatenate([entries, only])
+        entries = np.take(
+            entries, np.argsort(-entries["need"], kind="stable")
+        )  # of one file what asks most comes first
+        _, first = np.unique(_places(entries["step"], entries["index"]), return_index=True)
+        entries = np.take(entries, first)
+        entries = np.take(entries, np.lexsort((entries["index"], entries["step"], entries["key"])))
+        specs, own = _specs(entries, table, sizes)
+        return Reading(entries, tuple(self._needs), specs, own, keeper)
+
+
+def _places(step: Int64, index: Int64) -> Int64:
+    """One number for each file; a step has fewer than 2³² of them."""
+    places: Int64 = (step << 32) + index
+    return places
+
+
+def _before(entries: npt.NDArray[Any]) -> tuple[Int64, Int64]:
+    return entries["before"], entries["before_index"]
+
+
+def _specs(entries: npt.NDArray[Any], table: Tables, sizes: Callable[[int], Int64]) -> tuple[Specs, Int64]:
+    kinds: dict[ReadSpec, int] = {}
+    paths: list[bytes] = []
+    kind, own = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.int64)
+    by_step = np.argsort(entries["step"], kind="stable")
+    for step in np.unique(entries["step"]).tolist():
+        of = np.flatnonzero(entries["step"] == step)
+        rows = entries["index"][of]
+        specs = table(step).specs(rows)
+        numbers = np.array([kinds.setdefault(spec, len(kinds)) for spec in specs.kinds], np.int32)
+        kind[of] = numbers[specs.kind]
+        paths += specs.paths
+        own[of] = sizes(step)[rows]
+    at = np.empty(len(by_step), np.int64)
+    at[by_step] = np.arange(len(by_step))
+    return Specs([paths[place] for place in at.tolist()], tuple(kinds), kind), own
+
+
+Needs = Mapping[tuple[int, int], RequiredStats]
+"""What has to be known about which tensor, by (step, index in that step's table)."""
+
+
+SAMPLE: Final = 16
+"""Files whose sizes are asked for to find out whether two steps are alike."""
+
+
+class Measurements:
+    """Records of the tensors that a data flow has pinned."""
+
+    def __init__(self, flow: Flow, shelf: RankStats, workers: Workers, memory: StoredStats) -> None:
+        """``shelf`` holds what is known and takes what is measured, ``memory`` what earlier sessions measured."""
+        self.flow = flow
+        self._shelf = shelf
+        self._workers = workers
+        self._memory = memory
+
+    def undisturbed(self) -> AbstractContextManager[object]:
+        """While it is held no other thread puts records in, which would make rows unknown for a moment."""
+        return self._shelf.lock
+
+    def record(self, step: int, index: int) -> Record | None:
+        """What is known about a tensor."""
+        return self._shelf.get(step, self.flow.table(step), index)
+
+    def records(self, step: int) -> Records:
+        """What is known about all tensors of a step; row numbers are those of its table."""
+        return self.kept(step).records
+
+    def kept(self, step: int) -> StepStats:
+        """What is known about a step, what earlier sessions measured included."""
+        kept = self._shelf.at(step, self.flow.table(step))
+        if not kept.remembered:
+            with self._shelf.lock:
+                self._memory.recall(step, kept, lambda rows: self.befores(step, rows), self._states)
+        return kept
+
+    def ensure(self, needs: Needs, progress: ProgressFn = no_progress, text: str = "") -> None:
+        """Measures every tensor of ``needs`` that is not known well enough yet.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept.
+        """
+        wants = RequiredByStep()
+        for (step, index), need in needs.items():
+            wants.ask(step, self.flow.table(step), np.array([index]), need)
+        self.ensure_all(wants, progress, text)
+
+    def ensure_all(self, wants: RequiredByStep, progress: ProgressFn = no_progress, text: str = "") -> None:
+        """Measures everything that is asked for and not known well enough yet.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept.
+        """
+        reading = self.missing(wants)
+        if reading is not None:
+            self.read(reading, progress, text)
+
+    def missing(self, wants: RequiredByStep, under_way: Reading | None = None) -> Reading | None:
+        """What has to be read for what is asked for; None when everything is known.
+
+        Args:
+            wants: what is asked for.
+            under_way: is about to be known.
+        """
+        readings = ReadingList()
+        for step in wants.steps():
+            table, kept = self.flow.table(step), self.kept(step)
+            for need, rows in self._missing(wants, step):
+                left = rows if under_way is None else rows[~under_way.answers(step, kept, need, rows)]
+                if len(left):
+                    readings.add(step, table, left, need, self._compared(step, left, need))
+        return readings.sorted(self.flow.table, self._sizes, self.kept) if readings else None
+
+    def read(
+        self, reading: Reading, progress: ProgressFn = no_progress, text: str = "", meanwhile: Meanwhile = nothing
+    ) -> None:
+        """Measures what ``missing`` found.
+
+        Args:
+            reading: the files.
+            progress: told how far it is.
+            text: goes with that.
+            meanwhile: see ``scan``.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept.
+        """
+
+        def tell(snapshot: Progress) -> None:
+            progress(Progress(snapshot.done, snapshot.total, text))
+
+        result = Records(len(reading.looks))
+        try:
+            scan(reading.looks, reading.sizes, self._workers, result, tell, meanwhile=meanwhile)
+        finally:
+            self._keep(reading, result)
+
+    def cost(self, wants: RequiredByStep) -> int:
+        """Bytes of the files that ``ensure_all`` would read, previous steps' aside; 0 when everything is known."""
+        total = 0
+        for step in wants.steps():
+            rows = [rows for _, rows in self._missing(wants, step)]
+            if rows:
+                sizes, _ = self._states(step)
+                total += int(np.maximum(sizes[np.concatenate(rows)], 0).sum())
+        return total
+
+    def size(self, step: int) -> int:
+        """Bytes of all files of a step, about."""
+        return int(np.maximum(self._sizes(step), 0).sum())
+
+    def look_at(self, step: int) -> None:
+        """Lists a step and finds out how large its files are, about, so that a check need not wait for that."""
+        self._sizes(step)
+
+    def _sizes(self, step: int) -> Int64:
+        """How large the files of a step are, about: only the order of the work depends on it.
+
+        Asking for every file costs a tenth of reading them. Where another step has the same tensors, and the largest
+        are as large here, the others are taken for it, too.
+        """
+        kept = self._shelf.at(step, self.flow.table(step))
+        if kept.sizes is None:
+            kept.sizes = self._sizes_as_elsewhere(kept) if kept.states is None else None
+        if kept.sizes is None:
+            kept.sizes = self._states(step)[0]
+        return kept.sizes
+
+    def _sizes_as_elsewhere(self, kept: StepStats) -> Int64 | None:
+        for other in self._shelf.steps().values():
+            if other.table.node is kept.table.node and other.states is not None:
+                sizes = other.states[0]
+                largest = np.argsort(sizes, kind="stable")[-SAMPLE:]
+                return sizes if np.array_equal(kept.table.file_states(largest)[0], sizes[largest]) else None
+        return None
+
+    def befores(self, step: int, rows: Int64) -> tuple[Int64, Int64]:
+        """The step of each row's value of before, and its row in that step's table; -1, -1 where there is none."""
+        table = self.flow.table(step)
+        node = table.node[rows].astype(np.int64)
+        return self.flow.befores(step, node, table.side[rows], table.slot[rows], table.round[rows])
+
+    def _states(self, step: int) -> tuple[Int64, Int64]:
+        """Sizes and modification times of a step's files, as they were when first asked for."""
+        kept = self._shelf.at(step, self.flow.table(step))
+        if kept.states is None:
+            kept.states = kept.table.file_states(np.arange(len(kept.table)))
+        return kept.states
+
+    def _missing(self, wants: RequiredByStep, step: int) -> list[tuple[RequiredStats, Int64]]:
+        """What of a step has to be read; rows of recorded statistics are filled in on the way."""
+        kept = self.kept(step)
+        valueless = (kept.table.flags & int(TensorFlag.STAT_ONLY)) != 0
+        missing = []
+        for need, rows in wants.of_step(step):
+            derive(kept.records, need, rows[~valueless[rows]])
+            open_rows = rows[~kept.records.covers(need, rows)]
+            for index in open_rows[valueless[open_rows]].tolist():
+                self._put_recorded(kept, step, index, need)
+            open_rows = open_rows[~valueless[open_rows]]
+            if len(open_rows):
+                # How much a tensor changed costs nothing beside whether it did, and answers more questions later.
+                change = RequiredStats(change=need.previous)
+                missing.append((need | change | _asked(kept.records, open_rows), open_rows))
+        return missing
+
+    def _put_recorded(self, kept: StepStats, step: int, index: int, need: RequiredStats) -> None:
+        known = self._shelf.get(step, kept.table, index)
+        first = self.flow.is_first(located_at(kept.table, step, index))
+        whole = need if known is None else need | known.need
+        with self._shelf.lock:
+            kept.records.put(index, _recorded(kept.table, index, whole, first_step=first))
+
+    def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
+        """For each row the step and row that it is compared with (-1), and whether that has no values."""
+        nothing = np.full(len(rows), -1, np.int64)
+        valueless = np.zeros(len(rows), np.bool_)
+        if not need.previous:
+            return nothing, nothing, valueless
+        before, index = self.befores(step, rows)
+        for earlier in np.unique(before[before >= 0]).tolist():
+            of = np.flatnonzero(before == earlier)
+            valueless[of] = (self.flow.table(earlier).flags[index[of]] & int(TensorFlag.STAT_ONLY)) != 0
+        return np.where(valueless, -1, before), np.where(valueless, -1, index), valueless
+
+    def _keep(self, reading: Reading, result: Records) -> None:
+        """Puts what was measured where it belongs."""
+        done = result.rows["state"] != State.UNKNOWN
+        result.rows["before"][reading.valueless & done] = Before.NO_VALUE
+        changed = []
+        for step in np.unique(reading.step[done]).tolist():
+            source = np.flatnonzero(done & (reading.step == step))
+            target = reading.index[source]
+            kept = self._shelf.at(step, self.flow.table(step))
+            with self._shelf.lock:
+                kept.records.place(result, source, target)
+                kept.fresh[target] = True
+            changed.append(kept)
+        broken = (result.rows["state"] == State.UNREADABLE) | (result.rows["before"] == Before.UNREADABLE)
+        for at in np.flatnonzero(broken).tolist():
+            step, index = int(reading.step[at]), int(reading.index[at])
+            self._shelf.note_failure(step, self.flow.table(step), index, reading.files(at))
+        self._memory.keep(changed)
+
+
+def _asked(records: Records, rows: Int64) -> RequiredStats:
+    """Everything that any of some rows has been asked before, so that measuring it again loses nothing."""
+    return RequiredStats(
+        frozenset(bounds for bounds, column in records.ranges.items() if (column[rows] != NOT_ASKED).any()),
+        bool((records.rows["asked"][rows] & CHANGE_ASKED).any()),
+        frozenset(closeness for closeness, column in records.close.items() if (column[rows] != NOT_ASKED).any()),
+    )
+
+
+def _recorded(table: TensorTable, index: int, need: RequiredStats, *, first_step: bool) -> Record:
+    """A record from the statistics that the dump itself wrote, for tensors without values."""
+    stats = table.recorded(index)
+    if stats is None and int(table.flags[index]) & int(TensorFlag.UNKNOWN):
+        return Record(None, None, error="the training did not send it", need=need)
+    if stats is None:
+        return Record(None, None, error="only a statistics row was dumped, and it cannot be read", need=need)
+    described = table.recorded_meta(index)
+    meta = TensorMeta(described[0], described[1], 0) if described else None
+    previous = "no value" if need.previous and not first_step else "none"
+    return Record(meta, stats, previous=previous, need=need)

@@ -1,0 +1,288 @@
+"""Where something bad starts: tensors that are bad although nothing they were made from is.
+
+What "bad" means is a ``Question``: NaN or Inf, or a finding of a watchpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tui_debugger.check.by_design import StepDesigns
+from tui_debugger.check.flow import Located
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.provenance import Provenance, Provenances, Start, ValueSource
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import evaluate, needs
+
+
+class State(Enum):
+    """What is known about a tensor that another one was made from."""
+
+    CLEAN = "clean"
+    BAD = "bad"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What makes a tensor bad.
+
+    Attributes:
+        need: what a record must hold to answer it.
+        holds: True or False, or None when the record does not tell. The flag says that no step came before.
+        overflow: it asks for NaN and Inf, which are wrong in a constant too.
+        unchanged: it asks for what hardly changes: of a constant or a graph input that says nothing.
+    """
+
+    need: RequiredStats
+    holds: Callable[[Record, bool], bool | None]
+    overflow: bool = False
+    unchanged: bool = False
+
+
+def _overflowed(record: Record, _first: bool) -> bool | None:
+    return None if record.stats is None else record.stats.bad
+
+
+OVERFLOW = Question(RequiredStats(), _overflowed, overflow=True)
+"""Any NaN or Inf."""
+
+
+def question_of(watchpoint: Watchpoint) -> Question:
+    """Whether a watchpoint would have a finding, on any tensor: its selection is not asked."""
+    if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
+        return OVERFLOW
+
+    def holds(record: Record, first: bool) -> bool | None:
+        if record.stats is None:
+            return None
+        result = evaluate(watchpoint, record, first_step=first)
+        if result is None:
+            return False
+        # A tensor that NaN or Inf kept from being judged is bad as well: what is made of it may be a finding.
+        return True if result.verdict in (Verdict.FINDING, Verdict.BLOCKED) else None
+
+    unchanged = CONDITIONS[watchpoint.condition].wire in (WIRE_NOT_CHANGED, WIRE_CHANGE_TOO_SMALL)
+    return Question(needs(watchpoint), holds, unchanged=unchanged)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A source with its verdict.
+
+    Attributes:
+        source: the tensor that was used.
+        at: where the value stands that was judged; None when it was not dumped.
+        state: what it is.
+        constant: it is the value of a graph constant or an operator's attribute.
+        before: ``at`` is the value of before the node wrote over it.
+        designed: it has an Inf, which an operator was told to write: clean as far as what is made from it goes.
+    """
+
+    source: ValueSource
+    at: Located | None
+    state: State
+    constant: bool = False
+    before: bool = False
+    designed: bool = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether nobody can say that something does not start elsewhere, because this is not known."""
+        stated = self.source.stated or (self.constant and not self.source.constant)  # an operator's attribute
+        return self.state is State.UNKNOWN and not stated
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """A bad tensor, and why it is (or is not) where things start.
+
+    Attributes:
+        hit: the tensor.
+        making: which node made it, from what.
+        start: the answer for the first question that starts here, else for the first question.
+        asked: the numbers of the questions that start here; when none does, of all that were asked.
+        sources: the verdicts behind ``start``.
+    """
+
+    hit: Hit
+    making: Provenance
+    start: Start
+    asked: tuple[int, ...]
+    sources: tuple[Judged, ...]
+
+    @property
+    def missing(self) -> tuple[Judged, ...]:
+        """What keeps anybody from saying that it starts here; empty where nothing is missing but other ranks' part."""
+        return tuple(each for each in self.sources if each.missing)
+
+    @property
+    def row(self) -> int:
+        """The node to be named."""
+        updated = self.start is Start.UPDATED and self.making.parameter >= 0
+        return self.making.parameter if updated else self.making.row
+
+    @property
+    def other(self) -> int:
+        """The node to be named beside it, or -1."""
+        return self.making.other if self.row == self.making.row else self.making.row
+
+
+_MARKED = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Start.BEFORE})
+
+
+def find_origins(
+    measurements: Measurements, step: int, hits: Sequence[Hit], progress: ProgressFn = no_progress
+) -> set[TensorKey]:
+    """The tensors of one step with NaN or Inf whose node had only clean inputs, all of them known.
+
+    Beside them a node that has no inputs at all, and a parameter that was bad before the first dumped step or that no
+    optimizer changes. What never is a value (an order of execution) and constants that the graph states do not count.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    bad = [(hit, (OVERFLOW,)) for hit in hits if hit.stats is not None and hit.stats.bad]
+    return {each.hit.key for each in Examiner(measurements).examine(step, bad, progress) if each.start in _MARKED}
+
+
+class Examiner:
+    """Asks of bad tensors of one rank whether something that they were made from is bad as well."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        """Reads nothing yet."""
+        self.measurements = measurements
+        self.flow = measurements.flow
+        self._records: dict[tuple[int, int], Record | None] = {}
+        self._designs: dict[int, StepDesigns] = {}
+
+    def examine(
+        self, step: int, hits: Sequence[tuple[Hit, Sequence[Question]]], progress: ProgressFn = no_progress
+    ) -> list[Examined]:
+        """The answers for tensors of one step, each with the questions that it answers with yes.
+
+        Raises:
+            CancelledError: from ``progress``.
+        """
+        makings = Provenances(self.measurements, step)
+        made = [(hit, makings.of(hit), tuple(questions)) for hit, questions in hits]
+        text = f"rank {self.flow.rank} step {step}: origins"
+        self._ensure(((q, s.at) for _, m, q in made for s in m.sources), progress, text)
+        own = {(m.node, m.round) for _, m, _ in made if any(source.own for source in m.sources)}
+        self._ensure((((OVERFLOW,), at) for node in own for at in makings.outputs(*node)), progress, text)
+        replaced = ((q, s.held) for _, m, q in made for s in m.sources if self._replaced(makings, m, s, q))
+        self._ensure(replaced, progress, text)
+        return [self._examined(makings, *each) for each in made]
+
+    def _ensure(
+        self, asked: Iterable[tuple[Sequence[Question], Located | None]], progress: ProgressFn, text: str
+    ) -> None:
+        wanted: dict[tuple[int, int], RequiredStats] = {}
+        for questions, at in asked:
+            if at is None:
+                continue
+            need = wanted.get((at.step, at.index), RequiredStats())
+            for question in questions:
+                need = need | question.need
+            wanted[at.step, at.index] = need
+        self.measurements.ensure(wanted, progress, text)
+        self._records.clear()
+
+    def _replaced(
+        self, makings: Provenances, making: Provenance, source: ValueSource, questions: Sequence[Question]
+    ) -> bool:
+        bad = any(self._holds(source.at, question) for question in questions)
+        return bad and source.own and source.held is not None and self._overwritten(makings, making, source)
+
+    def _examined(self, makings: Provenances, hit: Hit, making: Provenance, questions: Sequence[Question]) -> Examined:
+        answers = []
+        for question in questions:
+            sources = tuple(self._judge(makings, making, source, question) for source in making.sources)
+            start = _decide(making, sources, question)
+            if question is OVERFLOW and start is not Start.FED and self._is_designed(makings, hit):
+                start = Start.DESIGNED
+            answers.append((start, sources))
+        starts = [number for number, (start, _) in enumerate(answers) if start in Start.origins()]
+        start, sources = answers[starts[0] if starts else 0]
+        return Examined(hit, making, start, tuple(starts or range(len(questions))), sources)
+
+    def _judge(self, makings: Provenances, making: Provenance, source: ValueSource, question: Question) -> Judged:
+        held = self._holds(source.at, question)
+        if source.after and (held or not question.overflow):  # what is left there, not what the node got
+            return Judged(source, source.at, State.UNKNOWN)
+        if (
+            held
+            and self._replaced(makings, making, source, (question,))
+            and self._holds(source.held, question) is False
+        ):
+            return Judged(source, source.held, State.CLEAN, before=True)
+        state = State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
+        designed = question is OVERFLOW and state is State.BAD and source.at is not None and self._designed(source.at)
+        state = State.CLEAN if designed else state
+        constant = source.constant or self._is_attribute(source) or (question.unchanged and self._is_given(source))
+        return Judged(source, source.at, state, constant, designed=designed)
+
+    def _is_given(self, source: ValueSource) -> bool:
+        """Whether nothing in the run makes it: a learning rate, the data."""
+        row = self.flow.holder(source.node, source.slot).row if source.side is Side.INPUT else -1
+        return row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS and not self.flow.updated(row)
+
+    def _designed(self, at: Located) -> bool:
+        """Whether a tensor has an Inf that an operator was told to write."""
+        record = self._record(at)
+        if record is None or record.stats is None or record.stats.nan or not record.stats.inf:
+            return False
+        if at.step not in self._designs:
+            self._designs[at.step] = StepDesigns(self.measurements, at.step)
+        return self._designs[at.step].intended_at(at.row, at.side, at.slot)
+
+    def _is_designed(self, makings: Provenances, hit: Hit) -> bool:
+        key = hit.key
+        at = self.flow.located(makings.step, hit.row, key.side, key.slot, key.round)
+        return at.index >= 0 and self._designed(at)
+
+    def _is_attribute(self, source: ValueSource) -> bool:
+        """Without a graph: an operator's flag or axis rather than a tensor."""
+        record = self._record(source.at) if source.unclaimed else None
+        meta = record.meta if record is not None else None
+        return meta is not None and meta.shape == () and meta.dtype.startswith(("bool", "int", "uint"))
+
+    def _record(self, at: Located | None) -> Record | None:
+        """What is known about a tensor; a weight or an activation is asked for by everything that it went into."""
+        if at is None:
+            return None
+        place = at.step, at.index
+        if place not in self._records:
+            self._records[place] = self.measurements.record(*place)
+        return self._records[place]
+
+    def _holds(self, at: Located | None, question: Question) -> bool | None:
+        record = self._record(at)
+        if at is None or record is None or not record.need.covers(question.need):
+            return None
+        return question.holds(record, self.flow.is_first(at))
+
+    def _overwritten(self, makings: Provenances, making: Provenance, source: ValueSource) -> bool:
+        """Whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
+        record = self._record(source.at)
+        if record is None or record.stats is None:
+            return False
+        outputs = map(self._record, makings.outputs(making.node, making.round))
+        return any(output is not None and output.stats == record.stats for output in outputs)
+
+
+def _decide(making: Provenance, sources: Sequence[Judged], question: Question) -> Start:
+    if making.parameter >= 0 and question.need.previous:
+        # That a parameter changed (or did not) is its own matter: what it was fed with has no such value to compare.
+        return Start.SOURCE if making.start is Start.SOURCE else Start.UPDATED
+    counted = [each for each in sources if question.overflow or not each.constant]
+    bad = [each for each in counted if each.state is State.BAD]
+    if any(each.source.initial and each.source == making.before for each in bad):
+        return Start.BEFORE
+    if bad:
+        return Start.CONSTANT if all(each.constant for each in bad) else Start.FED
+    return Start.UNKNOWN if making.exchanged or any(each.missing for each in sources) else making.start

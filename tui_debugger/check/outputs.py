@@ -1,0 +1,242 @@
+"""Looks at tensors as the outputs of their nodes: what the Python API asks, one by one or judged by the step.
+
+A check of the session judges whatever it finds under its watchpoints, inputs and copies included. Here exactly the
+named outputs are looked at, with exactly the named watchpoints, on the same records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int32
+from tui_debugger.check.flow import holds_tensors
+from tui_debugger.check.measure import Measurements
+from tui_debugger.graph.edges import real_consumers
+from tui_debugger.graph.table import PARAMETER, NodeFlag
+from tui_debugger.model import (
+    PARAMETERS,
+    Coverage,
+    Hit,
+    ProgressFn,
+    Side,
+    TensorKey,
+    TensorMeta,
+    Verdict,
+    Watchpoint,
+    no_progress,
+)
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.npy import TensorFile, open_array
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW
+from tui_debugger.watch.conditions import evaluate, needs
+
+Output = tuple[int, int]
+"""(node row, output slot)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A watchpoint and the outputs of one step that it is about: slot ``slots[i]`` of node row ``rows[i]``."""
+
+    watchpoint: Watchpoint
+    rows: Int32
+    slots: Int32
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What judging one step found.
+
+    Attributes:
+        hits: (number of the question, hit with the one result), in execution order, then by question.
+        valueless: (number of the question, output) of what could not be judged because no values were dumped.
+        coverage: what was looked at; an output that no watchpoint could look at counts as skipped.
+    """
+
+    hits: tuple[tuple[int, Hit], ...]
+    valueless: tuple[tuple[int, Output], ...]
+    coverage: Coverage
+
+
+class OutputTensors:
+    """The outputs of the nodes of one rank. Make one per question, as with ``Flow``; not for several threads."""
+
+    def __init__(self, measurements: Measurements) -> None:
+        """``measurements`` know the rank."""
+        self._measurements = measurements
+        self.flow = measurements.flow
+        self._inputs_only: dict[int, bool] = {}
+
+    def locate(self, step: int, row: int, slot: int) -> int:
+        """Index in the step's table of the file that holds an output; -1 when no file does.
+
+        In a step of which only inputs were dumped, that is the input file of the first consumer in execution order:
+        for a parameter it holds the value *before* the step's update.
+        """
+        index = self.flow.table(step).find(row, Side.OUTPUT, slot)
+        return index if index >= 0 or not self._only_inputs(step) else self._first_read(step, row, slot)
+
+    def read(self, step: int, row: int, slot: int) -> npt.NDArray[Any] | None:
+        """The values of an output; None when they were not dumped.
+
+        Raises:
+            UnreadableTensorError: the file is broken.
+        """
+        table, index = self.flow.table(step), self.locate(step, row, slot)
+        return open_array(table.spec(index)) if index >= 0 and self.flow.has_values(table, index) else None
+
+    def meta(self, step: int, row: int, slot: int) -> TensorMeta | None:
+        """Element type and shape of an output from its header; None when it was not dumped.
+
+        Raises:
+            UnreadableTensorError: the file is broken.
+        """
+        table, index = self.flow.table(step), self.locate(step, row, slot)
+        if index < 0:
+            return None
+        if not self.flow.has_values(table, index):
+            described = table.recorded_meta(index)
+            return TensorMeta(described[0], described[1], 0) if described else None
+        known = self._measurements.record(step, index)
+        if known is not None and known.meta is not None:
+            return known.meta
+        with TensorFile(table.spec(index)) as file:
+            return file.layout.meta
+
+    def records(self, step: int, outputs: Sequence[Output], progress: ProgressFn = no_progress) -> list[Record | None]:
+        """What one look at each output yields; None where it was not dumped."""
+        places = [(step, self.locate(step, row, slot)) for row, slot in outputs]
+        self._measurements.ensure({place: RequiredStats() for place in places if place[1] >= 0}, progress, "statistics")
+        return [self._measurements.record(*place) if place[1] >= 0 else None for place in places]
+
+    def judge(self, step: int, questions: Sequence[Question], progress: ProgressFn = no_progress) -> Answer:
+        """Judges outputs of one step, each with the watchpoints that name it; every file is read at most once.
+
+        A weight-initialization watchpoint judges what the first consumer of a parameter read at the first dumped
+        step, and nothing else.
+
+        Raises:
+            CancelledError: from ``progress``; what was measured is kept.
+        """
+        asked, valueless = self._asked(step, questions)
+        wanted: dict[tuple[int, int], RequiredStats] = {}
+        for number, index, _ in asked:
+            place = (step, index)
+            wanted[place] = wanted.get(place, RequiredStats()) | needs(questions[number].watchpoint)
+        self._measurements.ensure(wanted, progress, f"rank {self.flow.rank} step {step}")
+        hits = [
+            (number, hit)
+            for number, index, output in asked
+            if (hit := self._hit(step, index, output, questions[number].watchpoint)) is not None
+        ]
+        hits.sort(key=lambda each: (each[1].order, each[1].key.slot, each[0]))
+        return Answer(tuple(hits), tuple(valueless), self._coverage(step, questions, asked, hits))
+
+    def _coverage(
+        self,
+        step: int,
+        questions: Sequence[Question],
+        asked: Sequence[tuple[int, int, Output]],
+        hits: Sequence[tuple[int, Hit]],
+    ) -> Coverage:
+        """What was looked at. An output counts once, however many watchpoints name it."""
+        named = [each.rows.astype(np.int64) << 32 | each.slots for each in questions]
+        looked_at = len({output for _, _, output in asked})
+        unreadable = len({hit.key for _, hit in hits if hit.detail})
+        watched = Counter({each.watchpoint.id: 0 for each in questions})
+        watched.update(questions[number].watchpoint.id for number, _, _ in asked)
+        blocked = Counter(hit.results[0].watchpoint for _, hit in hits if hit.results[0].verdict is Verdict.BLOCKED)
+        return Coverage(
+            checked=looked_at - unreadable,
+            unreadable=unreadable,
+            not_comparable=len({hit.key for _, hit in hits if hit.verdict is Verdict.NOT_COMPARABLE}),
+            skipped=len(np.unique(np.concatenate(named))) - looked_at if named else 0,
+            steps=((self.flow.rank, step),) if holds_tensors(self.flow.table(step)) else (),
+            watched=tuple(sorted(watched.items())),
+            blocked=tuple(sorted(blocked.items())),
+        )
+
+    def _asked(
+        self, step: int, questions: Sequence[Question]
+    ) -> tuple[list[tuple[int, int, Output]], list[tuple[int, Output]]]:
+        """(question, index in the step's table, output) of what has values; (question, output) of what has none."""
+        located: dict[tuple[bool, Output], int] = {}
+        asked: list[tuple[int, int, Output]] = []
+        valueless: list[tuple[int, Output]] = []
+        for number, question in enumerate(questions):
+            condition = CONDITIONS[question.watchpoint.condition]
+            for output in zip(question.rows.tolist(), question.slots.tolist(), strict=True):
+                if condition.initial_only and not self._starts(step, output[0]):
+                    continue
+                key = (condition.initial_only, output)
+                if key not in located:
+                    locate = self._first_read if condition.initial_only else self.locate
+                    located[key] = locate(step, *output)
+                index = located[key]
+                if index < 0 or self.flow.is_constant(output[0]):
+                    valueless.append((number, output))
+                elif condition.wire != WIRE_OPERATOR_OVERFLOW:  # no matter of values: nothing here can judge it
+                    asked.append((number, index, output))
+        return asked, valueless
+
+    def _hit(self, step: int, index: int, output: Output, watchpoint: Watchpoint) -> Hit | None:
+        record = self._measurements.record(step, index)
+        if record is None:
+            return None
+        row, _ = output
+        result = evaluate(
+            watchpoint,
+            record,
+            first_step=self.flow.previous_step(row, step) is None,
+            initial=CONDITIONS[watchpoint.condition].initial_only,
+        )
+        if result is None:
+            return None
+        order = int(self.flow.table(step).order[index])
+        return Hit(self.key(step, output), row, (result,), (step, order), record.stats, detail=record.error)
+
+    def unknown(self, step: int) -> int:
+        """How many outputs on disk are none of the graph's: of nodes or slots that it does not have.
+
+        0 without a graph, where nodes are what has files.
+        """
+        table, nodes = self.flow.table(step), self.flow.nodes
+        stray = (nodes.flags & int(NodeFlag.FILE_ONLY)).astype(np.bool_)
+        if stray.all():
+            return 0
+        outputs = (table.side == int(Side.OUTPUT)) & (table.flags & int(TensorFlag.CONSTANT) == 0)
+        return int((outputs & (stray[table.node] | (table.slot >= nodes.outputs[table.node]))).sum())
+
+    def key(self, step: int, output: Output) -> TensorKey:
+        """The handle of an output."""
+        row, slot = output
+        return self.flow.nodes.key(self.flow.rank, step, row, slot=slot)
+
+    def _starts(self, step: int, row: int) -> bool:
+        """Whether a node is a parameter and this its first dumped step: then its first reader saw its initial value."""
+        return self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None
+
+    def _only_inputs(self, step: int) -> bool:
+        """Whether no operator has an output in a step."""
+        known = self._inputs_only.get(step)
+        if known is None:
+            table, nodes = self.flow.table(step), self.flow.nodes
+            outputs = (table.side == int(Side.OUTPUT)) & ((table.flags & int(TensorFlag.CONSTANT)) == 0)
+            operator = np.array([name != PARAMETER for name in (*nodes.types, "")], np.bool_)
+            known = not bool(operator[nodes.type_id[table.node[outputs]]].any())
+            self._inputs_only[step] = known
+        return known
+
+    def _first_read(self, step: int, row: int, slot: int) -> int:
+        """Index of the first file in execution order that holds what a consumer read of an output; -1 without any."""
+        table = self.flow.table(step)
+        readers = real_consumers(self.flow.nodes, row, slot)
+        found = [index for reader, at in readers if (index := table.find(reader, Side.INPUT, at)) >= 0]
+        return min(found, key=lambda index: int(table.order[index]), default=-1)

@@ -1,0 +1,445 @@
+"""Checks groups of steps as an assembly line does.
+
+While the workers read one group, this thread judges the one before and finds out what has to be read for the next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from typing import Final
+
+from tui_debugger.check.measure import Reading
+from tui_debugger.check.plan import Plan, RequiredByStep
+from tui_debugger.check.progress import ATTEMPTS, RENUMBERINGS, List, ListingAhead, Steady, scaled, undisturbed
+from tui_debugger.check.results import KnownResults, merged
+from tui_debugger.check.step import Checker, PairResult
+from tui_debugger.check.types import CheckResult, Pair
+from tui_debugger.errors import CancelledError, RenumberedError
+from tui_debugger.model import ProgressFn, UnreadablePart, Watchpoint, no_progress
+from tui_debugger.stats.scan import Meanwhile
+from tui_debugger.stats.workers import Workers
+
+Judged = tuple[Pair, PairResult]
+Put = Callable[[Pair, PairResult], bool]
+"""Takes a result; False when the files changed meanwhile, so that it does not count."""
+Again = Callable[[Sequence[int]], Iterator[Judged]]
+"""Checks steps from the beginning to the end."""
+
+_END: Final = object()
+
+
+class Batch:
+    """Some steps of one rank.
+
+    Attributes:
+        steps: in run order.
+        reading: what has to be read; None when there is nothing.
+    """
+
+    def __init__(
+        self, rank: int, steps: Sequence[int], checker: Checker | None, progress: ProgressFn, *, put: Put, again: Again
+    ) -> None:
+        """Nothing is done yet.
+
+        Args:
+            rank: of the steps.
+            steps: in run order.
+            checker: of the rank; without one the steps are left to ``again``.
+            progress: told how far reading is.
+            put: takes the results.
+            again: checks steps whose files or nodes changed meanwhile.
+        """
+        self.steps = list(steps)
+        self.reading: Reading | None = None
+        self._rank = rank
+        self._checker = checker
+        self._progress = progress
+        self._put = put
+        self._again = again
+        self._plans: list[Plan] = []
+
+    def prepare(self, under_way: Reading | None) -> Iterator[None]:
+        """Finds out bit by bit what has to be read; ``under_way`` is about to be known."""
+        if self._checker is None:
+            return
+        wants = RequiredByStep()
+        try:
+            for step in self.steps:
+                self._plans.append(self._checker.planner.plan(step, wants))
+                yield
+            self.reading = self._checker.measurements.missing(wants, under_way)
+        except RenumberedError:
+            self._give_up()
+
+    def read(self, meanwhile: Meanwhile) -> None:
+        """Reads it.
+
+        Raises:
+            CancelledError: from the progress.
+        """
+        if self._checker is None or self.reading is None:
+            return
+        try:
+            text = self._checker.text(self.steps)
+            self._checker.measurements.read(self.reading, self._progress, text, meanwhile)
+        except RenumberedError:
+            self._give_up()
+
+    def judge(self) -> Iterator[Judged]:
+        """The result of each step.
+
+        Raises:
+            CancelledError: from the progress.
+        """
+        left = dict.fromkeys(self.steps)
+        self.reading = None
+        try:
+            for plan in self._plans:
+                if self._checker is None:
+                    break
+                pair, result = (self._rank, plan.step), self._checker.judge(plan, self._progress)
+                if self._put(pair, result):
+                    del left[plan.step]
+                    yield pair, result
+        except RenumberedError:
+            self._give_up()
+        if left:
+            yield from self._again(list(left))
+
+    def _give_up(self) -> None:
+        self._checker, self.reading = None, None
+
+
+class CheckPipeline:
+    """Sends groups through, one after the other."""
+
+    def __init__(
+        self,
+        groups: Iterator[Batch | None],
+        deliver: Callable[[Judged], None],
+        steady: Steady,
+        passed: Callable[[int], None],
+    ) -> None:
+        """Nothing is done yet.
+
+        Args:
+            groups: made when they are asked for; None after a bit of work for that.
+            deliver: gets every result.
+            steady: where the progress of all groups goes.
+            passed: told how many steps were read, or checked, since it was told last.
+        """
+        self._groups = groups
+        self._deliver = deliver
+        self._passed = passed
+        self._steady = steady
+        self._unjudged: Iterator[Judged] = iter(())
+        self._following: tuple[Batch, Iterator[None]] | None = None
+
+    def run(self) -> None:
+        """Sends all of them through.
+
+        Raises:
+            CancelledError: from a progress; ``finish`` then judges what was read.
+        """
+        while (group := self._next()) is not None:
+            if group.reading is not None:
+                self._read(group)
+            else:
+                self.finish()
+                self._unjudged = group.judge()
+                self.finish()
+                self._passed(len(group.steps))
+        self.finish()
+
+    def finish(self) -> None:
+        """Judges what was read.
+
+        Raises:
+            CancelledError: from a progress.
+        """
+        while self._judge_one():
+            pass
+
+    def _next(self) -> Batch | None:
+        """The next group, ready to be read."""
+        while self._prepare_following(None):
+            pass
+        group, self._following = self._following, None
+        return group[0] if group is not None else None
+
+    def _read(self, group: Batch) -> None:
+        shared = False
+
+        def bit() -> bool:
+            nonlocal shared
+            shared = True
+            with self._steady.aside():
+                return self._judge_one() or self._prepare_following(group.reading)
+
+        group.read(bit)
+        self.finish()
+        self._unjudged = group.judge()
+        self._passed(len(group.steps))
+        if not shared:  # this thread reads: then it judges nothing meanwhile
+            self.finish()
+
+    def _judge_one(self) -> bool:
+        """Judges a step that was read; False when there is none."""
+        judged = next(self._unjudged, None)
+        if judged is not None:
+            self._deliver(judged)
+        return judged is not None
+
+    def _prepare_following(self, under_way: Reading | None) -> bool:
+        """Does a bit for the next group; False when it is ready, or there is none."""
+        if self._following is not None:
+            return next(self._following[1], _END) is not _END
+        group = next(self._groups, _END)
+        if isinstance(group, Batch):
+            self._following = group, group.prepare(under_way)
+        return group is not _END
+
+
+MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
+"""(rank, watchpoints, progress): a checker of a rank as its files are now."""
+
+
+class CheckRunner:
+    """What the groups of one check share.
+
+    Attributes:
+        version: of the watchpoint list.
+    """
+
+    def __init__(
+        self, book: KnownResults, checker: MakeChecker, listed: tuple[int, Sequence[Watchpoint]], tickets: ExitStack
+    ) -> None:
+        """``book`` takes results by the version of the list; ``tickets`` is held until the end of the check."""
+        self.version, self._watchpoints = listed
+        self._book = book
+        self._checker = checker
+        self._tickets = tickets
+
+    def groups(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch | None]:
+        """Steps of a rank as groups that can be read while others are judged; None after a bit of work for that."""
+        given = {(rank, step): self._tickets.enter_context(self._book.judging((rank, step))) for step in steps}
+
+        def put(pair: Pair, result: PairResult) -> bool:
+            return self._book.put(given[pair], self.version, result)
+
+        done = 0
+        try:
+            checker = self._checker(rank, self._watchpoints, progress)
+            for some in checker.groups(steps) if not checker.alone else ():
+                if some is None:
+                    yield None
+                    continue
+                tell = scaled(progress, done, len(steps), len(some))
+                yield Batch(rank, some, checker, tell, put=put, again=self._again(rank, tell))
+                done += len(some)
+        except RenumberedError:  # those that are left are divided anew
+            pass
+        if done < len(steps):
+            yield from self.alone(rank, steps[done:], scaled(progress, done, len(steps), len(steps) - done))
+
+    def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch]:
+        """Steps of a rank as one group that is checked by itself."""
+        yield Batch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
+
+    def _again(self, rank: int, progress: ProgressFn) -> Callable[[Sequence[int]], Iterator[Judged]]:
+        return lambda steps: self._judge(rank, list(steps), progress)
+
+    def _judge(self, rank: int, steps: list[int], progress: ProgressFn) -> Iterator[Judged]:
+        """Judges steps of a rank; again those whose files changed meanwhile, the last answer then stands."""
+        for attempt in range(1, RENUMBERINGS + 1):
+            changed: list[int] = []
+            with ExitStack() as stack:
+                tickets = {step: stack.enter_context(self._book.judging((rank, step))) for step in steps}
+                try:
+                    for step, result in self._checker(rank, self._watchpoints, progress).check_all(steps, progress):
+                        if self._book.put(tickets.pop(step), self.version, result) or attempt >= ATTEMPTS:
+                            yield (rank, step), result
+                        else:
+                            changed.append(step)
+                except RenumberedError:
+                    if attempt == RENUMBERINGS:
+                        raise
+                changed += tickets  # not reached, because the nodes were read anew
+            steps = [step for step in steps if step in changed]
+            if not steps:
+                return
+
+
+def _kept(_pair: Pair, _result: PairResult) -> bool:
+    """Whoever checks by himself has put the result where it belongs."""
+    return True
+
+
+SOON: Final = 0.8
+"""Seconds after which there should be something new to show: so many pairs are judged together."""
+MOST: Final = 64
+"""Most pairs that are judged together."""
+
+
+Listed = Callable[[], "tuple[int, tuple[Watchpoint, ...]]"]
+"""Answers the watchpoints that judge now, and the version of their list."""
+Unreadable = Callable[[Sequence[Pair], Sequence[Watchpoint]], "tuple[UnreadablePart, ...]"]
+
+
+def _nothing(_pairs: Sequence[Pair], _watchpoints: Sequence[Watchpoint]) -> tuple[UnreadablePart, ...]:
+    return ()
+
+
+class Checks:
+    """The checks of one session.
+
+    Attributes:
+        book: what every pair was last found to be.
+        listed: answers the watchpoints that judge, and the version of their list.
+        unreadable: tells what of some pairs could not be looked at, where some watchpoints judge them.
+    """
+
+    def __init__(
+        self,
+        listed: Listed,
+        checker: MakeChecker,
+        workers: Workers,
+        listing: List,
+        unreadable: Unreadable = _nothing,
+    ) -> None:
+        """Nothing is known yet.
+
+        Args:
+            listed: answers the watchpoints that judge.
+            checker: makes what judges.
+            workers: who measures; they are got ready when much is to come.
+            listing: lists a pair.
+            unreadable: tells what of some pairs could not be looked at.
+        """
+        self.unreadable = unreadable
+        self.book = KnownResults()
+        self._workers = workers
+        self._listing = listing
+        self.listed = listed
+        self._checker = checker
+
+    def check(
+        self, pairs: Sequence[Pair], progress: ProgressFn, on_result: Callable[[CheckResult], None] | None
+    ) -> CheckResult:
+        """See ``Session.check``."""
+        version, watchpoints = self.listed()
+        pairs = list(dict.fromkeys(pairs))
+        started, finished, cancelled = time.monotonic(), list[Judged](), False
+
+        def deliver(judged: Judged) -> None:
+            finished.append(judged)
+            if on_result is not None:
+                on_result(replace(merged([judged], watchpoints, version, 0.0, False), asked=len(pairs)))
+
+        with ListingAhead(self._listing) as ahead, ExitStack() as tickets:
+            judges = CheckRunner(self.book, self._checker, (version, watchpoints), tickets)
+            steady, window = Steady(progress), _Window()
+            groups = self._groups(pairs, judges, steady, window=window, ahead=ahead, deliver=deliver)
+            line = CheckPipeline(groups, deliver, steady, window.passed)
+            try:
+                line.run()
+            except CancelledError:
+                cancelled = True
+                steady.silence()
+                with suppress(CancelledError):  # the workers were closed
+                    line.finish()
+        place = {pair: number for number, pair in enumerate(pairs)}
+        finished.sort(key=lambda each: place[each[0]])
+        result = merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
+        return self._with_parts(replace(result, asked=len(pairs)), pairs)
+
+    def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
+        """See ``Session.known``."""
+        version, watchpoints = self.listed()
+        found = [(pair, self.book.fresh(pair, version)) for pair in pairs]
+        results = [(pair, result) for pair, result in found if result is not None]
+        if len(results) != len(found):
+            return None
+        return self._with_parts(merged(results, watchpoints, version, 0.0, False), pairs)
+
+    def fresh(self, pairs: Sequence[Pair]) -> bool:
+        """See ``Session.fresh``."""
+        version, _ = self.listed()
+        return all(self.book.fresh(pair, version) is not None for pair in pairs)
+
+    def cost(self, pairs: Sequence[Pair]) -> int:
+        """See ``Session.cost``."""
+        version, watchpoints = self.listed()
+        missing = [pair for pair in pairs if self.book.fresh(pair, version) is None]
+        return undisturbed(
+            lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
+        )
+
+    def _with_parts(self, result: CheckResult, pairs: Sequence[Pair]) -> CheckResult:
+        """The result with what could not be looked at: known only after the pairs were listed."""
+        parts = self.unreadable(pairs, result.watchpoints)
+        return replace(result, coverage=replace(result.coverage, parts=parts)) if parts else result
+
+    def _groups(
+        self,
+        pairs: Sequence[Pair],
+        judges: CheckRunner,
+        steady: Steady,
+        *,
+        window: _Window,
+        ahead: ListingAhead,
+        deliver: Callable[[Judged], None],
+    ) -> Iterator[Batch | None]:
+        """What is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
+
+        None after a bit of work for that.
+        """
+        asked, end = self._workers.asked, 0
+        while end < len(pairs):
+            start, end = end, end + window.size
+            part = pairs[start:end]
+            to_come = (self._workers.asked - asked) * (len(pairs) - start) // max(start, 1)
+            if to_come and self._workers.prestart(to_come):
+                ahead.list(pairs[end : end + window.largest])
+            found = {pair: result for pair in part if (result := self.book.fresh(pair, judges.version)) is not None}
+            for judged in found.items():
+                deliver(judged)
+            if found:
+                window.passed(len(found))
+            missing = [pair for pair in part if pair not in found]
+            done = start + len(found)
+            for rank in dict.fromkeys(rank for rank, _ in missing):
+                steps = [step for of, step in missing if of == rank]
+                tell = scaled(steady, done, len(pairs), len(steps))
+                # A step that takes long is shown before anything is done for the next one.
+                yield from judges.groups(rank, steps, tell) if len(part) > 1 else judges.alone(rank, steps, tell)
+                done += len(steps)
+            window.grow()
+
+
+class _Window:
+    """How many pairs are judged together: enough that each file is read once, few enough to show something soon."""
+
+    def __init__(self) -> None:
+        self.size = 1
+        self._seconds_each = SOON
+        self._since = time.monotonic()
+
+    @property
+    def largest(self) -> int:
+        """How many the next time at most."""
+        return 4 * self.size
+
+    def passed(self, pairs: int) -> None:
+        """So many were done since the last call."""
+        now = time.monotonic()
+        self._seconds_each = (now - self._since) / pairs
+        self._since = now
+
+    def grow(self) -> None:
+        """Chooses the next size."""
+        fitting = int(SOON / max(self._seconds_each, SOON / MOST))
+        self.size = max(1, min(self.largest, fitting))

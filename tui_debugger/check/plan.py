@@ -1,0 +1,367 @@
+"""What has to be known about which tensors: a column over the table of each step, no object per tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int16, Int64, Mask
+from tui_debugger.check.flow import Flow, of_round, read_by
+from tui_debugger.graph.edges import holders
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import Category, NodeKind, NodeSelection, Side, Watchpoint
+from tui_debugger.sources.base import TensorFlag, TensorTable
+from tui_debugger.stats.records import RequiredStats
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import needs
+
+Rows = npt.NDArray[np.integer[Any]]
+
+
+class RequiredByStep:
+    """Questions about tensors, several of one tensor joined into one."""
+
+    def __init__(self) -> None:
+        """Nothing is asked."""
+        self._needs: list[RequiredStats] = []
+        self._numbers: dict[RequiredStats, int] = {}
+        self._columns: dict[int, Int16] = {}
+
+    def ask(self, step: int, table: TensorTable, rows: Rows, need: RequiredStats) -> None:
+        """Adds a question about rows of a step's table."""
+        if not len(rows):
+            return
+        column = self._columns.get(step)
+        if column is None:
+            column = self._columns[step] = np.zeros(len(table), np.int16)
+        asked = column[rows]
+        joined = np.zeros(len(self._needs) + 1, np.int16)
+        for number in np.flatnonzero(np.bincount(asked)).tolist():
+            joined[number] = self._number(self._needs[number - 1] | need if number else need)
+        column[rows] = joined[asked]
+
+    def steps(self) -> list[int]:
+        """The steps that something is asked about, ascending."""
+        return sorted(self._columns)
+
+    def of_step(self, step: int) -> Iterator[tuple[RequiredStats, Rows]]:
+        """The distinct needs of a step, each with the rows that have it."""
+        column = self._columns[step]
+        for number in np.flatnonzero(np.bincount(column)[1:]).tolist():
+            yield self._needs[number], np.flatnonzero(column == number + 1)
+
+    def _number(self, need: RequiredStats) -> int:
+        number = self._numbers.get(need)
+        if number is None:
+            self._needs.append(need)
+            number = self._numbers[need] = len(self._needs)
+        return number
+
+
+@dataclass(frozen=True, eq=False)
+class Subjects:
+    """The files of a step that are judged, in execution order, as columns.
+
+    Attributes:
+        row: row in the step's table.
+        node: the node it is stored under.
+        input: whether it is an input of that node.
+        holder, holder_slot: the tensor it holds: the node itself for outputs; for inputs what the graph says feeds the
+            slot, -1 where it does not say.
+        watch: [watchpoint, subject]: which of ``Planner.regular`` judge it.
+        covered_holder, covered_node: [watchpoint, subject]: which judge the outputs of its holder, of its node.
+        own: (subject, row in the step's table) of outputs that may have been written over an input: an in-place
+            operator's input is dumped after the kernel ran.
+        skipped: files under no watchpoint.
+        constants: inputs that hold a graph constant, under a watchpoint that does not name their node: see
+            ``Coverage.constants``.
+    """
+
+    row: Int64
+    node: Int64
+    input: Mask
+    holder: Int64
+    holder_slot: Int64
+    watch: Mask
+    covered_holder: Mask
+    covered_node: Mask
+    own: tuple[Int64, Int64]
+    skipped: int
+    constants: int = 0
+
+    def __len__(self) -> int:
+        """Number of subjects."""
+        return len(self.row)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One step: its subjects, and what has to be known about which tensor.
+
+    Attributes:
+        subjects: what is judged.
+        initial: [watchpoint, subject]: which of ``Planner.initial`` judge it as a weight's initial value.
+        first: whether no run came before, by subject.
+        references: (step, subject, row in that step's table) of files of the tensor that a subject holds: of an input
+            the producer's output now, for a parameter also the one of before; of a weight that only another graph
+            updates what the run before left there.
+        wants: what has to be measured.
+    """
+
+    step: int
+    subjects: Subjects
+    initial: Mask
+    first: Mask
+    references: tuple[tuple[int, Int64, Int64], ...]
+    wants: RequiredByStep
+
+
+class Planner:
+    """Decides which files of a step are judged, by which watchpoints.
+
+    Outputs are judged by the watchpoints on their node. An input file is judged as the tensor it holds (by
+    the watchpoints on its producer), unless it turns out to be a copy: see ``copies``. It is in scope when
+    the node it is stored under is, or its producer: it shows under the one, and stands for the other.
+    """
+
+    def __init__(
+        self,
+        flow: Flow,
+        watchpoints: Sequence[Watchpoint],
+        mask: Callable[[Watchpoint], Mask],
+        scope: Callable[[], Mask],
+    ) -> None:
+        """``mask`` gives the node rows a watchpoint selects, ``scope`` the ones that may be looked at."""
+        self.flow = flow
+        self.initial = [w for w in watchpoints if CONDITIONS[w.condition].initial_only]
+        self.regular = [
+            w
+            for w in watchpoints
+            # An operator's overflow is no matter of values: nothing here can judge it, so nothing counts as judged.
+            if not CONDITIONS[w.condition].initial_only and CONDITIONS[w.condition].wire != WIRE_OPERATOR_OVERFLOW
+        ]
+        self._mask = mask
+        self._scope = scope
+        self._last: tuple[NodeTable, TensorTable, _Choice, Subjects] | None = None
+
+    def plan(self, step: int, wants: RequiredByStep | None = None) -> Plan:
+        """The plan of one step; what it has to know is added to ``wants``."""
+        table = self.flow.table(step)
+        choice, subjects = self._subjects(table)
+        rounds = table.round[subjects.row]
+        first = self.flow.starts(step, subjects.node, table.side[subjects.row], rounds)
+        # The inputs that hold a parameter are asked about the parameter: whether some run left a value there before.
+        outputs = np.full(len(subjects), int(Side.OUTPUT))
+        initial = choice.initial(subjects, self.flow.starts(step, np.maximum(subjects.holder, 0), outputs, rounds))
+        plan = Plan(step, subjects, initial, first, self._references(step, subjects), wants or RequiredByStep())
+        self._ask(plan, table)
+        return plan
+
+    def _subjects(self, table: TensorTable) -> tuple[_Choice, Subjects]:
+        """The subjects of a step; those of the last step again when the same tensors were dumped."""
+        nodes = self.flow.nodes
+        if self._last is not None:
+            of, other, choice, subjects = self._last
+            if of is nodes and _same_tensors(table, other):
+                return choice, subjects
+        # After the listing: it may have brought nodes that the masks must know.
+        choice = _Choice(nodes, self.regular, self.initial, self._mask, self._scope())
+        subjects = choice.subjects(table)
+        self._last = (nodes, table, choice, subjects)
+        return choice, subjects
+
+    def _references(self, step: int, subjects: Subjects) -> tuple[tuple[int, Int64, Int64], ...]:
+        """Files of what each input holds, and of a weight that another graph updates what that left there."""
+        fed = np.flatnonzero(subjects.input & (subjects.holder >= 0))
+        carried = self.flow.nodes.are_parameters(subjects.holder[fed])
+        table = self.flow.table(step)
+        now = np.empty(len(fed), np.int64)
+        made, held = fed[~carried], fed[carried]
+        columns = _outputs(subjects, made)
+        now[~carried] = read_by(table, *columns, subjects.row[made])
+        rounds = table.round[subjects.row]
+        for number in np.unique(rounds[held]).tolist():
+            of = carried & (rounds[fed] == number)
+            now[of] = of_round(table, *_outputs(subjects, fed[of]), number)
+        there = now >= 0
+        found = [(step, fed[there], now[there])]
+        repeating = self._repeating(subjects)
+        asked = np.concatenate([held, repeating])
+        before, index = self.flow.befores(step, *_outputs(subjects, asked), rounds[asked])
+        for earlier in np.unique(before[before >= 0]).tolist():
+            of = before == earlier
+            found.append((earlier, asked[of], index[of]))
+        found.append((step, *self._updated_now(step, subjects, repeating)))
+        return tuple(found)
+
+    def _repeating(self, subjects: Subjects) -> Int64:
+        """Weights of graphs that only read them: their files show what another graph's run left there."""
+        outputs = np.flatnonzero(~subjects.input)
+        outputs = outputs[self.flow.nodes.are_parameters(subjects.node[outputs])]
+        repeating = [self.flow.updated_elsewhere(row) for row in subjects.node[outputs].tolist()]
+        return outputs[np.array(repeating, np.bool_)]
+
+    def _updated_now(self, step: int, subjects: Subjects, repeating: Int64) -> tuple[Int64, Int64]:
+        """The files of this step that show what an update left in such weights: (subject, row)."""
+        table, of, rows = self.flow.table(step), list[int](), list[int]()
+        for subject in repeating.tolist():
+            own = int(subjects.node[subject])
+            for other in self.flow.shared(own):
+                places = table.of_node(other, every=True) if not self.flow.updated_elsewhere(other) else ()
+                of += [subject] * len(places)
+                rows += [int(place) for place in places]
+        return np.array(of, np.int64), np.array(rows, np.int64)
+
+    def _ask(self, plan: Plan, table: TensorTable) -> None:
+        subjects, wants = plan.subjects, plan.wants
+        watched: dict[RequiredStats, Mask] = {}
+        for watchpoints, masks in ((self.regular, subjects.watch), (self.initial, plan.initial)):
+            for watchpoint, mask in zip(watchpoints, masks, strict=True):
+                need = needs(watchpoint)
+                watched[need] = watched[need] | mask if need in watched else mask
+        of, own = subjects.own
+        for need, mask in watched.items():
+            wants.ask(plan.step, table, subjects.row[mask], need)
+            # Whether a copy says more than they do takes the same comparisons with the step before of both.
+            change = RequiredStats(change=need.change, closeness=need.closeness)
+            for step, subject, rows in plan.references:
+                asked = mask[subject] & (subjects.input[subject] | change.previous)
+                wants.ask(step, self.flow.table(step), rows[asked], change)
+            wants.ask(plan.step, table, own[mask[of]], change)
+
+
+class _Choice:
+    """What the watchpoints select, by node."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        regular: Sequence[Watchpoint],
+        initial: Sequence[Watchpoint],
+        mask: Callable[[Watchpoint], Mask],
+        scope: Mask,
+    ) -> None:
+        self._nodes = nodes
+        self._scope = scope
+        self._regular = _stacked([mask(w) for w in regular], len(nodes))
+        self._initial = _stacked([mask(w) for w in initial], len(nodes))
+        # NaN in the copy of a constant that a kernel read is wrong in any case; else it may well be zero or large.
+        judges_constants = [
+            self._regular[number]
+            if CONDITIONS[w.condition].wire == WIRE_OVERFLOW
+            else mask(replace(w, selection=_by_name(w.selection)))
+            for number, w in enumerate(regular)
+        ]
+        self._judges_constants = _stacked(judges_constants, len(nodes))
+
+    def subjects(self, table: TensorTable) -> Subjects:
+        """What of a step's files is judged."""
+        row = np.flatnonzero((table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0)
+        node, slot = table.node[row].astype(np.int64), table.slot[row].astype(np.int64)
+        is_input = table.side[row] == int(Side.INPUT)
+        holder, holder_slot = node.copy(), slot.copy()
+        holder[is_input], holder_slot[is_input] = holders(self._nodes, node[is_input], slot[is_input])
+        watch, constants = self._watching(node, is_input, holder)
+        kept = watch.any(axis=0) | self._may_be_initial(node, is_input, holder)
+        row, node, holder, holder_slot = (each[kept] for each in (row, node, holder, holder_slot))
+        is_input = is_input[kept]
+        known = holder >= 0
+        covering = self._regular & self._scope
+        return Subjects(
+            row,
+            node,
+            is_input,
+            holder,
+            holder_slot,
+            watch[:, kept],
+            covering[:, holder] & known,
+            covering[:, node],
+            self._own_outputs(table, row, node, is_input, holder),
+            len(table) - len(row),
+            constants,
+        )
+
+    def initial(self, subjects: Subjects, starts: Mask) -> Mask:
+        """[watchpoint, subject]: the first input that holds a parameter of which no step came before."""
+        mask = np.zeros((len(self._initial), len(subjects)), np.bool_)
+        if not len(self._initial):
+            return mask
+        fed = np.flatnonzero(subjects.input & (subjects.holder >= 0))
+        _, at = np.unique(subjects.holder[fed], return_index=True)
+        first = fed[at]
+        holder = subjects.holder[first]
+        chosen = (self._scope[holder] | self._scope[subjects.node[first]]) & starts[first]
+        chosen &= self._nodes.are_parameters(holder)
+        mask[:, first[chosen]] = self._initial[:, holder[chosen]]
+        return mask
+
+    def _watching(self, node: Int64, is_input: Mask, holder: Int64) -> tuple[Mask, int]:
+        """[watchpoint, file]: which regular watchpoints judge a file; how many hold a constant that some does not."""
+        known = is_input & (holder >= 0)
+        constant = known & (self._nodes.category[holder] == int(Category.CONSTANT))
+        watch = self._regular[:, np.where(known & ~constant, holder, node)]
+        watch &= self._scope[node] | (known & self._scope[holder])
+        covered = watch[:, constant]
+        judged = covered & self._judges_constants[:, node[constant]]
+        watch[:, constant] = judged
+        return watch, int((covered & ~judged).any(axis=0).sum())
+
+    def _may_be_initial(self, node: Int64, is_input: Mask, holder: Int64) -> Mask:
+        if not len(self._initial):
+            return np.zeros(len(node), np.bool_)
+        chosen: Mask = is_input & (holder >= 0) & self._nodes.are_parameters(holder)
+        return chosen
+
+    def _own_outputs(
+        self, table: TensorTable, row: Int64, node: Int64, is_input: Mask, holder: Int64
+    ) -> tuple[Int64, Int64]:
+        """The outputs of each input's own node, for anything but parameters: those have a file of what was written."""
+        carried = (holder >= 0) & self._nodes.are_parameters(holder)
+        inputs = np.flatnonzero(is_input & ~carried)
+        outputs = np.flatnonzero(table.side == int(Side.OUTPUT))
+        outputs = outputs[np.argsort(table.node[outputs], kind="stable")]
+        made_by = table.node[outputs]
+        start = np.searchsorted(made_by, node[inputs], side="left")
+        count = np.searchsorted(made_by, node[inputs], side="right") - start
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        of, found = np.repeat(inputs, count), outputs[np.repeat(start, count) + within]
+        if not table.round.any():
+            return of, found
+        mine, made = table.round[row[of]], table.round[found]
+        same = (mine == made) | (mine == 0) | (made == 0)
+        return of[same], found[same]
+
+
+def _outputs(subjects: Subjects, which: Int64) -> tuple[Int64, Int64, Int64]:
+    """The outputs that some subjects hold: node, side, slot."""
+    return subjects.holder[which], np.full(len(which), int(Side.OUTPUT)), subjects.holder_slot[which]
+
+
+def _by_name(selection: NodeSelection) -> NodeSelection:
+    """What a selection names, by node, scope, type or a regular expression: who names a node means all its inputs."""
+    named = tuple(selector for selector in selection.include if selector.kind is not NodeKind.CATEGORY)
+    return NodeSelection(named, selection.exclude)
+
+
+def _stacked(masks: Sequence[Mask], length: int) -> Mask:
+    return np.stack(masks) if masks else np.zeros((0, length), np.bool_)
+
+
+def _same_tensors(table: TensorTable, other: TensorTable) -> bool:
+    return table is other or (
+        len(table) == len(other)
+        and all(
+            np.array_equal(one, two)
+            for one, two in (
+                (table.node, other.node),
+                (table.side, other.side),
+                (table.slot, other.slot),
+                (table.flags, other.flags),
+                (table.round, other.round),
+            )
+        )
+    )

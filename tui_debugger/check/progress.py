@@ -1,0 +1,110 @@
+"""Progress of work that is a part of other work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import TypeVar
+
+from tui_debugger.check.types import Pair
+from tui_debugger.errors import CancelledError, RenumberedError, TdbgError
+from tui_debugger.model import Progress, ProgressFn, no_progress
+
+
+def scaled(progress: ProgressFn, number: int, count: int, span: int = 1) -> ProgressFn:
+    """``span`` of several equal parts, from ``number`` on: 1000 units each, so that a bar moves inside a part too."""
+
+    def tell(snapshot: Progress) -> None:
+        inside = min(snapshot.done / snapshot.total, 1.0) if snapshot.total else 0.0
+        progress(Progress(int(1000 * (number + span * inside)), 1000 * count, snapshot.text))
+
+    return tell
+
+
+class Steady:
+    """Progress that moves with one thing, while another one is done aside and only asks whether to go on."""
+
+    def __init__(self, progress: ProgressFn) -> None:
+        """``progress`` is told."""
+        self._progress = progress
+        self._last = Progress(0, 0)
+        self._aside = False
+
+    def __call__(self, snapshot: Progress) -> None:
+        """Tells, or repeats what was told last when this comes from what is done aside."""
+        if not self._aside:
+            self._last = snapshot
+        self._progress(self._last)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is told meanwhile does not count."""
+        self._aside, before = True, self._aside
+        try:
+            yield
+        finally:
+            self._aside = before
+
+    def silence(self) -> None:
+        """Nothing is told any more, nor stopped."""
+        self._progress = no_progress
+
+
+T = TypeVar("T")
+
+ATTEMPTS = 3
+"""So often a step is judged whose files change meanwhile; the last answer then stands, but is not kept as known."""
+RENUMBERINGS = 20
+"""So often a question is put whose node numbers change meanwhile: there is no answer that could stand instead."""
+
+
+def undisturbed(ask: Callable[[], T]) -> T:
+    """The answer to a question, which is put again when the nodes were read anew in the middle of it."""
+    for _ in range(RENUMBERINGS):
+        with suppress(RenumberedError):
+            return ask()
+    return ask()
+
+
+List = Callable[[Pair, ProgressFn], object]
+"""Lists a pair, for a source that remembers it."""
+
+
+class ListingAhead:
+    """A thread that lists pairs; what goes wrong is found again by whoever needs them."""
+
+    def __init__(self, listing: List) -> None:
+        """Nothing is started yet."""
+        self._listing = listing
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> ListingAhead:  # noqa: PYI034 - nobody derives from it, and Self is 3.11
+        """Itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Stops; a listing that is under way is given up."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def list(self, pairs: Sequence[Pair]) -> None:
+        """Lists pairs in the background, unless it is still at work."""
+        if pairs and (self._thread is None or not self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._run, args=(pairs,), name="tdbg listing", daemon=True)
+            self._thread.start()
+
+    def _run(self, pairs: Sequence[Pair]) -> None:
+        try:
+            for pair in pairs:
+                self._goes_on()
+                self._listing(pair, self._goes_on)
+        except TdbgError:
+            return
+
+    def _goes_on(self, _: Progress | None = None) -> None:
+        if self._stopped.is_set():
+            raise CancelledError("stopped")

@@ -1,0 +1,491 @@
+"""Hits that a training reported, as the columns that every front end reads. What it says is shown, never invented."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.check.by_design import Contents, Designs, contents_of, mark, stated
+from tui_debugger.check.hits import HitList, StepHits
+from tui_debugger.check.step import Checker, PairResult
+from tui_debugger.check.types import Pair
+from tui_debugger.graph.edges import edges, real_inputs
+from tui_debugger.graph.operator_types import is_collective, is_receiving
+from tui_debugger.graph.optimizers import assigned, outlives_steps
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.live.graph import RankGraph
+from tui_debugger.live.rank import StepKept
+from tui_debugger.live.watching import judged
+from tui_debugger.live.wire import START, ReceivedHit, Stop, TrainingInfo
+from tui_debugger.model import (
+    PARAMETERS,
+    TRAINABLE,
+    Category,
+    Coverage,
+    ErrorBits,
+    ParamResult,
+    ProgressFn,
+    Side,
+    Verdict,
+    Watchpoint,
+    WatchResult,
+    no_progress,
+    turn_of,
+)
+from tui_debugger.stats.records import Record, Records
+from tui_debugger.watch.condition_table import (
+    CONDITIONS,
+    WIRE_CHANGE_TOO_LARGE,
+    WIRE_CHANGE_TOO_SMALL,
+    WIRE_NOT_CHANGED,
+    WIRE_OVERFLOW,
+)
+from tui_debugger.watch.conditions import NOT_FINITE
+from tui_debugger.watch.evaluate import SILENT
+
+_CHANGED: Final = TRAINABLE | {Category.OPTIMIZER_STATE}
+"""Parameters that the step changes: their values are those of its end."""
+_SUPPORT: Final = frozenset({"rtol", "atol", "equal_nan", "epsilon", "range_start_inclusive", "range_end_inclusive"})
+"""Parameters that decide nothing: clients report 0 as their actual value."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReceivedHits(StepHits):
+    """Hits of one step with what the client said of each.
+
+    Attributes:
+        said: the results of each hit.
+    """
+
+    said: tuple[tuple[WatchResult, ...], ...] = ()
+
+    def not_finite(self) -> npt.NDArray[np.int16]:
+        """See ``StepHits``: as the client said, who need not tell the statistics."""
+        bits = super().not_finite()
+        for at, results in enumerate(self.said):
+            for each in results:
+                bits[at] |= int(each.error & NOT_FINITE)
+        return bits
+
+    def _results(self, index: int) -> tuple[WatchResult, ...]:
+        return self.said[index]
+
+
+def received_hits(
+    pair: Pair,
+    graph: RankGraph,
+    watchpoints: Sequence[Watchpoint],
+    hits: Sequence[ReceivedHit],
+    notice: Callable[[str], None],
+    *,
+    by_client: bool = True,
+) -> ReceivedHits:
+    """The hits of one step in the order of time: see ``_order``.
+
+    Args:
+        pair: (rank, step) that they are of.
+        graph: of the training.
+        watchpoints: those that it was sent.
+        hits: as they came; of nodes or watchpoints that are not known they are dropped.
+        notice: told about that.
+        by_client: they came in the order of execution.
+    """
+    rank, step = pair
+    known = {watchpoint.id: watchpoint for watchpoint in watchpoints}
+    found: dict[tuple[int, int], dict[int, tuple[WatchResult, ReceivedHit]]] = {}
+    strange_nodes, strange_watchpoints = 0, 0
+    for hit in hits:
+        row, watchpoint = graph.find(hit.node), known.get(hit.watchpoint)
+        if row < 0 or not 0 <= hit.slot < 1 << 15:
+            strange_nodes += 1
+        elif watchpoint is None:
+            strange_watchpoints += 1
+        else:
+            found.setdefault((row, hit.slot), {})[hit.watchpoint] = (result_of(hit, watchpoint, step), hit)
+    if strange_nodes:
+        notice(f"rank {rank}: hits on nodes that are not in the graph were dropped")
+    if strange_watchpoints:
+        notice(f"rank {rank}: hits of watchpoints that do not exist were dropped")
+    nodes = graph.nodes
+    tensors = _order(nodes, list(found), by_client=by_client)
+    return _columns(pair, nodes, watchpoints, {tensor: found[tensor] for tensor in tensors})
+
+
+def _order(nodes: NodeTable, tensors: Sequence[tuple[int, int]], *, by_client: bool) -> list[tuple[int, int]]:
+    """Tensors (row, slot) in the order of time, the slots of a node ascending.
+
+    What the optimizer changes comes after all operators of its step. A client that does not report in the order of
+    execution is believed as far as the graph allows it: inputs of the model come first, and a node after all that it
+    was made from. (A graph does not say which of two independent operators ran first.)
+    """
+    first: dict[int, int] = {}
+    for at, (row, _) in enumerate(tensors):
+        first.setdefault(row, at)
+    if not by_client:
+        first = _after_sources(nodes, first)
+
+    def when(tensor: tuple[int, int]) -> tuple[int, int, int, int]:
+        row, slot = tensor
+        category = nodes.category_of(row)
+        if category in _CHANGED:
+            return 2, first[row], row, slot
+        given = category in PARAMETERS and not by_client
+        return 0 if given else 1, first[row], 0 if by_client else int(nodes.order[row]), slot
+
+    return sorted(tensors, key=when)
+
+
+def _after_sources(nodes: NodeTable, first: Mapping[int, int]) -> dict[int, int]:
+    """When each of some nodes was there: as it was reported, but no later than anything that was made from it."""
+    flow, never = edges(nodes), len(nodes) + len(first)
+    there = np.full(len(nodes), never, np.int64)
+    there[list(first)] = list(first.values())
+    for row in np.argsort(nodes.order, kind="stable")[::-1].tolist():
+        if there[row] < never:
+            sources = flow.in_node[flow.in_ptr[row] : flow.in_ptr[row + 1]]
+            sources = sources[sources >= 0]
+            there[sources] = np.minimum(there[sources], there[row])
+    return dict(zip(first, there[list(first)].tolist(), strict=True))
+
+
+def places_without_statistics(graph: RankGraph, hits: Sequence[ReceivedHit]) -> list[int]:
+    """The places of the hits that came without statistics."""
+    places = (graph.place(graph.find(hit.node), hit.slot) for hit in hits if hit.stats is None)
+    return list(dict.fromkeys(place for place in places if place >= 0))
+
+
+def with_statistics(graph: RankGraph, kept: StepKept | None, hits: Sequence[ReceivedHit]) -> list[ReceivedHit]:
+    """The hits, with what the training said since of those that came without statistics; empty when it said nothing."""
+    told, more = list(hits), False
+    for at, hit in enumerate(hits):
+        place = graph.place(graph.find(hit.node), hit.slot) if hit.stats is None and kept is not None else -1
+        said = kept.told.get(place) if kept is not None else None
+        if place >= 0 and said is not None and said.stats is not None:
+            told[at], more = replace(hit, meta=said.meta, stats=said.stats), True
+    return told if more else []
+
+
+def _columns(
+    pair: Pair,
+    nodes: NodeTable,
+    watchpoints: Sequence[Watchpoint],
+    found: Mapping[tuple[int, int], Mapping[int, tuple[WatchResult, ReceivedHit]]],
+) -> ReceivedHits:
+    count = len(found)
+    number = {watchpoint.id: at for at, watchpoint in enumerate(watchpoints)}
+    verdicts = np.full((len(watchpoints), count), SILENT, np.int8)
+    records = Records(count)
+    said = []
+    for at, results in enumerate(found.values()):
+        for watchpoint, (result, hit) in results.items():
+            verdicts[number[watchpoint], at] = result.verdict
+            if hit.meta is not None and hit.stats is not None:
+                records.put(at, Record(hit.meta, hit.stats))
+        said.append(tuple(results[watchpoint][0] for watchpoint in sorted(results)))
+    return ReceivedHits(
+        rank=pair[0],
+        step=pair[1],
+        nodes=nodes,
+        node=np.array([row for row, _ in found], np.int64),
+        side=np.full(count, int(Side.OUTPUT), np.uint8),
+        slot=np.array([slot for _, slot in found], np.int16),
+        order=np.arange(count, dtype=np.int32),
+        round=np.zeros(count, np.uint16),
+        turn=np.full(count, turn_of(pair[1]), np.int64),
+        records=records,
+        watchpoints=tuple((each, CONDITIONS[each.condition].initial_only) for each in watchpoints),
+        verdicts=verdicts,
+        first=np.full(count, pair[1] <= START, np.bool_),
+        origin=np.zeros(count, np.bool_),
+        said=tuple(said),
+    )
+
+
+def result_of(hit: ReceivedHit, watchpoint: Watchpoint, step: int) -> WatchResult:
+    """What a client says of one watchpoint on one tensor."""
+    error = ErrorBits(hit.error & sum(ErrorBits))
+    params = () if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else tuple(map(_param, hit.params))
+    if error:
+        params = tuple(ParamResult(param.name, param.value, hit=False, actual=None) for param in params)
+    return WatchResult(watchpoint.id, watchpoint.condition, _verdict(error, step), error, params)
+
+
+def _param(param: ParamResult) -> ParamResult:
+    """Without an actual value where the client only repeats a parameter."""
+    return ParamResult(param.name, param.value, hit=False, actual=None) if param.name in _SUPPORT else param
+
+
+def _verdict(error: ErrorBits, step: int) -> Verdict:
+    if not error or error & ErrorBits.SHAPE_CHANGED:
+        return Verdict.FINDING
+    if error & NOT_FINITE:
+        return Verdict.BLOCKED
+    return Verdict.NOT_COMPARABLE if error == ErrorBits.NO_PREVIOUS and step <= START + 1 else Verdict.CANNOT_JUDGE
+
+
+def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which hits are on tensors with NaN or Inf, by what the client said."""
+    return np.array(
+        [
+            any(
+                each.error & NOT_FINITE or (CONDITIONS[each.condition].wire == WIRE_OVERFLOW and not each.error)
+                for each in results
+            )
+            for results in hits.said
+        ],
+        np.bool_,
+    )
+
+
+Mask = npt.NDArray[np.bool_]
+_CHANGES: Final = frozenset({WIRE_CHANGE_TOO_LARGE, WIRE_CHANGE_TOO_SMALL, WIRE_NOT_CHANGED})
+MINDSPORE: Final = "MindSpore "
+"""How programs of MindSpore's own client begin."""
+_UNREADABLE: Final = ErrorBits.UNREADABLE | ErrorBits.OUT_OF_MEMORY | ErrorBits.NO_VALUE
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """The list as a training was given it.
+
+    Attributes:
+        version: ``WatchpointList.version`` that it is of.
+        watchpoints: the enabled ones.
+        masks: the node rows that each covers.
+        graph: whose rows they are.
+        info: who it was given to.
+    """
+
+    version: int
+    watchpoints: tuple[Watchpoint, ...]
+    masks: tuple[Mask, ...]
+    graph: RankGraph
+    info: TrainingInfo
+
+
+def judgement_of(
+    rank: int,
+    stop: Stop,
+    watched: Watched,
+    hits: Sequence[ReceivedHit],
+    notice: Callable[[str], None],
+    *,
+    bad_before: frozenset[str] | None = None,
+    flow_known: bool = True,
+) -> PairResult:
+    """The result of one step by what a training reported, or did not report, of the list that it was given.
+
+    Args:
+        rank: of the training.
+        stop: where it stands.
+        watched: the list.
+        hits: what it reported.
+        notice: is told what cannot be used.
+        bad_before: names of the parameters that held NaN or Inf at the end of the step before; None: not known.
+        flow_known: what a node of this step was made from is what the graph says: else nothing is an origin.
+    """
+    info = watched.info
+    asked = [
+        (watchpoint, mask)
+        for watchpoint, mask in zip(watched.watchpoints, watched.masks, strict=True)
+        if _asked(watchpoint, stop, info)
+    ]
+    found = received_hits((rank, stop.step), watched.graph, watched.watchpoints, hits, notice, by_client=ours(info))
+    covered = _places(watched.graph, asked)
+    if stop.step <= START:
+        covered &= watched.graph.parameter
+    looked = _looked_for_overflow(watched.graph, asked, covered)
+    clean = _without_bad(watched.graph, found, looked)
+    designs = Designs(watched.graph.nodes, _Held(watched.graph, found, clean))
+    used = clean if bad_before is None else _as_used(watched.graph, clean, looked, bad_before)
+    if flow_known and all(watched.graph.find(hit.node) >= 0 for hit in hits):  # else the graph is of another step
+        found.origin[:] = _origins(watched.graph, found, used, designs, bad_before or frozenset())
+    for at in np.flatnonzero(bad_tensors(found)).tolist():
+        if types := designs.absorbed_by(int(found.node[at]), int(found.slot[at])):
+            mark(found, at, types)
+    coverage = _coverage((rank, stop.step), watched.graph, found, asked, covered)
+    return PairResult(HitList([found]), coverage, _judged(watched.graph, found, covered))
+
+
+def ours(info: TrainingInfo) -> bool:
+    """Whether a client of ours trains: it reports in the order of execution, which MindSpore's does not."""
+    return not info.program.startswith(MINDSPORE)
+
+
+def _asked(watchpoint: Watchpoint, stop: Stop, info: TrainingInfo) -> bool:
+    """Whether a client judges a condition at a stop: before the first step those of initial values, and only them."""
+    condition = CONDITIONS[watchpoint.condition]
+    if condition.initial_only != (stop.step <= START):
+        return False
+    return judged(condition, info) and not (stop.node and condition.wire in _CHANGES)
+
+
+def _places(graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]]) -> npt.NDArray[np.bool_]:
+    """[watchpoint, place]: the tensors that each looks at."""
+    may = graph.nodes.watchable[graph.node]
+    rows = [mask[graph.node] & may for _, mask in asked]
+    return np.stack(rows) if rows else np.zeros((0, len(graph)), np.bool_)
+
+
+def _judged(graph: RankGraph, hits: ReceivedHits, covered: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """See ``PairResult.judged``: a client says so of what it could not judge or compare, and else has judged it."""
+    judges = covered.sum(axis=0)
+    doubts = ((hits.verdicts == Verdict.CANNOT_JUDGE) | (hits.verdicts == Verdict.NOT_COMPARABLE)).sum(axis=0)
+    for row, slot, count in zip(hits.node.tolist(), hits.slot.tolist(), doubts.tolist(), strict=True):
+        place = graph.place(row, slot)
+        if place >= 0:
+            judges[place] -= count
+    mask = np.zeros(len(graph.nodes), np.bool_)
+    mask[graph.node[judges > 0]] = True
+    return np.packbits(mask)
+
+
+def _coverage(
+    pair: tuple[int, int],
+    graph: RankGraph,
+    hits: ReceivedHits,
+    asked: Sequence[tuple[Watchpoint, Mask]],
+    covered: npt.NDArray[np.bool_],
+) -> Coverage:
+    looked = covered.any(axis=0)
+    unreadable = sum(any(each.error & _UNREADABLE for each in results) for results in hits.said)
+    counts = zip(asked, covered.sum(axis=1).tolist(), strict=True)
+    return Coverage(
+        checked=max(int(looked.sum()) - unreadable, 0),
+        unreadable=unreadable,
+        not_comparable=int((hits.verdicts == Verdict.NOT_COMPARABLE).any(axis=0).sum()),
+        skipped=int((~looked & (graph.flags == 0)).sum()),
+        steps=(pair,),
+        watched=tuple(sorted((watchpoint.id, count) for (watchpoint, _), count in counts if count)),
+        blocked=hits.counted(Verdict.BLOCKED),
+        by_design=len(hits.designed),
+    )
+
+
+def _looked_for_overflow(
+    graph: RankGraph, asked: Sequence[tuple[Watchpoint, Mask]], covered: npt.NDArray[np.bool_]
+) -> Mask:
+    """Places of which the client says so if they hold NaN or Inf: some overflow watchpoint looks at them."""
+    overflow = [CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW for watchpoint, _ in asked]
+    looked: Mask = np.zeros(len(graph), np.bool_)
+    for row in np.flatnonzero(overflow).tolist():
+        looked |= covered[row]
+    return looked
+
+
+def _without_bad(graph: RankGraph, hits: ReceivedHits, looked: Mask) -> Mask:
+    """Places that were looked at, and that are clean."""
+    clean: Mask = looked.copy()
+    for row, slot, bad in zip(hits.node.tolist(), hits.slot.tolist(), bad_tensors(hits).tolist(), strict=True):
+        place = graph.place(row, slot)
+        if bad and place >= 0:
+            clean[place] = False
+    return clean
+
+
+def _as_used(graph: RankGraph, clean: Mask, looked: Mask, bad_before: frozenset[str]) -> Mask:
+    """Places that were clean when they were used: weights and statistics had the values of the step before.
+
+    They are judged at the end of a step, after it has changed them. A weight that is bad because the program itself
+    changed it between the steps was that when it was used.
+    """
+    used: Mask = clean.copy()
+    nodes = graph.nodes
+    for place in np.flatnonzero(looked & graph.parameter).tolist():
+        row = int(graph.node[place])
+        made = assigned(nodes, row)
+        if nodes.category_of(row) not in TRAINABLE and made != []:
+            kept = made is not None and outlives_steps(nodes, row)  # statistics of a module, and nothing fed in
+        elif made:
+            continue  # read again after an optimizer changed it
+        else:
+            kept = made is None
+            used[place] &= kept
+        if kept:
+            used[place] = nodes.names[row] not in bad_before
+    return used
+
+
+class _Held:
+    """What a client said of a tensor: see ``Designs``."""
+
+    def __init__(self, graph: RankGraph, hits: ReceivedHits, clean: Mask) -> None:
+        self._graph = graph
+        self._clean = clean
+        self._bad: dict[tuple[int, int], Contents | None] = {}
+        for at, (row, slot) in enumerate(zip(hits.node.tolist(), hits.slot.tolist(), strict=True)):
+            self._bad[row, slot] = contents_of(hits.records.get(at))
+
+    def __call__(self, row: int, slot: int) -> Contents | None:
+        place = self._graph.place(row, slot)
+        if place >= 0 and self._clean[place]:
+            return Contents()
+        if (row, slot) in self._bad:
+            return self._bad[row, slot]
+        return stated(self._graph.nodes, row)
+
+
+def _origins(graph: RankGraph, hits: ReceivedHits, clean: Mask, designs: Designs, bad_before: frozenset[str]) -> Mask:
+    """Bad tensors all of whose inputs are known to have been clean; what was fed in from outside has none.
+
+    A weight is judged after the optimizer changed it. Where nobody knows what it was before, and it is clean then, it
+    was clean before: nothing an optimizer does takes a NaN away. Constants of the graph are what the program says.
+    """
+    origins = bad_tensors(hits)
+    for at in np.flatnonzero(origins).tolist():
+        row = int(hits.node[at])
+        if designs.intended(row, int(hits.slot[at])):
+            origins[at] = False
+            continue
+        category = graph.nodes.category_of(row)
+        if category in PARAMETERS:
+            # The others are what the optimizer made them, or the module that keeps its statistics there.
+            made = assigned(graph.nodes, row)
+            # A weight that the program wrote while others were bad may have been made of those, as averages are.
+            tampered = made == [] and not bad_before
+            given = graph.nodes.names[row].startswith(_INPUTS)
+            origins[at] = tampered or (category is Category.PARAMETER and made is None and (given or not bad_before))
+            continue
+        kind = graph.nodes.op_type(row)
+        exchanged = is_collective(kind) or is_receiving(kind)  # other ranks had a part in it
+        origins[at] = not exchanged and all(
+            _clean_input(graph, clean, *held) or designs.intended(*held) for held in real_inputs(graph.nodes, row)
+        )
+    return origins
+
+
+_INPUTS: Final = ("inputs.", "NoGrad/inputs.")
+"""How our client for PyTorch names what a model is called with, which no weight is part of."""
+
+
+def _clean_input(graph: RankGraph, clean: Mask, row: int, slot: int) -> bool:
+    if row < 0:
+        return False
+    if graph.nodes.category_of(row) is Category.CONSTANT or graph.nodes.orders_only(row):
+        return True
+    place = graph.place(row, slot)
+    return place >= 0 and bool(clean[place])
+
+
+class LiveChecker(Checker):
+    """Judges as ``Checker`` does, but has the client judge the step at which it waits."""
+
+    alone = True
+    ask: Callable[[int, ProgressFn], PairResult | None] = staticmethod(lambda _step, _progress: None)
+    """Has the client judge a step; None when it does not stand there."""
+
+    def check_all(self, steps: Sequence[int], progress: ProgressFn = no_progress) -> Iterator[tuple[int, PairResult]]:
+        """See ``Checker``."""
+        left = []
+        for step in steps:
+            result = self.ask(step, progress)
+            if result is not None:
+                yield step, result
+            else:
+                left.append(step)
+        if left:
+            yield from super().check_all(left, progress)

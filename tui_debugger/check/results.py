@@ -1,0 +1,243 @@
+"""Parts of a run that could not be looked at: which of them belong to a question, and the words for them."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import Mask
+from tui_debugger.check.hits import HitList
+from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import CheckResult, Pair
+from tui_debugger.model import Coverage, NodeKind, UnreadablePart, Verdict, Watchpoint
+from tui_debugger.text.numbers import plural
+
+Span = tuple[int, int]
+"""First and last number, both included."""
+ADVICE: Final = "see that it may be read and that its copy is complete, or leave it out with --rank and --step"
+_NAMED: Final = 3
+"""So many parts are named in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which ranks and steps somebody asked for; None: all of them."""
+
+    ranks: tuple[Span, ...] | None = None
+    steps: tuple[Span, ...] | None = None
+
+    def covers(self, part: UnreadablePart) -> bool:
+        """Whether a part may hold something of them; of which rank or step nobody knows, it belongs to all."""
+        return _within(part.rank, self.ranks) and _within(part.step, self.steps)
+
+
+def _within(number: int | None, spans: tuple[Span, ...] | None) -> bool:
+    return number is None or spans is None or any(first <= number <= last for first, last in spans)
+
+
+def belonging(
+    parts: Iterable[UnreadablePart], pairs: Collection[Pair], ranks: Collection[int]
+) -> tuple[UnreadablePart, ...]:
+    """The parts that belong to some (rank, step) pairs.
+
+    Args:
+        parts: the parts.
+        pairs: what somebody speaks about.
+        ranks: the ranks that have steps: nobody can name a step of another one, so that it belongs to every question.
+    """
+    chosen = set(pairs)
+    of_ranks = {rank for rank, _ in chosen}
+    of_steps = {step for _, step in chosen}
+
+    def belongs(part: UnreadablePart) -> bool:
+        if part.rank is None or part.rank not in ranks:
+            return part.step is None or part.step in of_steps
+        return part.rank in of_ranks if part.step is None else (part.rank, part.step) in chosen
+
+    return tuple(part for part in parts if belongs(part))
+
+
+def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step: int) -> bool:
+    """Whether the directory of a step of a graph, or the one of the graph, cannot be listed."""
+    for part in parts:
+        if part.rank == rank and not part.graph:
+            inside = [int(name) if name.isdigit() else -1 for name in part.where.split("/")[2:]]
+            if inside == [root_graph] or (inside == [root_graph, step] and part.step == step):
+                return True
+    return False
+
+
+def needs_graph(watchpoints: Iterable[Watchpoint]) -> bool:
+    """Whether some watchpoint may miss nodes where the graph is not known; one on every tensor misses none."""
+    return any(
+        watchpoint.selection.exclude
+        or any((each.kind, each.text.lower()) != (NodeKind.CATEGORY, "tensor") for each in watchpoint.selection.include)
+        for watchpoint in watchpoints
+    )
+
+
+def parts_text(parts: Sequence[UnreadablePart]) -> str:
+    """``2 parts of the dump cannot be listed: rank_0/Net/0/3 (permission denied), ...``.
+
+    Of a live training: ``not recorded by the training: rank 0: modules inside torch.compile (3, first ...)``.
+    """
+    listed = [part for part in parts if not part.unrecorded]
+    lost = [part for part in parts if part.unrecorded]
+    texts = []
+    if listed:
+        texts.append(f"{plural(len(listed), 'part')} of the dump cannot be listed: {_named(listed)}")
+    if lost:
+        texts.append(f"not recorded by the training: {_named(lost)}")
+    return "; ".join(texts)
+
+
+def _named(parts: Sequence[UnreadablePart]) -> str:
+    named = ", ".join(part_text(part) for part in parts[:_NAMED])
+    return named + (f", and {len(parts) - _NAMED:,} more" if len(parts) > _NAMED else "")
+
+
+def part_text(part: UnreadablePart) -> str:
+    """One part: ``rank_0/Net/0/3 (permission denied)``."""
+    return f"{part.where} ({part.why})"
+
+
+class Ticket:
+    """Stands for a pair that is being judged."""
+
+    def __init__(self, pair: Pair) -> None:
+        """``outdated`` is set by the book that gave the ticket."""
+        self.pair = pair
+        self.outdated = False
+
+
+class KnownResults:
+    """What every (rank, step) was last found to be, with the watchpoint version it was judged by.
+
+    Attributes:
+        edition: another number whenever something in it is different.
+    """
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.edition = 0
+        self._lock = threading.Lock()
+        self._results: dict[Pair, tuple[int, PairResult]] = {}
+        self._tickets: set[Ticket] = set()
+
+    @contextmanager
+    def judging(self, pair: Pair) -> Iterator[Ticket]:
+        """Notices what happens to the files of a pair while it is judged: see ``put``."""
+        ticket = Ticket(pair)
+        with self._lock:
+            self._tickets.add(ticket)
+        try:
+            yield ticket
+        finally:
+            with self._lock:
+                self._tickets.discard(ticket)
+
+    def put(self, ticket: Ticket, version: int, result: PairResult) -> bool:
+        """Keeps a result, unless the files it speaks of changed since the ticket was given; whether it was kept."""
+        with self._lock:
+            if not ticket.outdated:
+                self._results[ticket.pair] = (version, result)
+                self.edition += 1
+            return not ticket.outdated
+
+    def fresh(self, pair: Pair, version: int) -> PairResult | None:
+        """The result of a pair if it was judged by this version."""
+        with self._lock:
+            kept = self._results.get(pair)
+        return kept[1] if kept is not None and kept[0] == version else None
+
+    def latest(self, pair: Pair) -> PairResult | None:
+        """The last result of a pair, outdated or not."""
+        with self._lock:
+            kept = self._results.get(pair)
+        return kept[1] if kept is not None else None
+
+    def drop_from(self, rank: int, step: int) -> None:
+        """Forgets a rank's results from a step on, by number: see ``keep_only``."""
+        self._drop(lambda pair: pair[0] == rank and pair[1] >= step)
+
+    def keep_only(self, rank: int, earlier: Collection[int]) -> None:
+        """Forgets a rank's results of all but some steps: files of the others changed, or of what came before."""
+        self._drop(lambda pair: pair[0] == rank and pair[1] not in earlier)
+
+    def _drop(self, which: Callable[[Pair], bool]) -> None:
+        with self._lock:
+            for pair in [pair for pair in self._results if which(pair)]:
+                del self._results[pair]
+                self.edition += 1
+            for ticket in self._tickets:
+                ticket.outdated = ticket.outdated or which(ticket.pair)
+
+    def forget(self, pair: Pair) -> None:
+        """Forgets the result of one pair."""
+        with self._lock:
+            self.edition += self._results.pop(pair, None) is not None
+
+    def rows_with_finding(self, rank: int, step: int | None, count: int) -> Mask:
+        """Marks the node rows (of ``count``) that have a finding in a step (None: in any)."""
+        with self._lock:
+            results = [r for (of, at), (_, r) in self._results.items() if of == rank and step in (None, at)]
+        mask = np.zeros(count, bool)
+        for result in results:
+            rows = result.hits.node[result.hits.verdict == Verdict.FINDING]
+            mask[rows[rows < count]] = True  # a table that was just built anew may be shorter
+        return mask
+
+
+def combined(covers: Sequence[Coverage]) -> Coverage:
+    """One coverage from those of several pairs."""
+    watched, blocked = Counter[int](), Counter[int]()
+    for cover in covers:
+        watched.update(dict(cover.watched))
+        blocked.update(dict(cover.blocked))
+    return Coverage(
+        checked=sum(c.checked for c in covers),
+        unreadable=sum(c.unreadable for c in covers),
+        not_comparable=sum(c.not_comparable for c in covers),
+        skipped=sum(c.skipped for c in covers),
+        steps=tuple(pair for c in covers for pair in c.steps),
+        watched=tuple(sorted(watched.items())),
+        blocked=tuple(sorted(blocked.items())),
+        by_design=sum(c.by_design for c in covers),
+        constants=sum(c.constants for c in covers),
+        parts=tuple(sorted({part for c in covers for part in c.parts}, key=lambda part: (part.where, part.why))),
+    )
+
+
+def merged(
+    results: Sequence[tuple[Pair, PairResult]],
+    watchpoints: tuple[Watchpoint, ...],
+    version: int,
+    seconds: float,
+    cancelled: bool,
+) -> CheckResult:
+    """One result from the results of several pairs."""
+    coverage = combined([result.coverage for _, result in results])
+    return CheckResult(
+        pairs=tuple(pair for pair, _ in results),
+        hits=HitList.merged(result.hits for _, result in results),
+        coverage=coverage,
+        watchpoints=watchpoints,
+        version=version,
+        seconds=seconds,
+        cancelled=cancelled,
+    )
+
+
+def joined(parts: Sequence[CheckResult]) -> CheckResult:
+    """One result from those of several checks of different pairs with the same watchpoints."""
+    coverage = combined([part.coverage for part in parts])
+    pairs = tuple(pair for part in parts for pair in part.pairs)
+    hits = HitList.merged(part.hits for part in parts)
+    return dataclasses.replace(parts[-1], pairs=pairs, hits=hits, coverage=coverage)

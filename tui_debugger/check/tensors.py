@@ -1,0 +1,228 @@
+"""The tensor table of a node: its inputs, outputs and parameters at one step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import TensorRow
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import PARAMETERS, ProgressFn, ReadSpec, Side, TensorKey, Verdict, no_progress
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.records import Record, RequiredStats
+from tui_debugger.text.tensors import slot_text
+
+IsHit = Callable[[TensorKey], bool]
+HitsOf = Callable[[Sequence[int]], IsHit]
+"""Tells of the tensors of some nodes, by row, which have a finding."""
+
+
+def hits_in(known: PairResult | None) -> HitsOf:
+    """By what is known of a step."""
+
+    def of_nodes(rows: Sequence[int]) -> IsHit:
+        found = known.hits.of_nodes(rows).with_verdict(Verdict.FINDING) if known is not None else ()
+        return {hit.key for hit in found}.__contains__
+
+    return of_nodes
+
+
+def tensor_rows(
+    flow: Flow,
+    step: int,
+    row: int,
+    hits_of: HitsOf,
+    round: int = 0,  # noqa: A002 - see TensorKey
+    *,
+    every: bool = False,
+) -> tuple[TensorRow, ...]:
+    """Inputs by slot, outputs by slot, then the parameters that feed the node with their value of this step.
+
+    Lists only: nothing is read. Inputs without a file of their own show the producer's tensor. ``round`` says which run
+    of the node is meant, 0 the newest one; with ``every`` what the runs before it in this step had in its place follows
+    each tensor, the youngest first.
+    """
+    if row >= len(flow.nodes):  # of a table that was longer
+        return ()
+    is_hit = hits_of([row, *(holder.row for holder in flow.holders(row))])
+    rows = _RowMaker(flow, step, row, is_hit, round).rows()
+    if not every:
+        return tuple(rows)
+    table = flow.table(step)
+    newest = round or int(table.round[table.of_node(row)].max(initial=0))
+    earlier = [_RowMaker(flow, step, row, is_hit, number).rows() for number in range(newest - 1, 0, -1)]
+    return tuple(_with_earlier(rows, [each for of_round in earlier for each in of_round if each.index >= 0]))
+
+
+def _with_earlier(rows: Sequence[TensorRow], earlier: Sequence[TensorRow]) -> Iterator[TensorRow]:
+    """Rows, each followed by the other tensors that were in its place before."""
+    for row in rows:
+        yield row
+        seen = {row.key}
+        for each in earlier:
+            if (each.role, each.slot) == (row.role, row.slot) and each.key not in seen:
+                seen.add(each.key)
+                yield each
+
+
+class _RowMaker:
+    def __init__(
+        self,
+        flow: Flow,
+        step: int,
+        row: int,
+        is_hit: IsHit,
+        round: int = 0,  # noqa: A002 - see TensorKey
+    ) -> None:
+        self.round = round
+        self.flow = flow
+        self.step = step
+        self.row = row
+        self.is_hit = is_hit
+        self.table = flow.table(step)
+        self.holders = flow.holders(row)
+
+    def rows(self) -> list[TensorRow]:
+        """Inputs, outputs, parameters."""
+        return [*self.inputs(), *self.outputs(), *self.parameters()]
+
+    def _slots(self, side: Side) -> set[int]:
+        return {int(self.table.slot[i]) for i in self.table.of_node(self.row) if int(self.table.side[i]) == side}
+
+    def inputs(self) -> list[TensorRow]:
+        slots = self._slots(Side.INPUT) | set(range(len(self.holders)))
+        return [self._input(slot) for slot in sorted(slots)]
+
+    def _input(self, slot: int) -> TensorRow:
+        at = self.flow.locate_input(self.step, self.row, slot, self.round)
+        if at is None:
+            at = Located(self.step, -1, self.row, Side.INPUT, slot, self.round)
+        return self.make(at, "in", slot, self._producer_text(slot))
+
+    def _producer_text(self, slot: int) -> str:
+        if slot >= len(self.holders) or self.holders[slot].row < 0:
+            return ""
+        holder = self.holders[slot]
+        name = self.flow.nodes.names[holder.row]
+        if self.flow.is_constant(holder.row):
+            value = self.flow.nodes.constants.get(holder.row, "")
+            return f"{name} = {value}" if value else name
+        return f"{name}:{holder.slot}"
+
+    def outputs(self) -> list[TensorRow]:
+        slots = self._slots(Side.OUTPUT)
+        if not slots:
+            slots = set(range(int(self.flow.nodes.outputs[self.row])))
+        return [self._output(slot) for slot in sorted(slots)]
+
+    def _output(self, slot: int) -> TensorRow:
+        at = self.flow.located(self.step, self.row, Side.OUTPUT, slot, self.round)
+        text = self.flow.nodes.constants.get(self.row, "") if self.flow.is_constant(self.row) else ""
+        return self.make(at, "out", slot, text)
+
+    def parameters(self) -> list[TensorRow]:
+        nodes, rows = self.flow.nodes, []
+        for slot, holder in enumerate(self.holders):
+            if holder.row >= 0 and nodes.category_of(holder.row) in PARAMETERS and self.flow.updated(holder.row):
+                at = self.flow.located(self.step, holder.row, Side.OUTPUT, holder.slot, self.round)
+                if at.index >= 0:
+                    rows.append(self.make(at, "param", slot, f"{nodes.names[holder.row]}:{holder.slot}"))
+        return rows
+
+    def make(self, at: Located, role: str, slot: int, origin: str) -> TensorRow:
+        table = self.flow.table(at.step)
+        key = self.flow.key(at)
+        has_file = at.index >= 0
+        flags = int(table.flags[at.index]) if has_file else 0
+        return TensorRow(
+            key=key,
+            role=role,
+            slot=slot,
+            index=at.index,
+            has_value=has_file and bool(not flags & TensorFlag.STAT_ONLY or flags & TensorFlag.REMOTE),
+            has_previous=has_file and self._has_previous(at),
+            hit=self.is_hit(key),
+            uncertain=bool(flags & TensorFlag.UNCERTAIN),
+            origin_text=origin,
+            recorded=bool(flags & TensorFlag.STAT_ONLY) and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
+            remote=bool(flags & TensorFlag.REMOTE),
+            rounds=self._rounds(at) if key.round else 0,
+            placement=self.flow.nodes.placements.get(at.row, ""),
+        )
+
+    def _rounds(self, at: Located) -> int:
+        """How often a tensor was written in its step."""
+        table = self.flow.table(at.step)
+        newest = table.find(at.row, at.side, at.slot)
+        return int(table.round[newest]) if newest >= 0 else 0
+
+    def _has_previous(self, at: Located) -> bool:
+        before = self.flow.before(at.row, at.side, at.slot, at.step, at.round)
+        return before is not None and before.index >= 0
+
+
+def tensor_row(flow: Flow, at: Located, labels: tuple[str, int, str], is_hit: IsHit) -> TensorRow:
+    """The row of one tensor, wherever it stands; ``labels`` are ``role``, ``slot`` and ``origin_text`` of the row."""
+    return _RowMaker(flow, at.step, at.row, is_hit).make(at, *labels)
+
+
+def row_of(flow: Flow, key: TensorKey, hits_of: HitsOf) -> TensorRow:
+    """The row of one tensor as an output (or input) of its own node.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+    """
+    row = flow.nodes.find(key.node, key.graph)
+    if row < 0:
+        raise UnreadableTensorError(
+            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
+        )
+    at = flow.located(key.step, row, key.side, key.slot, key.round)
+    return tensor_row(flow, at, (key.side.label, key.slot, ""), hits_of([row]))
+
+
+def measured(
+    measurements: Measurements, rows: Sequence[TensorRow], progress: ProgressFn = no_progress
+) -> tuple[TensorRow, ...]:
+    """The same rows with shape, dtype and statistics; what was measured before is not read again."""
+    places = [_place(measurements.flow, row) for row in rows]
+    measurements.ensure({place: RequiredStats() for place in places if place is not None}, progress, "statistics")
+    records = [measurements.record(*place) if place is not None else None for place in places]
+    return tuple(_filled(row, record) for row, record in zip(rows, records, strict=True))
+
+
+def _place(flow: Flow, row: TensorRow) -> tuple[int, int] | None:
+    """(step, index) of a row's tensor now: the listing that the row was made from may be of yesterday."""
+    key = row.key
+    flow.table(key.step)  # first: it may bring the node
+    at = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round)
+    return (key.step, at.index) if at.index >= 0 else None
+
+
+def _filled(row: TensorRow, record: Record | None) -> TensorRow:
+    if record is None:
+        return row
+    return dataclasses.replace(row, meta=record.meta, stats=record.stats, error=record.error)
+
+
+def opened(key: TensorKey, spec: ReadSpec | None) -> npt.NDArray[Any]:
+    """The values of a tensor, memory-mapped and read-only.
+
+    Raises:
+        UnreadableTensorError: it was not dumped, or its file is broken.
+    """
+    from tui_debugger.stats.npy import open_array
+
+    if spec is None:
+        raise UnreadableTensorError(
+            "this tensor was not dumped",
+            where=f"rank {key.rank} step {key.step} {key.node} {slot_text(key)}",
+            hint="choose a step in which its node ran, or dump with input_output 0 and saved_data tensor",
+        )
+    return open_array(spec)

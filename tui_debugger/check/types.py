@@ -1,0 +1,104 @@
+"""Immutable results that a Session hands to front ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tui_debugger.check.hits import HitList
+from tui_debugger.model import Coverage, TensorKey, TensorMeta, TensorStats, Watchpoint
+
+Pair = tuple[int, int]
+"""(rank, step)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRow:
+    """One line of the tensor table.
+
+    Attributes:
+        key: handle for reading values. For an input without a file of its own this is the producer's output
+            (for a parameter, its value of the previous step).
+        role: ``in``, ``out``, or ``param`` for the current value of a parameter that feeds the node.
+        slot: input or output index at the selected node.
+        index: index in the step's TensorTable, -1 when this tensor has no file at this step.
+        has_value: whether values can be read (a file exists, or a training has them).
+        has_previous: whether the same tensor exists at the previous step.
+        hit: whether the last check of this step has a finding on it.
+        uncertain: the file may belong to another node.
+        origin_text: for an input: producer as ``node:slot``; for the rest empty.
+        meta, stats: filled by ``Session.measure``; None until then or when unreadable.
+        error: why it could not be read.
+        recorded: statistics come from the dump's own statistic.csv (or from what a training said), not from values.
+        remote: the values are at a training that runs: reading fetches them.
+        rounds: how often the tensor was written in its step, when several times; ``key.round`` says which this is.
+        placement: of a part of a larger tensor which part, in words; empty for a whole one.
+    """
+
+    key: TensorKey
+    role: str
+    slot: int
+    index: int
+    has_value: bool
+    has_previous: bool
+    hit: bool = False
+    uncertain: bool = False
+    origin_text: str = ""
+    meta: TensorMeta | None = None
+    stats: TensorStats | None = None
+    error: str = ""
+    recorded: bool = False
+    remote: bool = False
+    rounds: int = 0
+    placement: str = ""
+
+    @property
+    def earlier(self) -> bool:
+        """Whether the tensor was written again later in the step."""
+        return 0 < self.key.round < self.rounds
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The outcome of checking some (rank, step) pairs with one state of the watchpoint list.
+
+    Attributes:
+        pairs: what was checked, in checking order.
+        hits: sorted by step, then execution order, then rank.
+        coverage: what the check looked at.
+        watchpoints: the enabled watchpoints as they were.
+        version: ``WatchpointList.version`` they had; results of an older version are outdated.
+        seconds: wall time.
+        cancelled: the user stopped it; ``pairs`` holds what was finished.
+        asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
+    """
+
+    pairs: tuple[Pair, ...]
+    hits: HitList
+    coverage: Coverage
+    watchpoints: tuple[Watchpoint, ...]
+    version: int
+    seconds: float = 0.0
+    cancelled: bool = False
+    asked: int = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether pairs that were asked for are missing."""
+        return len(self.pairs) < self.asked
+
+
+@dataclass(frozen=True, slots=True)
+class SourceExcerpt:
+    """Lines around a frame, read from a source file that exists on this machine.
+
+    Attributes:
+        path: local path that was read.
+        first: number of the first line.
+        lines: text without newlines, control characters removed.
+        focus: number of the frame's line.
+    """
+
+    path: str
+    first: int
+    lines: tuple[str, ...]
+    focus: int

@@ -1,0 +1,294 @@
+"""What a whole check comes to: a finding, clean, or why nobody can say. A clean answer needs something looked at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tui_debugger.check.hits import Blocked, HitList, is_overflow
+from tui_debugger.check.results import parts_text
+from tui_debugger.check.types import CheckResult
+from tui_debugger.model import Coverage, ErrorBits, Hit, NodeKind, Verdict, Watchpoint
+from tui_debugger.text.hits import watch_line
+from tui_debugger.text.numbers import named, plural
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OPERATOR_OVERFLOW, WIRE_OVERFLOW
+from tui_debugger.watch.conditions import not_finite_words, reasons
+from tui_debugger.watch.text import format_watch
+
+
+class Outcome(Enum):
+    """What a check comes to."""
+
+    FINDING = "finding"
+    CLEAN = "clean"
+    CANNOT_JUDGE = "cannot_judge"
+    INTERRUPTED = "interrupted"
+
+
+_NONE_BLOCKED: Final = Blocked()
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one watchpoint came to: tensors it looked at, and those with each verdict.
+
+    ``blocked`` are no findings of it: NaN or Inf kept it from judging them.
+    """
+
+    watchpoint: Watchpoint
+    tensors: int
+    findings: int
+    not_comparable: int
+    cannot_judge: int
+    blocked: Blocked = _NONE_BLOCKED
+    by_design: int = 0
+
+    @property
+    def judged(self) -> int:
+        """Tensors that it could say something about. An Inf by design is judged by what looks for Inf."""
+        overflow = CONDITIONS[self.watchpoint.condition].wire == WIRE_OVERFLOW
+        unjudged = self.not_comparable + self.cannot_judge + self.blocked.tensors
+        return self.tensors - unjudged - (0 if overflow else self.by_design)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it looked at tensors and could judge none of them."""
+        return self.tensors > 0 and not self.judged
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a check cannot say "clean".
+
+    Attributes:
+        kind: ``nothing`` was looked at or compared, a watchpoint is ``unmatched``, tensors or parts of the dump are
+            ``unreadable``, something that a training ran was ``unrecorded``, or others could not be compared
+            (``uncomparable``); of a training that was ``lost``, or that could not be saved (``unsaved``).
+        text: one sentence for people.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a check comes to.
+
+    Attributes:
+        outcome: a finding outranks a doubt.
+        tallies: one per watchpoint.
+        doubts: why it could not say "clean"; given beside a finding too.
+        failing: hits with a finding of a condition that counts, or with NaN or Inf that kept it from being judged.
+        others: hits with findings of other conditions only.
+        unsure: hits without a finding that could not be judged.
+    """
+
+    outcome: Outcome
+    tallies: tuple[Tally, ...]
+    doubts: tuple[Doubt, ...]
+    failing: HitList
+    others: HitList
+    unsure: HitList
+
+
+def judge(
+    result: CheckResult,
+    *,
+    rules: Collection[int] = (),
+    fail_on: Collection[str] = (),
+    allow_unreadable: bool = False,
+    allow_unmatched: bool = False,
+) -> Judgement:
+    """Judges a whole check.
+
+    Args:
+        result: the check.
+        rules: ids of watchpoints that somebody wrote down: each has to look at a tensor, or it may hold a typo.
+        fail_on: ids of the conditions whose findings count; none given: all.
+        allow_unreadable: tensors that cannot be read or compared, and parts of the dump that cannot be listed, are no
+            doubt, as long as some could be.
+        allow_unmatched: nor is a rule that looks at no tensor, as long as something was looked at.
+    """
+    hits = result.hits.with_verdict(Verdict.FINDING)
+    chosen = hits.found_by(fail_on) if fail_on else hits.verdict == Verdict.FINDING
+    failing, others = hits.chosen(chosen), hits.chosen(~chosen)
+    unsure = result.hits.with_verdict(Verdict.CANNOT_JUDGE)
+    tallies = _tallies(result)
+    doubts: tuple[Doubt, ...] = ()
+    if not result.cancelled:  # what was not looked at yet is no doubt about what was
+        doubts = (
+            *_nothing(result, tallies, fail_on),
+            *([] if allow_unmatched else _unmatched(tallies, rules, result.coverage)),
+            *([] if allow_unreadable else _unjudged(result)),
+        )
+    if result.cancelled:
+        outcome = Outcome.INTERRUPTED
+    elif failing:
+        outcome = Outcome.FINDING
+    else:
+        outcome = Outcome.CANNOT_JUDGE if doubts else Outcome.CLEAN
+    return Judgement(outcome, tallies, doubts, failing, others, unsure)
+
+
+def _tallies(result: CheckResult) -> tuple[Tally, ...]:
+    watched = dict(result.coverage.watched)
+    counts, blocked = result.hits.counts(), result.hits.blocked()
+    return tuple(
+        Tally(
+            watchpoint=watchpoint,
+            tensors=watched.get(watchpoint.id, 0),
+            findings=counts[watchpoint.id, Verdict.FINDING],
+            not_comparable=counts[watchpoint.id, Verdict.NOT_COMPARABLE],
+            cannot_judge=counts[watchpoint.id, Verdict.CANNOT_JUDGE],
+            blocked=blocked.get(watchpoint.id, _NONE_BLOCKED),
+            by_design=counts[watchpoint.id, Verdict.BY_DESIGN],
+        )
+        for watchpoint in result.watchpoints
+    )
+
+
+def _nothing(result: CheckResult, tallies: tuple[Tally, ...], fail_on: Collection[str]) -> Iterator[Doubt]:
+    coverage = result.coverage
+    if not coverage.checked:
+        text = "no tensor could be read" if coverage.unreadable else "no tensor was looked at"
+        yield Doubt("nothing", text)
+        return
+    failing = [tally for tally in tallies if not fail_on or tally.watchpoint.condition in fail_on]
+    if any(tally.judged for tally in failing):
+        return
+    if not any(tally.tensors for tally in failing):
+        done = "looked at any tensor"
+    elif any(tally.not_comparable for tally in failing):
+        done = "compared any tensor: there is no step before the first dumped one"
+    elif any(tally.blocked.tensors for tally in failing):
+        done = "could judge any tensor: they hold NaN or Inf"
+    else:
+        done = "could judge any tensor"
+    that = (
+        f" that can fail this check ({', '.join(sorted(CONDITIONS[each].abbr for each in fail_on))})" if fail_on else ""
+    )
+    yield Doubt("nothing", f"no watchpoint{that} {done}")
+
+
+def _unmatched(tallies: tuple[Tally, ...], rules: Collection[int], coverage: Coverage) -> Iterator[Doubt]:
+    for tally in tallies:
+        if tally.watchpoint.id in rules and not tally.tensors:
+            condition = CONDITIONS[tally.watchpoint.condition]
+            why = ""
+            if condition.wire == WIRE_OPERATOR_OVERFLOW:
+                why = ": the values of a dump do not tell what the device recorded"
+            elif condition.initial_only:
+                why = ": initial values are judged at the first dumped step only"
+            elif coverage.constants and any(
+                selector.kind is NodeKind.CATEGORY for selector in tally.watchpoint.selection.include
+            ):
+                why = ": of inputs that hold graph constants it judges those of nodes that it names"
+            yield Doubt("unmatched", f"{format_watch(tally.watchpoint)} looked at no tensor{why}")
+
+
+def _unjudged(result: CheckResult) -> Iterator[Doubt]:
+    lost = [part for part in result.coverage.parts if part.unrecorded]
+    parts = [part for part in result.coverage.parts if not part.unrecorded]
+    if parts:
+        yield Doubt("unreadable", parts_text(parts))
+    if lost:
+        yield Doubt("unrecorded", parts_text(lost))
+    unreadable = result.coverage.unreadable
+    if unreadable:
+        yield Doubt("unreadable", f"{plural(unreadable, 'tensor')} cannot be read")
+    left = Counter[str]()
+    for hit in result.hits.with_any(Verdict.CANNOT_JUDGE):
+        errors = [each.error for each in hit.results if each.verdict is Verdict.CANNOT_JUDGE]
+        if errors and hit.stats is not None:  # without statistics it is unreadable itself, and counted
+            left[_why(errors)] += 1
+    for why, count in left.items():
+        yield Doubt("uncomparable", f"{plural(count, 'tensor')} could not be compared: {why}")
+
+
+def _why(errors: list[ErrorBits]) -> str:
+    bits = ErrorBits.NONE
+    for error in errors:
+        bits |= error
+    texts = ["the previous step is unreadable" if text == "unreadable" else text for text in reasons(bits)]
+    return ", ".join(texts)
+
+
+def coverage_line(result: CheckResult) -> str:
+    """``1,141 tensors checked, 3 unreadable, 0 skipped, 52 not comparable; steps 0-5; rank 0``."""
+    coverage = result.coverage
+    ranks, steps = ({pair[part] for pair in coverage.steps} for part in (0, 1))
+    counts = (
+        f"{plural(coverage.checked, 'tensor')} checked, {coverage.unreadable:,} unreadable, "
+        f"{coverage.skipped:,} skipped, {coverage.not_comparable:,} not comparable"
+    )
+    if coverage.by_design:
+        counts += f", {coverage.by_design:,} with Inf by design"
+    parts = [counts, *_unlisted(coverage), named("step", sorted(steps)), named("rank", sorted(ranks))]
+    if len(coverage.steps) < len(ranks) * len(steps):
+        parts.append(f"{len(coverage.steps):,} of these pairs")
+    if coverage.constants:
+        hold = "input holds a graph constant" if coverage.constants == 1 else "inputs hold graph constants"
+        parts.append(f"{coverage.constants:,} {hold}: judged for overflow at most")
+    return "; ".join(parts)
+
+
+def tally_table(tallies: Sequence[Tally]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Titles and rows of what each watchpoint came to; what it did not judge has columns where there is some."""
+    columns: list[tuple[str, list[str]]] = [
+        ("tensors", [f"{tally.tensors:,}" for tally in tallies]),
+        ("findings", [f"{tally.findings:,}" for tally in tallies]),
+    ]
+    if any(tally.blocked.tensors for tally in tallies):
+        columns.append(("not judged", [_blocked(tally.blocked) for tally in tallies]))
+    if any(tally.by_design for tally in tallies):
+        columns.append(("by design", [f"{tally.by_design:,}" for tally in tallies]))
+    columns.append(("watchpoint", [watch_line(tally.watchpoint) for tally in tallies]))
+    titles, cells = zip(*columns, strict=True)
+    return titles, list(zip(*cells, strict=True))
+
+
+def _blocked(blocked: Blocked) -> str:
+    return f"{blocked.tensors:,}: {not_finite_words(blocked.error)}" if blocked.tensors else "0"
+
+
+def _unlisted(coverage: Coverage) -> list[str]:
+    return [f"{plural(len(coverage.parts), 'part')} of the dump not listed"] if coverage.parts else []
+
+
+def stopped_line(result: CheckResult) -> str:
+    """``stopped: 9 of 50 steps checked (steps 0-8)``."""
+    steps, ranks = (sorted({pair[part] for pair in result.pairs}) for part in (1, 0))
+    which = [named("step", steps), *([named("rank", ranks)] if len(ranks) > 1 else [])]
+    done = f"stopped: {len(result.pairs):,} of {plural(result.asked, 'step')} checked"
+    return done + (f" ({', '.join(which)})" if result.pairs else "")
+
+
+def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
+    """``NaN or Inf in 314 tensors, other findings in 5, at step 3, 2 origins ◆``; ``5 tensors at step 3``."""
+    text = f"{_kinds(hits)} at {named('step', sorted({hit.key.step for hit in hits}))}"
+    if len({rank for rank, _ in result.pairs}) > 1:
+        text += f" of {named('rank', sorted({hit.key.rank for hit in hits}))}"
+    origins = sum(hit.origin for hit in hits)
+    return text + (f", {plural(origins, 'origin')} ◆" if origins else "")
+
+
+def _kinds(hits: Sequence[Hit]) -> str:
+    """How many tensors: one with NaN or Inf counts as that, whatever else was asked."""
+    overflow = [hit for hit in hits if is_overflow(hit)]
+    if not overflow:
+        return plural(len(hits), "tensor")
+    others = len(hits) - len(overflow)
+    text = f"{_not_finite(overflow)} in {plural(len(overflow), 'tensor')}"
+    return text + (f", other findings in {others:,}," if others else "")
+
+
+def _not_finite(hits: Sequence[Hit]) -> str:
+    """Which of NaN and Inf there is; both where a training did not say."""
+    stats = [hit.stats for hit in hits]
+    nan = any(each is None or each.nan for each in stats)
+    inf = any(each is None or each.inf for each in stats)
+    return " or ".join([*(["NaN"] if nan else []), *(["Inf"] if inf else [])]) or "NaN or Inf"

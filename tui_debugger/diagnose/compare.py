@@ -1,0 +1,316 @@
+"""A tensor against another one: of another step, rank, node, run, or in a file."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tui_debugger.arrays import Array
+from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.diagnose.run import Run
+from tui_debugger.errors import CancelledError, TdbgError, UnreadableTensorError
+from tui_debugger.model import ProgressFn, ReadSpec, TensorKey, TensorMeta, no_progress
+from tui_debugger.stats.compare import TOP, Differences, compare, rearranged, unit_of
+from tui_debugger.stats.compare_pairs import EXACT, Fit, Pairs, Tolerance, count_outside, does_not_fit, fit_of
+from tui_debugger.stats.dtypes import DType, dtype_of
+from tui_debugger.stats.npy import open_array, read_meta
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import named
+from tui_debugger.text.tensors import place_text, round_text, step_text
+
+NEAREST: Final = 64
+"""So many steps around the asked one are looked through for those that have a tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two tensors.
+
+    Attributes:
+        key: the tensor; None for a file.
+        path: the file; with a key the other run that the tensor is of, empty for this one.
+    """
+
+    key: TensorKey | None = None
+    path: str = ""
+
+    def text(self, beside: TensorKey | None = None, *, with_graph: bool = False) -> str:
+        """What it is, in words; ``beside`` another tensor only what tells them apart."""
+        if self.key is None:
+            return clean(self.path)
+        key, words = self.key, []
+        if self.path:
+            words.append(f"run {clean(self.path)}")
+        if beside is None or replace(key, step=beside.step, rank=beside.rank, round=beside.round) != beside:
+            words.append(
+                clean(place_text(key, with_graph=with_graph or (beside is not None and beside.graph != key.graph)))
+            )
+        if beside is None or key.rank != beside.rank:
+            words.append(f"rank {key.rank}")
+        step = f"{step_text(key.step)}{round_text(key.round)}"
+        return "  ".join([*words, step if key.step < 0 else f"step {step}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A side whose values can be read.
+
+    Attributes:
+        side: which one.
+        array: the values in their own shape, usually a memory map.
+        meta: type, shape, size.
+        spec: how another process reads the same values; None when it cannot.
+    """
+
+    side: Side
+    array: Array
+    meta: TensorMeta
+    spec: ReadSpec | None = None
+
+    @property
+    def meant(self) -> DType | None:
+        """The type that the elements stand for: bfloat16 where it is kept in float32."""
+        return dtype_of(self.meta.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Couple:
+    """Two sides that can be read.
+
+    Attributes:
+        here, there: the sides.
+        pairs: their elements side by side.
+        fit: how those are paired.
+    """
+
+    here: Opened
+    there: Opened
+    pairs: Pairs
+    fit: Fit
+
+    @property
+    def unit(self) -> DType | None:
+        """The type whose units in the last place count; None where there is none."""
+        return unit_of(self.pairs, (self.here.meant, self.there.meant))
+
+    def compare(
+        self, tolerance: Tolerance = EXACT, top: int = TOP, progress: ProgressFn = no_progress
+    ) -> tuple[Differences, str]:
+        """How they differ; with a hint where one is only a rearrangement of the other."""
+        types = (self.here.meant, self.there.meant)
+        found = compare(self.pairs, tolerance=tolerance, top=top, types=types, progress=progress)
+        return found, rearranged(self.here.array, self.there.array, found)
+
+    def within(self, found: Differences, tolerance: Tolerance, progress: ProgressFn = no_progress) -> Differences:
+        """The same differences by another tolerance: only what is outside is counted again."""
+        boundary = tolerance.boundary(found.difference)
+        outside = count_outside(self.pairs, tolerance, boundary, progress)
+        return replace(found, tolerance=tolerance, boundary=boundary, outside=outside)
+
+
+class Comparer:
+    """Finds and opens tensors to compare, those of other runs as well. May be used from any thread.
+
+    Attributes:
+        session: this run.
+    """
+
+    def __init__(self, session: Run) -> None:
+        """Opens nothing yet."""
+        self.session = session
+        self._runs: dict[str, Run] = {}
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Closes other runs, for good."""
+        with self._lock:
+            self._closed = True
+            runs, self._runs = self._runs, {}
+        for run in runs.values():
+            run.close()
+
+    # -- which other side --------------------------------------------------------------------------
+
+    def previous(self, key: TensorKey) -> Side:
+        """The tensor as the run before left it: of a weight that several graphs use maybe that of another graph.
+
+        Raises:
+            TdbgError: there is no such step, or it was not dumped there; says where it was.
+        """
+        before = self.session.before(key)
+        if before is None:
+            raise TdbgError(
+                f"there is no step before {step_text(key.step)}",
+                where=clean(place_text(key)),
+                hint=self._elsewhere(self.session, key, "compare with another step, rank, tensor or file"),
+            )
+        return Side(before)
+
+    def beside(self, side: Side, by: int) -> Side | None:
+        """The side at the next run in a direction (-1, +1) at which it has values; None when there is none."""
+        if side.key is None:
+            return None
+        run, key = self.run_of(side), side.key
+        ordered = undisturbed(lambda: _around(run, key, by))
+        other = next((each for each in ordered[:NEAREST] if has_values(run, each)), None)
+        return None if other is None else replace(side, key=other)
+
+    def run_of(self, side: Side, progress: ProgressFn = no_progress) -> Run:
+        """The run that a tensor is of; opens another one when it is first asked for.
+
+        Raises:
+            NotADumpError: nothing recognisable at its path.
+            CancelledError: this was closed meanwhile.
+        """
+        if not side.path or side.key is None:
+            return self.session
+        with self._lock:
+            if self._closed:
+                raise CancelledError("closed", where=side.path)
+            run = self._runs.get(side.path)
+            if run is None:
+                run = self.session.another(Path(side.path))
+                self._runs[side.path] = run
+        run.open(progress)
+        return run
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def couple(
+        self, key: TensorKey, other: Side, progress: ProgressFn = no_progress, *, reshape: bool = False
+    ) -> Couple:
+        """Opens both sides.
+
+        Args:
+            key: the tensor.
+            other: what it is compared with.
+            progress: of fetching from a training, and of opening another run.
+            reshape: pair tensors of different shapes too, where that is possible: see ``analysis.pairs.Fit``.
+
+        Raises:
+            TdbgError: either cannot be read or does not exist (says where it does), or the shapes do not fit.
+        """
+        here = self.opened(Side(key), scaled(progress, 0, 2))
+        there = self.opened(other, scaled(progress, 1, 2))
+        fit = fit_of(here.meta.shape, there.meta.shape)
+        if fit is None:
+            raise does_not_fit(here.meta.shape, there.meta.shape)
+        if fit is not Fit.SAME and not reshape:
+            raise DifferentShapesError(here.meta.shape, there.meta.shape, fit)
+        specs = tuple(side.spec for side in (here, there) if side.spec is not None)
+        known = specs if len(specs) == 2 else ()
+        return Couple(here, there, Pairs(here.array, there.array, known, self.session.workers), fit)
+
+    def opened(self, side: Side, progress: ProgressFn = no_progress) -> Opened:
+        """A side with its values.
+
+        Raises:
+            UnreadableTensorError: it cannot be read, or was not dumped there: says where it was.
+        """
+        if side.key is None:
+            return _of_file(side)
+        run = self.run_of(side, progress)
+        key = _known_as(run, side.key)
+        if side.path and key.rank in run.ranks() and not _has_node(run, key):
+            raise UnreadableTensorError(
+                "the other run has no such node", where=side.text(), hint="name the tensor that it has instead"
+            )
+        if not has_values(run, key):
+            raise self._missing(run, key)
+        array = run.read(key, progress)
+        spec = undisturbed(lambda: run.spec(key))
+        meta = read_meta(spec) if spec is not None else TensorMeta(array.dtype.name, array.shape, array.nbytes)
+        return Opened(replace(side, key=key), array, meta, spec)
+
+    def _missing(self, run: Run, key: TensorKey) -> UnreadableTensorError:
+        steps = run.steps(key.rank) if key.rank in run.ranks() else ()
+        what = f"this tensor has no values at step {step_text(key.step)}"
+        if not steps:
+            what = f"rank {key.rank} is not in this dump"
+        elif key.step not in steps:
+            what = f"step {step_text(key.step)} was not dumped"
+        elif _has_node(run, key) and run.row_of(key).recorded:
+            what = f"only statistics of this tensor were dumped at step {step_text(key.step)}, no values"
+        hint = self._elsewhere(run, key, "choose another step, rank, tensor or file")
+        return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
+
+    def _elsewhere(self, run: Run, key: TensorKey, otherwise: str) -> str:
+        """Which other steps and ranks have a tensor."""
+        steps, ranks = steps_with(run, key), ranks_with(run, key)
+        words = [f"rank {key.rank} has it at {named('step', steps)}"] if steps else []
+        words += [f"at step {step_text(key.step)} it is in {named('rank', ranks)}"] if ranks else []
+        return "; ".join(words) or otherwise
+
+
+class DifferentShapesError(TdbgError):
+    """Shapes differ, but their elements could be paired if one asks for it.
+
+    Attributes:
+        fit: how.
+    """
+
+    def __init__(self, here: tuple[int, ...], there: tuple[int, ...], fit: Fit) -> None:
+        """Says so."""
+        how = "element by element in C order" if fit is Fit.RESHAPED else "by stretching one over the other"
+        super().__init__(
+            "these tensors have different shapes",
+            where=f"{here} and {there}",
+            hint=f"they can be compared {how}, when that is meant: --reshape",
+        )
+        self.fit = fit
+
+
+def has_values(run: Run, key: TensorKey) -> bool:
+    """Whether values of a tensor can be had: from a file, or from a training that holds them."""
+    if key.rank not in run.ranks() or key.step not in run.steps(key.rank):
+        return False
+    return run.row_of(key).has_value
+
+
+def _around(run: Run, key: TensorKey, by: int) -> list[TensorKey]:
+    """A tensor in the runs before (-1) or after (+1) that of its own, the nearest first."""
+    flow = run.flow(key.rank)
+    row = flow.nodes.find(key.node, key.graph)
+    if row < 0:
+        return []
+    turn = flow.turn(row, key.step, key.round)
+    runs = [(flow.turn(row, *each) - turn, *each) for each in flow.runs_of(row)]
+    nearest = sorted((each for each in runs if each[0] * by > 0), reverse=by < 0)
+    return [replace(key, step=step, round=number) for _, step, number in nearest]
+
+
+def steps_with(run: Run, key: TensorKey) -> list[int]:
+    """Other steps at which a tensor has values, among those around its own."""
+    if not _has_node(run, key):
+        return []
+    steps = sorted(run.steps(key.rank), key=lambda step: abs(step - key.step))[:NEAREST]
+    return [step for step in sorted({*steps} - {key.step}) if has_values(run, replace(key, step=step))]
+
+
+def ranks_with(run: Run, key: TensorKey) -> list[int]:
+    """Other ranks in which a tensor has values at its step."""
+    others = [replace(key, rank=rank) for rank in run.ranks() if rank != key.rank][:NEAREST]
+    return [other.rank for other in others if _has_node(run, other) and has_values(run, other)]
+
+
+def _has_node(run: Run, key: TensorKey) -> bool:
+    return key.rank in run.ranks() and run.nodes(key.rank).find(key.node, key.graph) >= 0
+
+
+def _known_as(run: Run, key: TensorKey) -> TensorKey:
+    """The tensor as a run calls it: graphs of other runs and ranks may have other numbers."""
+    if key.rank not in run.ranks():
+        return key
+    nodes = run.nodes(key.rank)
+    if nodes.find(key.node, key.graph) >= 0:
+        return key
+    graphs = [info.name for info in nodes.graphs if nodes.find(key.node, info.name) >= 0]
+    return replace(key, graph=graphs[0]) if graphs else key
+
+
+def _of_file(side: Side) -> Opened:
+    spec = ReadSpec(str(Path(side.path).expanduser()))
+    return Opened(side, open_array(spec), read_meta(spec), spec)

@@ -1,0 +1,229 @@
+"""How the values of one tensor are spread: what is read for it, and what is known where there are no values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.run import Run
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.model import ProgressFn, TensorKey, TensorStats, no_progress
+from tui_debugger.stats.distribution import Bin, ClassCounts, count_bins, count_classes, linear_bins, log_bins
+from tui_debugger.stats.dtypes import canonical_name
+from tui_debugger.stats.quantiles import PERCENTS, Headroom, Quantiles, headroom, quantiles
+from tui_debugger.stats.sharing import Stock
+
+QUICK = 1 << 26
+"""Elements up to which percentiles are found at once, without being asked for."""
+_FEWEST = 16
+"""Bins that are worth making however few values there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What is known about one tensor.
+
+    Attributes:
+        row: with its statistics.
+        classes: where its values lie; None where only statistics are known.
+        headroom: how far they are from the limits of types; None likewise.
+        quantiles: None until they were asked for.
+    """
+
+    row: TensorRow
+    classes: ClassCounts | None = None
+    headroom: Headroom | None = None
+    quantiles: Quantiles | None = None
+
+    @property
+    def stats(self) -> TensorStats | None:
+        """Its statistics."""
+        return self.row.stats
+
+    @property
+    def dtype(self) -> str:
+        """Name of its element type."""
+        return self.row.meta.dtype if self.row.meta is not None else ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether its values are whole numbers (or true and false)."""
+        return canonical_name(self.dtype).startswith(("int", "uint", "bool"))
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Smallest and greatest finite value; None without values to count or without a finite one."""
+        return None if self.classes is None else _extremes(self.row.stats)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A histogram.
+
+    Attributes:
+        bins: ascending.
+        counts: elements in each.
+        log: bins by magnitude, not of equal width.
+    """
+
+    bins: tuple[Bin, ...]
+    counts: tuple[int, ...]
+    log: bool = False
+
+
+def spread(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Spread:
+    """Statistics, and where values are, their classes, headroom and, for up to ``QUICK`` elements, percentiles.
+
+    Raises:
+        UnreadableTensorError: the tensor was not dumped, or its file is broken.
+        CancelledError: from ``progress``.
+    """
+    (row,) = session.measure((session.row_of(key),), progress)
+    return spread_of(session, row, progress)
+
+
+def spread_of(session: Run, row: TensorRow, progress: ProgressFn = no_progress) -> Spread:
+    """See ``spread``; of a row that was measured already."""
+    key = row.key
+    if row.error or not (row.has_value or row.stats is not None):
+        reason = row.error or "this tensor was not dumped at this step"
+        raise UnreadableTensorError(reason, where=f"rank {key.rank} step {key.step} {key.node}")
+    if not row.has_value:
+        return Spread(row)
+    stock = _values(session, key, progress)
+    if row.remote or row.stats is None:  # the values are here now, and say more than what the training said
+        (row,) = session.measure((session.row_of(key),), progress)
+    classes = count_classes(stock, scaled(progress, 0, 3))
+    dtype = row.meta.dtype if row.meta is not None else stock.arrays[0].dtype.name
+    room = headroom(stock, classes, dtype, scaled(progress, 1, 3), extremes=_extremes(row.stats))
+    found = quantiles(stock, classes, PERCENTS, scaled(progress, 2, 3)) if stock.count <= QUICK else None
+    return Spread(row, classes, room, found)
+
+
+def percentiles(
+    session: Run, found: Spread, percents: Sequence[float] = PERCENTS, progress: ProgressFn = no_progress
+) -> Quantiles:
+    """The percentiles of a tensor with values, exactly, whatever its size.
+
+    Raises:
+        UnreadableTensorError: only statistics are known, or the file is broken.
+        CancelledError: from ``progress``.
+    """
+    if found.classes is None:
+        raise UnreadableTensorError("only statistics of this tensor are known", where=found.row.key.node)
+    return quantiles(_values(session, found.row.key, progress), found.classes, percents, progress)
+
+
+def _extremes(stats: TensorStats | None) -> tuple[float, float] | None:
+    """The smallest and the greatest finite element; None without one."""
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    return stats.minimum, stats.maximum
+
+
+def _values(session: Run, key: TensorKey, progress: ProgressFn) -> Stock:
+    """The values of a tensor, and who can go through them.
+
+    Raises:
+        UnreadableTensorError: its file is broken.
+    """
+    array = session.read(key, progress)
+    spec = undisturbed(lambda: session.spec(key))
+    return Stock((array,), array.size, () if spec is None else (spec,), session.workers)
+
+
+def choose_bins(
+    spreads: Sequence[Spread], room: int, *, log: bool, between: tuple[float, float] | None = None
+) -> tuple[Bin, ...]:
+    """Bins for the values of one tensor, or of several together.
+
+    Args:
+        spreads: the tensors.
+        room: greatest number of bins.
+        log: by magnitude.
+        between: only values between these; None for all.
+    """
+    bounds = [each.bounds for each in spreads if each.bounds is not None]
+    if not bounds:
+        return ()
+    low, high = min(low for low, _ in bounds), max(high for _, high in bounds)
+    if between is not None:
+        low, high = max(low, between[0]), min(high, between[1])
+        if low > high:
+            return ()
+    if not log:
+        return linear_bins(low, high, max(room, 1), whole=all(each.whole for each in spreads))
+    least = [each.headroom.least for each in spreads if each.headroom is not None and each.headroom.least is not None]
+    return log_bins(low, high, min(least, default=None), max(room, 5))
+
+
+def telling_bins(spreads: Sequence[Spread], room: int) -> int:
+    """How many bins, of those that there is room for, say something: few values in many bins are a mere comb."""
+    most = max((each.classes.finite for each in spreads if each.classes is not None), default=0)
+    return min(room, max(_FEWEST, 4 * math.isqrt(most)))
+
+
+def bars(
+    session: Run, found: Spread, bins: tuple[Bin, ...], progress: ProgressFn = no_progress, *, log: bool = False
+) -> Bars:
+    """Counts the values of a tensor in bins; reads them only where the bins need it.
+
+    Raises:
+        UnreadableTensorError: the file is broken.
+        CancelledError: from ``progress``.
+    """
+    if found.classes is None or not bins:
+        return Bars((), (), log)
+    values = _values(session, found.row.key, progress)
+    return Bars(bins, count_bins(values, found.classes, bins, progress), log)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a picture of the values needs.
+
+    Attributes:
+        spreads: the tensor, and those it is shown with.
+        bars: of each, in the same bins.
+    """
+
+    spreads: tuple[Spread, ...]
+    bars: tuple[Bars, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How the bars are wanted.
+
+    Attributes:
+        room: greatest number of bins.
+        log: by magnitude.
+        between: only values between these; None for all.
+    """
+
+    room: int
+    log: bool = False
+    between: tuple[float, float] | None = None
+
+
+def look(session: Run, tensors: Sequence[TensorKey | Spread], wish: Wish, progress: ProgressFn = no_progress) -> Look:
+    """Spreads and bars of tensors; those whose spread is known already are not looked at again for it.
+
+    Raises:
+        UnreadableTensorError: one was not dumped, or its file is broken.
+        CancelledError: from ``progress``.
+    """
+    parts = 2 * len(tensors)
+    spreads = tuple(
+        each if isinstance(each, Spread) else spread(session, each, scaled(progress, i, parts))
+        for i, each in enumerate(tensors)
+    )
+    bins = choose_bins(spreads, telling_bins(spreads, wish.room), log=wish.log, between=wish.between)
+    found = tuple(
+        bars(session, each, bins, scaled(progress, len(tensors) + i, parts), log=wish.log)
+        for i, each in enumerate(spreads)
+    )
+    return Look(spreads, found)

@@ -1,0 +1,647 @@
+"""The immutable answer: what was found on one tensor, what speaks for which cause, what to look at next."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from tui_debugger.check.provenance import updater_of
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.explain.operator_rules import Cause, Standing
+from tui_debugger.errors import TdbgError
+from tui_debugger.graph.categories import gradient_of, update_of
+from tui_debugger.graph.optimizers import divides, group_start, is_learning_rate, settings_of
+from tui_debugger.graph.table import NodeFlag
+from tui_debugger.model import (
+    PARAMETERS,
+    TRAINABLE,
+    Category,
+    ParamResult,
+    ProgressFn,
+    Side,
+    TensorKey,
+    TensorStats,
+    WatchResult,
+    no_progress,
+)
+from tui_debugger.stats.side_by_side import compare
+from tui_debugger.text.hits import param_words
+from tui_debugger.text.phrases import num, tail, times
+from tui_debugger.text.tensors import place_text, run_text
+from tui_debugger.watch.conditions import PLAIN
+
+if TYPE_CHECKING:
+    from tui_debugger.diagnose.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to look at next.
+
+    Attributes:
+        text: one sentence.
+        view: id of the view that shows it: ``origin``, ``trend``, ``values`` ...; empty: no view.
+        about: the tensor that the view is opened on; None: the tensor that the guidance is about.
+        arguments: what a command takes after the path, the command first; empty: no command.
+    """
+
+    text: str
+    view: str = ""
+    about: TensorKey | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Guidance for one condition, or for several that say the same.
+
+    Attributes:
+        conditions: ids in the condition table; empty for a tensor without a finding.
+        title: a few words.
+        found: what was found, with the set and the actual numbers.
+        causes: likely ones first, those that are ruled out last.
+        advice: what to look at next.
+        facts: numbers worth knowing that are no cause.
+    """
+
+    conditions: tuple[str, ...]
+    title: str
+    found: str
+    causes: tuple[Cause, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """Everything that can be said about one tensor.
+
+    Attributes:
+        tensor: the tensor with its type, shape and statistics.
+        node_type: operator type of its node.
+        sections: one per condition that was found, the origin of NaN and Inf first; without a finding one that says
+            what is clean.
+        missing: what could not be looked at, and why.
+        finding: whether there is a finding.
+        graphs: whether the rank has several graphs, so that a name alone may mean two nodes.
+    """
+
+    tensor: TensorRow
+    node_type: str
+    sections: tuple[Section, ...]
+    missing: tuple[str, ...] = ()
+    finding: bool = False
+    graphs: bool = False
+
+
+def culprit_of(evidence: Evidence, likely: Sequence[Cause]) -> Given | None:
+    """The input that the likely causes speak of, the last one named; else the first one that is no constant."""
+    text = " ".join(cause.evidence for cause in likely)
+    named = [given for given in evidence.dumped if f"{given.label} " in f"{text} "]
+    return named[-1] if named else next((given for given in evidence.dumped if not given.constant), None)
+
+
+def with_command(evidence: Evidence, advice: Advice) -> Advice:
+    """The advice with the command that shows the same as its view; one that has a command of its own keeps it."""
+    if advice.arguments or advice.view not in _COMMANDS or evidence.key.step < 0:
+        return advice
+    key = advice.about or evidence.key
+    name, before, after, of_step = _COMMANDS[advice.view]
+    place = place_text(key, with_graph=len(evidence.flow.nodes.graphs) > 1)
+    where = ["--step", str(key.step)] if of_step else []
+    where += ["--rank", str(key.rank)] if len(evidence.session.ranks()) > 1 else []
+    return replace(advice, arguments=(name, *before, *([place] if after is not None else []), *(after or ()), *where))
+
+
+_COMMANDS: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, ...] | None, bool]]] = {
+    "origin": ("origin", ("--from",), (), True),
+    "explain": ("explain", (), (), True),
+    "relations": ("relations", (), (), True),
+    "trend": ("trend", (), (), False),
+    "compare": ("diff", (), (), True),
+    "distribution": ("show", (), ("--distribution",), True),
+    "values": ("show", (), (), True),
+    "health": ("health", (), None, False),
+}
+"""By view: command, what stands before and after the tensor (None: it takes no tensor), whether it is of a step."""
+
+MOST_BYTES = 1 << 28
+"""Tensors above this size are not read once more only to say how much they changed, or where they saturate."""
+MOST_INPUTS = 64
+"""Inputs of a node that are measured: an AddN or Concat may have thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One of the tensors that went into the node.
+
+    Attributes:
+        slot: input slot of the node.
+        row: the tensor, measured.
+        producer: row of the node that made it, -1 when nobody knows.
+        source: the end of that node's name; of the tensor's own node when nobody knows.
+        constant: the value of a graph constant.
+        gradient: it comes from the backward pass.
+        made: the producer's output that it is, where to go on upstream; the tensor itself when that was not dumped.
+        stats: None where it was not dumped or cannot be read.
+    """
+
+    slot: int
+    row: TensorRow
+    producer: int
+    source: str
+    constant: bool
+    gradient: bool
+    made: TensorKey
+
+    @property
+    def stats(self) -> TensorStats | None:
+        """Its statistics."""
+        return self.row.stats
+
+    @property
+    def label(self) -> str:
+        """``in:0``."""
+        return f"in:{self.slot}"
+
+    @property
+    def bad(self) -> bool:
+        """Whether it has NaN or Inf."""
+        return self.stats is not None and self.stats.bad
+
+
+@dataclass(frozen=True, slots=True)
+class Optimizer:
+    """What updates a parameter, in the step that made the value.
+
+    Attributes:
+        name, type: the update operator.
+        step: the step in which it made the value.
+        rate: the learning rate; None when nobody says.
+        rate_row: where it stands, to follow it through the steps.
+        momentum, decay: the same for momentum and weight decay.
+        gradient: the gradient that it got.
+        made: the output of the operator that made the gradient, where to go on upstream.
+        states: the optimizer's own parameters, such as momenta.
+        normalised: see ``Settings``.
+    """
+
+    name: str
+    type: str
+    step: int
+    rate: float | None
+    rate_row: TensorRow | None
+    momentum: float | None
+    decay: float | None
+    gradient: TensorRow | None
+    made: TensorKey | None
+    states: tuple[TensorRow, ...]
+    normalised: bool
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is what our client for PyTorch calls an update: a gradient that is not there does not exist."""
+        return self.type == "OptimizerUpdate"
+
+    @property
+    def label(self) -> str:
+        """What to call it: the end of the operator's name."""
+        return "the optimizer" if self.ours else tail(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How much a weight changed: mean |Δw|, and mean |w| before."""
+
+    moved: float
+    before: float
+
+    @property
+    def ratio(self) -> float | None:
+        """The mean |Δw| / mean |w|; None when the weight was 0."""
+        return self.moved / self.before if self.before else None
+
+
+class Evidence:
+    """Looks at what surrounds one tensor, when it is first asked for. One per question, not for several threads.
+
+    Attributes:
+        session, key: which tensor of what.
+        row: its node's row in the node table.
+        type: its node's operator type.
+    """
+
+    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> None:
+        """Lists the step.
+
+        Raises:
+            UnreadableTensorError: the run has no such node.
+        """
+        self.session = session
+        self.key = key
+        self.progress = progress
+        self._plain = session.row_of(key)
+        self.flow = session.flow(key.rank, progress)
+        self.flow.table(key.step)
+        self.row = self.flow.nodes.find(key.node, key.graph)
+        self.type = self.flow.nodes.op_type(self.row)
+
+    # -- the tensor --------------------------------------------------------------------------------
+
+    @cached_property
+    def tensor(self) -> TensorRow:
+        """The tensor itself, measured."""
+        return self.measured([self._plain])[0]
+
+    @property
+    def stats(self) -> TensorStats | None:
+        """Its statistics."""
+        return self.tensor.stats
+
+    @cached_property
+    def before(self) -> TensorRow | None:
+        """The same tensor one step earlier, measured; None when there is none."""
+        earlier = self.session.before(self.key)
+        return None if earlier is None else self.at(earlier)
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether the step before is the very one before: else nobody knows what happened in between."""
+        earlier = self.session.before(self.key)
+        return earlier is not None and self.key.step - earlier.step in (0, 1)
+
+    def at_step(self, step: int) -> TensorRow | None:
+        """The same tensor at another step, measured; None where it was not dumped."""
+        return self.at(replace(self.key, step=step, round=0))
+
+    @cached_property
+    def change(self) -> Change | None:
+        """The values compared with those of the step before, in blocks; None where one of them is not at hand."""
+        now, before = self.tensor, self.before
+        if before is None or not (self.readable(now) and self.readable(before)):
+            return None
+        try:
+            change, _ = compare(self.session.read(now.key), self.session.read(before.key))
+        except (TdbgError, ValueError, TypeError):  # broken since, of another shape, no numbers
+            return None
+        return Change(change.mean_abs_difference, change.mean_abs_previous)
+
+    @staticmethod
+    def readable(row: TensorRow) -> bool:
+        """Whether the values are here, and not too many to be read for a number or two."""
+        return row.has_value and not row.remote and row.meta is not None and row.meta.nbytes <= MOST_BYTES
+
+    @property
+    def category(self) -> Category:
+        """What its node is."""
+        return self.flow.nodes.category_of(self.row)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether a graph tells about its node; else it is known from file names only."""
+        return not int(self.flow.nodes.flags[self.row]) & NodeFlag.FILE_ONLY
+
+    def name(self, row: int) -> str:
+        """The name of a node."""
+        return self.flow.nodes.names[row]
+
+    # -- what it was made from ---------------------------------------------------------------------
+
+    @cached_property
+    def maker(self) -> int:
+        """Row of the operator that made it, -1 for a parameter and where nobody knows."""
+        if self.parameter >= 0:
+            return -1
+        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
+        return row if row >= 0 and not self.flow.is_constant(row) else -1
+
+    @property
+    def known_source(self) -> bool:
+        """Whether the graph names what an input was taken from: an operator, a parameter or a constant."""
+        return self.flow.holder(self.row, self.key.slot).row >= 0
+
+    @property
+    def maker_type(self) -> str:
+        """Operator type of what made it; empty where nobody knows."""
+        return self.flow.nodes.op_type(self.maker) if self.maker >= 0 else ""
+
+    @cached_property
+    def inputs(self) -> tuple[Given, ...]:
+        """What went into the operator that made it, by slot."""
+        return self.inputs_of(self.maker, self.key.step, self.key.round) if self.maker >= 0 else ()
+
+    def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Given, ...]:  # noqa: A002 - see TensorKey
+        """What went into a node, by slot; of very many only the first ones."""
+        listed = [each for each in self.session.tensor_rows(self.key.rank, step, row, round) if each.role == "in"]
+        found = []
+        for each in self.measured(listed[:MOST_INPUTS]):
+            producer = self.flow.holder(row, each.slot).row
+            known = producer >= 0
+            constant = self.flow.is_constant(producer)
+            source = tail(self.name(producer) if known else each.key.node)
+            gradient = known and self.flow.nodes.category_of(producer) is Category.GRADIENT
+            found.append(Given(each.slot, each, producer, source, constant, gradient, self.made_of(row, each)))
+        return tuple(found)
+
+    def made_of(self, row: int, given: TensorRow) -> TensorKey:
+        """The output of another operator that an input of a node is; the input itself when that was not dumped."""
+        holder, nodes = self.flow.holder(row, given.slot), self.flow.nodes
+        if holder.row < 0 or nodes.category_of(holder.row) in PARAMETERS or self.flow.is_constant(holder.row):
+            return given.key
+        made = self.flow.located(given.key.step, holder.row, Side.OUTPUT, holder.slot, given.key.round)
+        return given.key if made.index < 0 else self.flow.key(made)
+
+    @property
+    def dumped(self) -> tuple[Given, ...]:
+        """Those of the inputs whose statistics are known."""
+        return tuple(given for given in self.inputs if given.stats is not None)
+
+    # -- a parameter -------------------------------------------------------------------------------
+
+    @cached_property
+    def parameter(self) -> int:
+        """Row of the parameter whose value this is, -1 when it is none."""
+        row = self.row if self.key.side is Side.OUTPUT else self.flow.holder(self.row, self.key.slot).row
+        return row if row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS else -1
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is a weight, or a normalisation's gain or shift."""
+        return self.parameter >= 0 and self.flow.nodes.category_of(self.parameter) in TRAINABLE
+
+    @property
+    def wants_gradient(self) -> bool:
+        """Whether the graph of our client for PyTorch names a gradient of this parameter."""
+        nodes = self.flow.nodes
+        return nodes.find(gradient_of(nodes.names[self.parameter]), nodes.graph_of(self.parameter).name) >= 0
+
+    @property
+    def carried(self) -> bool:
+        """Whether its value is carried from step to step: that of a graph input such as the data is not."""
+        return self.parameter >= 0 and self.flow.updated(self.parameter)
+
+    @cached_property
+    def made_in(self) -> int | None:
+        """The step whose update made this value of a parameter; None for an initial value.
+
+        What a node read of a parameter is what the step before left there, unless the node updates it itself.
+        """
+        if self.key.side is Side.OUTPUT or self.updater[0] == self.row:
+            return self.key.step
+        return self.flow.previous_step(self.parameter, self.key.step, self.key.round)
+
+    @property
+    def initial(self) -> bool:
+        """Whether it is a parameter's value before any step of the training, not only before the first dumped one."""
+        return self.made_in is None and self.key.step <= 0
+
+    @cached_property
+    def updater(self) -> tuple[int, int]:
+        """The node that updates the parameter, and in which input slot; row -1 when none does."""
+        return updater_of(self.flow, self.parameter) if self.parameter >= 0 else (-1, 0)
+
+    @cached_property
+    def trained_in(self) -> int:
+        """Row of the same parameter in another graph of the rank, where an operator updates it; -1 when none does."""
+        if self.parameter < 0:
+            return -1
+        rows = (row for row in self.flow.shared(self.parameter) if row != self.parameter)
+        return next((row for row in rows if updater_of(self.flow, row)[0] >= 0), -1)
+
+    @cached_property
+    def training(self) -> Evidence | None:
+        """The same weight after the last run of the graph that updates it, since this graph ran before.
+
+        None when no other graph updates it, or that did not run in between.
+        """
+        if self.trained_in < 0:
+            return None
+        root = self.flow.nodes.graph_of(self.trained_in).root_id
+        own = self.flow.nodes.graph_of(self.row).root_id
+        runs = self.session.history(self.key.rank)
+        mine = [at for at, run in enumerate(runs) if run.root_graph == own and run.step == self.key.step]
+        last = mine[-1] if mine else len(runs) - 1
+        before = [at for at, run in enumerate(runs[:last]) if run.root_graph == own]
+        first = before[-1] if before else -1
+        between = [run for run in runs[first + 1 : last + (root == own)] if run.root_graph == root and run.has_data]
+        if not between:
+            return None
+        key = self.flow.nodes.key(self.key.rank, between[-1].step, self.trained_in)
+        return Evidence(self.session, key, self.progress)
+
+    @cached_property
+    def optimizer(self) -> Optimizer | None:
+        """What updated the parameter; None when no node does, or the value is an initial one."""
+        row, slot = self.updater
+        step = self.made_in
+        if row < 0 or step is None:
+            return None
+        op_type = self.flow.nodes.op_type(row)
+        update, settings = update_of(op_type), settings_of(op_type)
+        if update is None:
+            return None
+        start = group_start(update, slot)
+        number = self.key.round if step == self.key.step and self.key.side is Side.OUTPUT else 0
+        fed = self.session.tensor_rows(self.key.rank, step, row, number)
+        listed = {each.slot: each for each in fed if each.role == "in"}
+        wanted = [*(update.states), update.gradient, settings.rate, settings.momentum, settings.decay]
+        slots = [start + each for each in dict.fromkeys(wanted) if each is not None and start + each in listed]
+        at = dict(zip(slots, self.measured([listed[each] for each in slots]), strict=True))
+
+        def placed(offset: int | None) -> TensorRow | None:
+            return None if offset is None else at.get(start + offset)
+
+        gradient = placed(update.gradient)
+        rate_row = placed(settings.rate)
+        rate = self._scalar(rate_row, row, start, settings.rate)
+        if rate is None:
+            rate_row = self._rate_by_name(step)
+            rate = _only_value(rate_row)
+        return Optimizer(
+            name=self.name(row),
+            type=op_type,
+            step=step,
+            rate=rate,
+            rate_row=rate_row if rate_row is not None and rate_row.index >= 0 else None,
+            momentum=self._scalar(placed(settings.momentum), row, start, settings.momentum),
+            decay=self._scalar(placed(settings.decay), row, start, settings.decay),
+            gradient=gradient,
+            made=self.made_of(row, gradient) if gradient is not None else None,
+            states=tuple(each for slot in update.states if (each := placed(slot)) is not None and each.index >= 0),
+            normalised=settings.normalised or divides(self._kept(row, [start + each for each in update.states])),
+        )
+
+    def _kept(self, row: int, slots: Sequence[int]) -> Iterator[str]:
+        """Names of what an update operator keeps."""
+        holders = (self.flow.holder(row, slot).row for slot in slots)
+        return (self.name(each) for each in holders if each >= 0)
+
+    def source_of(self, optimizer: Optimizer, row: TensorRow) -> TensorKey:
+        """Where an input of the update was made, as far as that was dumped: a parameter, an operator's output."""
+        node = self.updater[0]
+        if row.role != "in" or node < 0:
+            return row.key
+        holder, nodes = self.flow.holder(node, row.slot), self.flow.nodes
+        if holder.row < 0 or self.flow.table(optimizer.step).find(holder.row, Side.OUTPUT, holder.slot) < 0:
+            return row.key
+        return nodes.key(self.key.rank, optimizer.step, holder.row, slot=holder.slot)
+
+    def _scalar(self, row: TensorRow | None, node: int, start: int, slot: int | None) -> float | None:
+        """The one value of an input: as dumped, or of the constant that feeds it."""
+        value = _only_value(row)
+        if value is not None or slot is None:
+            return value
+        holder = self.flow.holder(node, start + slot).row
+        text = self.flow.nodes.constants.get(holder, "") if holder >= 0 else ""
+        try:
+            found = float(text)
+        except ValueError:
+            return None
+        return found if math.isfinite(found) else None
+
+    def _rate_by_name(self, step: int) -> TensorRow | None:
+        """The one parameter of the graph that is called a learning rate."""
+        nodes = self.flow.nodes
+        plain = np.flatnonzero(nodes.category == int(Category.PARAMETER)).tolist()
+        rows = [row for row in plain if is_learning_rate(nodes.names[row])]
+        return self.at(nodes.key(self.key.rank, step, rows[0])) if len(rows) == 1 else None
+
+    # -- measuring ---------------------------------------------------------------------------------
+
+    def measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
+        """Rows of this rank with their statistics."""
+        return self.session.measure(rows, self.progress)
+
+    def at(self, key: TensorKey) -> TensorRow | None:
+        """Another tensor of this rank, measured; None where it was not dumped."""
+        row = self.session.row_of(key)
+        return self.measured([row])[0] if row.index >= 0 else None
+
+    def stats_before(self, key: TensorKey) -> TensorStats | None:
+        """Statistics of another tensor of this rank one step earlier; None when there are none."""
+        earlier = self.session.before(key)
+        found = self.at(earlier) if earlier is not None else None
+        return found.stats if found is not None else None
+
+
+def _only_value(row: TensorRow | None) -> float | None:
+    """The value of a tensor that has one element."""
+    stats = row.stats if row is not None else None
+    return stats.mean if stats is not None and stats.count == 1 and stats.finite else None
+
+
+def norm(stats: TensorStats | None) -> float | None:
+    """Root of the sum of squares of the finite elements; None when there are none, or nothing is known of them."""
+    return stats.norm if stats is not None else None
+
+
+_SIGN = re.compile("[<>≥≤]")
+GROWN = 10.0
+"""A quantity that became so many times as large (or small) within a step changed abruptly."""
+
+
+def found_words(result: WatchResult) -> str:
+    """``mean |x| is 0.73 (watched for: > 0.5), 1.5 times the limit``, for every parameter that hit."""
+    return "; ".join(_one(result.condition, param) for param in hit_params(result))
+
+
+def hit_params(result: WatchResult) -> tuple[ParamResult, ...]:
+    """The parameters whose inequality held."""
+    return tuple(param for param in result.params if param.hit)
+
+
+def _one(condition: str, param: ParamResult) -> str:
+    label, limit = _split(condition, param)
+    if param.actual is None:
+        return f"{label} {limit}".strip()
+    percent = " %" if limit.endswith("%") else ""
+    factor = "" if percent else _factor(param)
+    return f"{label} is {num(param.actual)}{percent} (watched for: {limit})" + (f", {factor}" if factor else "")
+
+
+def _split(condition: str, param: ParamResult) -> tuple[str, str]:
+    """``mean |x|`` and ``< 1e-12``."""
+    words = param_words(condition, param.name, param.value)
+    found = _SIGN.search(words)
+    return (words[: found.start()].strip(), words[found.start() :]) if found is not None else (words, "")
+
+
+def _factor(param: ParamResult) -> str:
+    """How far off the limit: ``46 times the limit``, ``a 46th`` is hard to read, so ``46 times below it``."""
+    actual, limit = param.actual, float(param.value)
+    if actual is None or not math.isfinite(actual) or not limit or actual * limit <= 0 or actual == limit:
+        return ""
+    ratio = actual / limit
+    above = abs(ratio) > 1
+    factor = ratio if above else 1 / ratio
+    if factor < 1.005:
+        return "hardly beyond the limit"
+    return f"{times(factor)} the limit" if above else f"{times(factor)} smaller than the limit"
+
+
+def quantity(stats: TensorStats | None, name: str) -> float | None:
+    """A quantity of a condition's parameter (``abs_mean_gt``) from plain statistics."""
+    what = name.rpartition("_")[0]
+    if stats is None or stats.minimum is None or stats.maximum is None:
+        return None
+    if what == "max_min":
+        return stats.maximum - stats.minimum
+    if what == "zero_percentage":
+        return stats.zero_percentage
+    return getattr(stats, PLAIN[what]) if what in PLAIN else None
+
+
+def course(evidence: Evidence, result: WatchResult) -> Iterator[str]:
+    """How the quantities that hit were one step earlier."""
+    before = evidence.before
+    for param in hit_params(result):
+        earlier = quantity(before.stats if before is not None else None, param.name)
+        if before is None or earlier is None or param.actual is None:
+            continue
+        label, limit = _split(result.condition, param)
+        percent = " %" if limit.endswith("%") else ""
+        words = course_words(earlier, param.actual, share=bool(percent))
+        yield f"{label} was {num(earlier)}{percent} at step {run_text(before.key)}: {words}"
+
+
+def course_words(earlier: float, now: float, *, share: bool) -> str:
+    """``it grew to 1.7 times that``.
+
+    Args:
+        earlier: the quantity one step before.
+        now: the quantity.
+        share: it is a percentage, which is no magnitude.
+    """
+    if earlier == now:
+        return "unchanged"
+    if earlier * now <= 0 or not earlier:
+        return "it rose since" if now > earlier else "it fell since"
+    ratio = now / earlier
+    if 0.99 <= ratio <= 1.01:
+        return f"almost the same ({(ratio - 1) * 100:+.2g} %)"
+    it = "it" if share or now > 0 else "its magnitude"
+    if ratio > 1:
+        return f"{it} grew to {times(ratio)} that"
+    return f"{it} shrank by a factor of {times(1 / ratio).removesuffix(' times')}"
+
+
+def suddenly(evidence: Evidence, what: str = "it") -> Cause | None:
+    """Whether the tensor's mean magnitude changed abruptly since the step before."""
+    before, now = evidence.before, evidence.stats
+    earlier = before.stats.abs_mean if before is not None and before.stats is not None else None
+    if before is None or not earlier or now is None or now.abs_mean is None:
+        return None
+    ratio = now.abs_mean / earlier
+    words = f"mean |x| went from {num(earlier)} at step {run_text(before.key)} to {num(now.abs_mean)}"
+    title = f"{what} changed abruptly " + (
+        "with this step" if evidence.adjacent else f"since step {run_text(before.key)}"
+    )
+    if ratio >= GROWN or (ratio and ratio <= 1 / GROWN) or not ratio:
+        return Cause(title, words, Standing.LIKELY)
+    return Cause(title, words, Standing.RULED_OUT)

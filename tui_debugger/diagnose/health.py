@@ -1,0 +1,610 @@
+"""The health of every node at every step: the results of checks as a sparse map, steps across and scopes down."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Int64, Mask
+from tui_debugger.check.hits import HitList
+from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.received import ReceivedHits, bad_tensors
+from tui_debugger.check.results import combined, is_closed
+from tui_debugger.check.step import PairResult
+from tui_debugger.check.types import CheckResult, Pair
+from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE
+from tui_debugger.diagnose.run import Run
+from tui_debugger.graph.build import Rows, together
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.graph.tree import Tree, build_tree
+from tui_debugger.model import (
+    Coverage,
+    Hit,
+    Progress,
+    ProgressFn,
+    Side,
+    TensorKey,
+    UnreadablePart,
+    Watchpoint,
+    no_progress,
+    turn_of,
+)
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.health import WORTH_A_LOOK, Codes, Health, codes_of, even_bounds, worst_of_groups, worst_within
+from tui_debugger.text.clean import clean
+from tui_debugger.text.health import GLYPHS, WORDS, column_width, covered_text, header, span_text
+from tui_debugger.text.hits import hit_text, said_words, watch_line
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.tensors import place_text, slot_text, step_text
+
+_CONSTANT = int(TensorFlag.CONSTANT)
+
+
+class HealthChecks:
+    """The checks that a map is made of: the session's own, or, without an enabled watchpoint, for NaN and Inf."""
+
+    def __init__(self, session: Run) -> None:
+        """Reads nothing; which watchpoints count is decided now."""
+        self.by_default = not session.watchpoints.enabled()
+        self._session = session
+        self._checks = session.checks([OVERFLOW_ANYWHERE] if self.by_default else None)
+
+    @property
+    def watchpoints(self) -> tuple[Watchpoint, ...]:
+        """Those that judge."""
+        return self._checks.listed()[1]
+
+    def result(self, pair: Pair) -> PairResult | None:
+        """What a pair was found to be by the watchpoints as they are; None when nobody looked."""
+        return self._checks.book.fresh(pair, self._checks.listed()[0])
+
+    def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
+        """What of some pairs could not be looked at."""
+        return self._checks.unreadable(pairs, self.watchpoints)
+
+    def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """The pairs that nobody looked at."""
+        return [pair for pair in pairs if self.result(pair) is None]
+
+    def forget_from(self, rank: int, steps: Collection[int]) -> None:
+        """The files of some steps changed (none: of all): what was found there and later does not hold any more."""
+        if self.by_default:  # the session looks after its own
+            self._checks.book.keep_only(rank, self._session.steps_before(rank, steps) if steps else ())
+
+    def check(self, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> CheckResult:
+        """Judges pairs that are not known yet. See ``Session.check``, also for ``progress`` that cancels."""
+        return self._checks.check(pairs, progress, None)
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedPair:
+    """One checked step of one rank.
+
+    Attributes:
+        base: number of the array in ``HealthMap.bases`` that says what was dumped and judged.
+        at: tree index of every tensor that has something to say, ascending.
+        codes: its health.
+        which: its number in ``hits``.
+        hits: the result's.
+        coverage: the result's.
+    """
+
+    base: int
+    at: Int64
+    codes: Codes
+    which: Int64
+    hits: HitList
+    coverage: Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of the map, or several merged into one.
+
+    Attributes:
+        health: the worst in it.
+        pair: (rank, step) of the worst, of equals the first; of a cell without findings the first dumped one.
+        hit: what was found on the worst tensor.
+        counts: how many tensors are how bad, worst first.
+        nodes: how many nodes the scope has.
+        judged, dumped: how many of them were judged, and dumped, where most were.
+        checked, pairs: how many of its (rank, step) were checked, and how many were dumped.
+    """
+
+    health: Health
+    pair: Pair | None
+    hit: Hit | None
+    counts: tuple[tuple[Health, int], ...]
+    nodes: int
+    judged: int
+    dumped: int
+    checked: int
+    pairs: int
+
+
+@dataclass(frozen=True, eq=False)
+class HealthMap:
+    """Immutable. Findings are columns per pair; what is drawn is computed for what is in sight.
+
+    Attributes:
+        nodes: the nodes of all ranks.
+        tree: their scopes.
+        shown: mask over tree indices: what can have tensors, and is in scope.
+        ranks: ascending.
+        steps: those that some rank dumped, in the order in which they began to run.
+        pairs: every dumped (rank, step); None when it was not checked.
+        bases: over tree indices: ABSENT, NOT_JUDGED or CLEAN, for scopes the best of what is in them; UNREADABLE where
+            nothing is known because the step's directory could not be listed.
+        watchpoints: those that judged.
+        by_default: whether they are only there because the session has none.
+        parts: what of the pairs could not be looked at.
+    """
+
+    nodes: NodeTable
+    tree: Tree
+    shown: Mask
+    ranks: tuple[int, ...]
+    steps: tuple[int, ...]
+    pairs: Mapping[Pair, CheckedPair | None]
+    bases: tuple[Codes, ...]
+    watchpoints: tuple[Watchpoint, ...]
+    by_default: bool
+    parts: tuple[UnreadablePart, ...] = ()
+
+    def cells(self, entries: Int64, steps: Sequence[int], ranks: Sequence[int]) -> Codes:
+        """[entry, step]: the worst over some ranks. ``entries`` are tree indices."""
+        first, size = np.asarray(entries, np.int64), self.tree.size[entries].astype(np.int64)
+        cells = np.zeros((len(first), len(steps)), np.uint8)
+        grounds = [base[first] for base in self.bases]
+        for column, step in enumerate(steps):
+            for rank in ranks:
+                if (rank, step) not in self.pairs:
+                    continue
+                pair = self.pairs[rank, step]
+                if pair is None:
+                    np.maximum(cells[:, column], np.uint8(Health.UNCHECKED), out=cells[:, column])
+                    continue
+                np.maximum(cells[:, column], grounds[pair.base], out=cells[:, column])
+                if len(pair.at):
+                    found = worst_within(pair.at, pair.codes, first, size)
+                    np.maximum(cells[:, column], found, out=cells[:, column])
+        return cells
+
+    def noteworthy(self, ranks: Sequence[int]) -> Mask:
+        """Tree indices of nodes with findings, or that could not be judged, and of the scopes around them."""
+        rows = np.zeros(len(self.nodes), np.bool_)
+        for (rank, _), pair in self.pairs.items():
+            if pair is not None and rank in ranks:
+                rows[self.tree.row[pair.at[pair.codes >= WORTH_A_LOOK]]] = True
+        return self.tree.keep_mask(rows) & self.shown
+
+    def cell(self, entry: int, steps: Sequence[int], ranks: Sequence[int]) -> Cell:
+        """Everything about one cell."""
+        first, stop = entry, entry + int(self.tree.size[entry])
+        health, best, hit = Health.ABSENT, None, None
+        counts = np.zeros(len(Health), np.int64)
+        judged = dumped = checked = dumped_pairs = 0
+        for step in steps:
+            for rank in ranks:
+                if (rank, step) not in self.pairs:
+                    continue
+                dumped_pairs += 1
+                pair = self.pairs[rank, step]
+                if pair is None:
+                    health, best = (Health.UNCHECKED, (rank, step)) if health < Health.UNCHECKED else (health, best)
+                    continue
+                checked += 1
+                inside = slice(*np.searchsorted(pair.at, (first, stop)).tolist())
+                codes, which = pair.codes[inside], pair.which[inside]
+                counts += np.bincount(codes, minlength=len(Health))
+                ground = self.bases[pair.base][first:stop][self.tree.row[first:stop] >= 0]
+                judged = max(judged, int((ground == Health.CLEAN).sum()))
+                dumped = max(dumped, int(((ground == Health.NOT_JUDGED) | (ground == Health.CLEAN)).sum()))
+                worst = Health(max(int(self.bases[pair.base][entry]), int(codes.max(initial=0))))
+                if worst > health or best is None:
+                    health, best, hit = max(worst, health), (rank, step), None
+                    if len(codes) and worst == codes.max() and worst >= WORTH_A_LOOK:
+                        hit = pair.hits[int(which[codes == worst].min())]
+        known = [(each, int(counts[each])) for each in reversed(Health) if each >= WORTH_A_LOOK and counts[each]]
+        below = int((self.tree.row[first:stop] >= 0).sum())
+        return Cell(health, best, hit, tuple(known), below, judged, dumped, checked, dumped_pairs)
+
+    @cached_property
+    def coverage(self) -> Coverage:
+        """What all the checks together looked at."""
+        return combined([pair.coverage for pair in self.pairs.values() if pair is not None])
+
+    @cached_property
+    def findings(self) -> int:
+        """Tensors with a finding."""
+        return sum(pair.hits.findings for pair in self.pairs.values() if pair is not None)
+
+    @cached_property
+    def vague(self) -> bool:
+        """Whether there is NaN or Inf of which nobody knows which of the two."""
+        return any(bool((pair.codes == Health.NOT_FINITE).any()) for pair in self.pairs.values() if pair is not None)
+
+    @property
+    def missing(self) -> list[Pair]:
+        """The pairs that were not checked."""
+        return [pair for pair, checked in self.pairs.items() if checked is None]
+
+    def covered_text(self) -> str:
+        """What it speaks of, in words."""
+        coverage = self.coverage
+        return covered_text(
+            tensors=coverage.checked,
+            checked=len(coverage.steps),
+            pairs=len(self.pairs),
+            ranks=len(self.ranks),
+            findings=self.findings,
+            unreadable=coverage.unreadable,
+            not_comparable=coverage.not_comparable,
+            parts=len(self.parts),
+        )
+
+
+def health(
+    session: Run,
+    checks: HealthChecks,
+    pairs: Sequence[Pair] | None = None,
+    progress: ProgressFn = no_progress,
+) -> HealthMap:
+    """The map of what is known; judges nothing and reads no values.
+
+    Args:
+        session: the run.
+        checks: whose results; ``checks.check`` adds some.
+        pairs: of which (rank, step); None: all.
+        progress: see ``ProgressFn``.
+    """
+    chosen = session.pairs() if pairs is None else tuple(pairs)
+    return undisturbed(lambda: _Making(session, checks, chosen, progress).map())
+
+
+def tensor_of(session: Run, nodes: NodeTable, row: int, pair: Pair) -> tuple[TensorKey, int]:
+    """The first output (else input) of a node that was dumped, and the node's row in its rank; -1 where it is not.
+
+    Args:
+        session: the run.
+        nodes: the table of the map.
+        row: in that table.
+        pair: where.
+    """
+    rank, step = pair
+    graph, name = nodes.graph_of(row).name, nodes.names[row]
+
+    def placed() -> tuple[TensorKey, int]:
+        flow = session.flow(rank)
+        table = flow.table(step)
+        own = flow.nodes.find(name, graph)
+        found = table.of_node(own).tolist()
+        outputs = [index for index in found if int(table.side[index]) == Side.OUTPUT]
+        index = next(iter(outputs or found), -1)
+        side, slot = (Side(int(table.side[index])), int(table.slot[index])) if index >= 0 else (Side.OUTPUT, 0)
+        number = int(table.round[index]) if index >= 0 else 0
+        return TensorKey(rank, graph, name, side, slot, step, number), own
+
+    return undisturbed(placed)
+
+
+class _Making:
+    """Puts a map together."""
+
+    def __init__(self, session: Run, checks: HealthChecks, pairs: Sequence[Pair], progress: ProgressFn) -> None:
+        self._session = session
+        self._checks = checks
+        self._pairs = pairs
+        self._progress = progress
+        self._numbers: dict[tuple[bytes, ...], int] = {}
+        self._bases: list[Codes] = []
+
+    def map(self) -> HealthMap:
+        ranks = tuple(dict.fromkeys(rank for rank, _ in sorted(self._pairs)))
+        results = {pair: self._checks.result(pair) for pair in self._pairs}
+        dumped = self._dumped({pair for pair, result in results.items() if result is not None})
+        tables = {rank: self._session.nodes(rank) for rank in ranks or tuple(self._session.ranks())[:1]}
+        parts = self._checks.unreadable(list(results))
+        nodes, rows = together(tables)
+        tree = nodes.memo(build_tree)
+        index = np.zeros(len(nodes), np.int64)
+        leaves = np.flatnonzero(tree.row >= 0)
+        index[tree.row[leaves]] = leaves
+        found: dict[Pair, CheckedPair | None] = {}
+        for pair, result in results.items():
+            known = result is not None and _speaks_of(result, tables[pair[0]])
+            moved = partial(_moved, rows[pair[0]])
+            if result is None or not known:
+                found[pair] = None
+                continue
+            own = dumped[pair], _rows_of(result.judged, len(tables[pair[0]])), self._unlisted(parts, pair, dumped)
+            found[pair] = self._checked(result, own, moved, tree, index)
+        return HealthMap(
+            nodes=nodes,
+            tree=tree,
+            shown=tree.keep_mask(nodes.watchable & self._in_scope(tables, rows, len(nodes))),
+            ranks=ranks,
+            steps=self._in_order(),
+            pairs=found,
+            bases=tuple(self._bases),
+            watchpoints=self._checks.watchpoints,
+            by_default=self._checks.by_default,
+            parts=parts,
+        )
+
+    def _in_order(self) -> tuple[int, ...]:
+        first: dict[int, int] = {}
+        spans = {rank: self._session.turn_spans(rank) for rank in {rank for rank, _ in self._pairs}}
+        for rank, step in self._pairs:
+            begin = spans[rank].get(step, (turn_of(step), 0))[0]
+            first[step] = min(first.get(step, begin), begin)
+        return tuple(sorted(first, key=lambda step: (first[step], step)))
+
+    def _dumped(self, pairs: set[Pair]) -> dict[Pair, Int64]:
+        """Node rows with a tensor that can be watched, by pair; what was checked has been listed already."""
+        flows = {rank: self._session.flow(rank, self._progress) for rank in {rank for rank, _ in pairs}}
+        found: dict[Pair, Int64] = {}
+        same: dict[int, tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Int64]] = {}
+        for number, (rank, step) in enumerate(sorted(pairs)):
+            if not number % 64:
+                self._progress(Progress(number, len(pairs), "putting the map together"))
+            table = flows[rank].table(step)
+            last = same.get(rank)
+            if last is None or last[0] is not table.node or last[1] is not table.flags:
+                rows = np.unique(table.node[(table.flags & _CONSTANT) == 0]).astype(np.int64)
+                last = same[rank] = (table.node, table.flags, rows)
+            found[rank, step] = last[2]
+        return found
+
+    def _unlisted(self, parts: Sequence[UnreadablePart], pair: Pair, dumped: Mapping[Pair, Int64]) -> Int64:
+        """Node rows that may have been dumped in a directory that could not be listed, as in others of the rank."""
+        rank, step = pair
+        if not any(part.rank == rank and part.step in (None, step) and not part.graph for part in parts):
+            return np.zeros(0, np.int64)
+        nodes = self._session.nodes(rank)
+        closed = [is_closed(parts, rank, info.root_id, step) for info in nodes.graphs]
+        mask = np.zeros(len(nodes), np.bool_)
+        for (of, _), rows in dumped.items():
+            mask[rows if of == rank else []] = True
+        mask = (mask if mask.any() else nodes.watchable) & np.array(closed or [False])[nodes.graph]
+        mask[dumped[pair]] = False
+        return np.flatnonzero(mask)
+
+    def _in_scope(self, tables: Mapping[int, NodeTable], rows: Mapping[int, Rows | None], count: int) -> Mask:
+        mask = np.zeros(count, np.bool_)
+        for rank in tables:
+            mask[_moved(rows[rank], np.flatnonzero(self._session.in_scope(rank)))] = True
+        return mask
+
+    def _checked(
+        self, result: PairResult, own: tuple[Int64, Int64, Int64], moved: partial[Int64], tree: Tree, index: Int64
+    ) -> CheckedPair:
+        """``own`` are the rank's rows that were dumped, judged, and not listed; ``index`` is the tree index of each."""
+        hits = result.hits
+        codes = codes_of(hits.verdict, hits.origin, *_counts(hits))
+        which = np.flatnonzero(codes)
+        at = index[moved(hits.node[which])]
+        order = np.argsort(at, kind="stable")
+        base = self._base(tree, *map(moved, own))
+        return CheckedPair(base, at[order], codes[which][order], which[order], hits, result.coverage)
+
+    def _base(self, tree: Tree, dumped: Int64, judged: Int64, unlisted: Int64) -> int:
+        """The number of what was dumped, judged and not listed; most steps of a run share one."""
+        key = (dumped.tobytes(), judged.tobytes(), unlisted.tobytes())
+        number = self._numbers.setdefault(key, len(self._bases))
+        if number == len(self._bases):
+            base = np.full(len(tree), Health.ABSENT, np.uint8)
+            known = ((dumped, Health.NOT_JUDGED), (judged, Health.CLEAN), (unlisted, Health.UNREADABLE))
+            for rows, code in known:
+                mask = np.zeros(len(tree.paths), np.bool_)
+                mask[rows] = True
+                base[tree.any_below(mask)] = code
+            self._bases.append(base)
+        return number
+
+
+def _speaks_of(result: PairResult, nodes: NodeTable) -> bool:
+    """Whether a result's rows are those of a table: nodes may have been read anew since it was made."""
+    return all(part.nodes.lineage is nodes.lineage and len(part.nodes) <= len(nodes) for part in result.hits.parts)
+
+
+def _moved(rows: Rows | None, own: Int64) -> Int64:
+    """Rows of a rank's own table as rows of the map's."""
+    return own if rows is None else rows[own]
+
+
+def _rows_of(bits: npt.NDArray[np.uint8], count: int) -> Int64:
+    return np.flatnonzero(np.unpackbits(bits)[:count])
+
+
+def _counts(hits: HitList) -> tuple[Int64, Int64, Mask]:
+    """NaN and Inf of every hit, and whether a training only said that there are some."""
+    nan, inf, bad = np.zeros(len(hits), np.int64), np.zeros(len(hits), np.int64), np.zeros(len(hits), np.bool_)
+    for part, places, at in hits.by_step():
+        rows = part.records.rows[at]
+        nan[places] = rows["nan"]
+        inf[places] = rows["pos_inf"] + rows["neg_inf"]
+        if isinstance(part, ReceivedHits):
+            bad[places] = bad_tensors(part)[at]
+    return nan, inf, bad
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """The steps of a map, laid out in columns.
+
+    Attributes:
+        steps: the steps.
+        bounds: column i has steps[bounds[i]:bounds[i + 1]].
+        labels: what may stand above each.
+        width: cells of each.
+    """
+
+    steps: Sequence[int]
+    bounds: Int64
+    labels: tuple[str, ...]
+    width: int
+
+    @classmethod
+    def laid_out(cls, steps: Sequence[int], room: int, *, fit: bool) -> Columns:
+        """Columns for so much room; without ``fit`` there may be more of them than fit."""
+        bounds = even_bounds(len(steps), room if fit else len(steps))
+        groups = [steps[first:stop] for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+        groups = [group for group in groups if group]
+        spans = [span_text(group) for group in groups]
+        # A span is long; where not every column has room for one, its first step says enough.
+        labels = spans if column_width(spans, room) > 2 else [step_text(group[0]) for group in groups]
+        return cls(steps, bounds, tuple(labels), column_width(labels, room))
+
+    def __len__(self) -> int:
+        """Number of columns."""
+        return len(self.labels)
+
+    def of(self, column: int) -> Sequence[int]:
+        """The steps of a column."""
+        return self.steps[int(self.bounds[column]) : int(self.bounds[column + 1])]
+
+    def at(self, step: int) -> int:
+        """The column of a step, or of the nearest one after it."""
+        place = self._place(step)
+        return max(int(np.searchsorted(self.bounds, place, side="right")) - 1, 0)
+
+    def _place(self, step: int) -> int:
+        """The place of a step among the steps, which need not be ascending."""
+        steps = np.asarray(self.steps)
+        later = np.flatnonzero(steps >= step)
+        return int(later[np.argmin(steps[later])]) if len(later) else max(len(steps) - 1, 0)
+
+    @property
+    def most(self) -> int:
+        """Steps in the fullest column."""
+        return int(np.diff(self.bounds).max(initial=0))
+
+    def cells(self, map_: HealthMap, entries: Int64, ranks: Sequence[int], first: int, stop: int) -> Codes:
+        """[entry, column] of some of the columns."""
+        low, high = int(self.bounds[first]), int(self.bounds[stop])
+        if high <= low:
+            return np.zeros((len(entries), 0), np.uint8)
+        cells = map_.cells(entries, self.steps[low:high], ranks)
+        return worst_of_groups(cells, self.bounds[first : stop + 1] - low)
+
+
+def map_lines(
+    map_: HealthMap, entries: Int64, ranks: Sequence[int], room: int, *, fit: bool = True, flat: bool = False
+) -> list[str]:
+    """The map as lines, cells first: what follows them, the name, is never cut."""
+    columns = Columns.laid_out(map_.steps, room, fit=fit)
+    if not len(columns) or not len(entries):
+        return []
+    across = columns.width * len(columns)
+    note = f" (up to {columns.most:,} in a column, the worst stands)" if columns.most > 1 else ""
+    lines = [f"{header(columns.labels, columns.width, across).ljust(across)}  step{note}"]
+    for entry, row in zip(entries.tolist(), columns.cells(map_, entries, ranks, 0, len(columns)), strict=True):
+        line = "".join(GLYPHS[Health(code)].ljust(columns.width) for code in row.tolist())
+        lines.append(
+            f"{line}  {'' if flat else '  ' * int(map_.tree.depth[entry])}{entry_name(map_, entry, flat=flat)}"
+        )
+    return lines
+
+
+def map_rows(map_: HealthMap, entries: Int64, ranks: Sequence[int]) -> list[tuple[str, bool, list[str]]]:
+    """(path, whether it is a scope, health by step in words) of each entry, for JSON and CSV."""
+    cells = map_.cells(entries, map_.steps, ranks)
+    return [
+        (map_.tree.path(entry), map_.tree.is_scope(entry), [Health(cell).name.lower() for cell in row.tolist()])
+        for entry, row in zip(entries.tolist(), cells, strict=True)
+    ]
+
+
+def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
+    """What a row is called: the last part of its path, with a slash for a scope; in a flat list the whole id.
+
+    Of several graphs that has its own before it.
+    """
+    if flat:
+        row = int(map_.tree.row[entry])
+        graph = f"{map_.nodes.graph_of(row).name}/" if len(map_.nodes.graphs) > 1 else ""
+        return clean(f"{graph}{map_.nodes.names[row]}")
+    return clean(map_.tree.label[entry]) + ("/" if map_.tree.is_scope(entry) else "")
+
+
+def looked_for(map_: HealthMap) -> list[str]:
+    """What judged, a line each."""
+    if map_.by_default:
+        return ["looked for NaN and Inf in every tensor"]
+    return [clean(f"looked for {watch_line(each)}") for each in map_.watchpoints]
+
+
+@dataclass(frozen=True, slots=True)
+class CellText:
+    """What a cell says.
+
+    Attributes:
+        health: how it is, and at which step and rank.
+        path: the scope or node.
+        details: the worst tensor in it, and counts.
+    """
+
+    health: str
+    path: str
+    details: str
+
+    def __str__(self) -> str:
+        """Everything in one line."""
+        return "  ".join(filter(None, (self.health, self.path, self.details)))
+
+
+def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, ranks: int) -> CellText:
+    """What a cell says: how it is and where; and what the worst in it is."""
+    where = f"step {span_text(steps)}" if steps else "no step"
+    if cell.pair is not None and len(steps) > 1:
+        where += f" (worst at {step_text(cell.pair[1])})"
+    if cell.pair is not None and ranks > 1 and cell.hit is not None:
+        where += f" rank {cell.pair[0]}"
+    words = f"{GLYPHS[cell.health]} {WORDS[cell.health]}".strip()
+    details = "; ".join(_details(cell, scope=map_.tree.is_scope(entry)))
+    return CellText(f"{words}  {where}", clean(map_.tree.path(entry)), details)
+
+
+def _details(cell: Cell, *, scope: bool) -> list[str]:
+    details = []
+    if cell.hit is not None:
+        worst = clean(place_text(cell.hit.key).rpartition("/")[2]) if scope else slot_text(cell.hit.key)
+        details.append(clean(" ".join(filter(None, (worst, said_words(cell.hit), hit_text(cell.hit))))))
+    if cell.counts and sum(count for _, count in cell.counts) > 1:
+        counted = ", ".join(f"{WORDS[health]} {count:,}" for health, count in cell.counts)
+        details.append(f"tensors: {counted}")
+    if cell.checked:
+        if scope:
+            details.append(f"{cell.judged:,} of {plural(cell.nodes, 'node')} judged, {cell.dumped:,} dumped")
+        if cell.checked < cell.pairs:
+            details.append(f"{cell.checked:,} of {cell.pairs:,} steps checked")
+    elif cell.pairs:
+        details.append("not checked with these watchpoints: r checks what is missing")
+    return details
+
+
+def rows_of(
+    map_: HealthMap, shown: npt.NDArray[np.bool_], *, depth: int | None = None, flat: bool = False, most: int = 40
+) -> npt.NDArray[np.int64]:
+    """Tree indices of a map's rows.
+
+    Args:
+        map_: the map.
+        shown: mask over tree indices, of ``map_.shown`` or ``map_.noteworthy``.
+        depth: levels that are seen; None: as many as give ``most`` rows at most, and one in any case.
+        flat: nodes only, in execution order.
+        most: see ``depth``.
+    """
+    tree = map_.tree
+    if flat:
+        leaves = np.flatnonzero(shown & (tree.row >= 0))
+        order = map_.nodes.order[tree.row[leaves]].astype(np.int64)
+        return leaves[np.argsort(np.where(order < 0, np.iinfo(np.int64).max, order), kind="stable")]
+    counts = np.cumsum(np.bincount(tree.depth[shown])) if shown.any() else np.zeros(1, np.int64)
+    levels = depth if depth is not None else max(int((counts <= most).sum()), 1)
+    return np.flatnonzero(shown & (tree.depth < levels))

@@ -1,0 +1,691 @@
+"""The search for the first origin of something bad, step by step over all ranks, and what it reports.
+
+Steps are looked at in the order in which they began to run, and the origin is the one in the earliest run. A step can
+hold runs that began long after others of a later number: the search ends where a run has an origin, once every step of
+every rank was looked at that holds an earlier run, or one at the same time: that is what makes "rank 3 was first" true.
+It also ends at a run without an origin that leaves bad parameters behind: what comes later is made from them, so no
+later one can say where it began.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.check.by_design import StepDesigns
+from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.origins import OVERFLOW, Examined, Examiner, Judged, Question, State, question_of
+from tui_debugger.check.progress import scaled, undisturbed
+from tui_debugger.check.provenance import Start, in_place, surely_tainted
+from tui_debugger.check.results import merged
+from tui_debugger.check.step import Checker, PairResult
+from tui_debugger.check.tensors import measured, tensor_row
+from tui_debugger.check.types import CheckResult, Pair, TensorRow
+from tui_debugger.errors import CancelledError
+from tui_debugger.graph.edges import edges
+from tui_debugger.graph.table import NodeFlag
+from tui_debugger.model import (
+    PARAMETERS,
+    Category,
+    Frame,
+    Hit,
+    NodeKind,
+    NodeSelection,
+    NodeSelector,
+    ProgressFn,
+    Side,
+    TensorKey,
+    Verdict,
+    Watchpoint,
+    WatchResult,
+    no_progress,
+    turn_of,
+)
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+
+OVERFLOW_ANYWHERE = Watchpoint(
+    1, "tensor_overflow", selection=NodeSelection((NodeSelector(NodeKind.CATEGORY, "tensor"),))
+)
+"""What is looked for when nobody says what: NaN or Inf in any tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginInput:
+    """One of the tensors that the origin was made from.
+
+    Attributes:
+        row: the tensor with its statistics; without a value when it was not dumped.
+        state: what it is, by the watchpoints that the origin is one of.
+        constant: the value of a graph constant, or an operator's attribute.
+        before: the value of before the node wrote over it, or before the step changed it.
+        designed: its Inf was written by intent: see ``by_design``.
+    """
+
+    row: TensorRow
+    state: State
+    constant: bool = False
+    before: bool = False
+    designed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that a node was made from and that nobody knows: so nobody can say that something starts there.
+
+    Attributes:
+        slot: input slot of the node.
+        name: what the graph says feeds it, as ``node:slot``; empty where it does not say.
+        why: ``not dumped``, ``cannot be read``, ``only known after its update``.
+        node: the node that has to be dumped to know it; the node itself where the producer is no operator.
+    """
+
+    slot: int
+    name: str
+    why: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotJudged:
+    """A node that may be where something bad starts, and may not: some of what it was made from is not known.
+
+    Attributes:
+        graph, node, type: the node.
+        row: its row in the rank's node table.
+        hits: its bad tensors, in order.
+        missing: what is not known; empty where nothing is, or where other ranks had a part in it.
+        exchanged: other ranks had a part in it.
+    """
+
+    graph: str
+    node: str
+    type: str
+    row: int
+    hits: tuple[Hit, ...]
+    missing: tuple[Missing, ...]
+    exchanged: bool = False
+
+    @property
+    def hit(self) -> Hit:
+        """The first bad tensor."""
+        return self.hits[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where something bad starts, or the first bad tensor of a step that has no origin.
+
+    Attributes:
+        start: how it starts, or why it does not start here.
+        graph, node, type: the node that made it, or at which it changed.
+        row: that node's row in the rank's node table.
+        other: the node to be named beside it: the producer of an input that was changed, the consumer that saw a
+            tensor that was not dumped, the node that updates a parameter; or empty.
+        hits: the bad tensors, in order; the first one is where it starts.
+        results: what the watchpoints that start here found on the first one.
+        inputs: what it was made from.
+        outputs: what came out: the outputs of the node, or the bad tensors where they were seen.
+        stack: source lines, innermost first; entries of enclosing functions are left out.
+        stack_of: the node whose stack it is.
+        missing: what it was made from and nobody knows.
+        exchanged: other ranks had a part in it.
+    """
+
+    start: Start
+    graph: str
+    node: str
+    type: str
+    row: int
+    other: str
+    hits: tuple[Hit, ...]
+    results: tuple[WatchResult, ...]
+    inputs: tuple[OriginInput, ...]
+    outputs: tuple[TensorRow, ...]
+    stack: tuple[Frame, ...]
+    stack_of: str
+    missing: tuple[Missing, ...] = ()
+    exchanged: bool = False
+
+    @property
+    def hit(self) -> Hit:
+        """The first bad tensor."""
+        return self.hits[0]
+
+    @property
+    def rank(self) -> int:
+        """The rank."""
+        return self.hit.key.rank
+
+    @property
+    def step(self) -> int:
+        """The step."""
+        return self.hit.key.step
+
+    @property
+    def starts_here(self) -> bool:
+        """Whether it is an origin. What was bad before the first dumped step is one only if that is step 0."""
+        return self.start in Start.origins() and (self.start is not Start.BEFORE or self.step == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class StepSearch:
+    """What one step of one rank showed.
+
+    Attributes:
+        pair: (rank, step).
+        result: the check behind it.
+        origins: in execution order.
+        before: what was bad already before the first dumped step, when that is not step 0.
+        first: the first bad tensor when there is no origin; None when there is an origin, or nothing bad.
+        not_judged: nodes that may be where it starts, in execution order: not everything about them is known.
+        bad: number of bad tensors.
+        parameters: number of bad values of parameters that the next run starts with.
+        carried: the turn of the first run that leaves such a value behind; None without one.
+        spread: the next bad tensors after the first origin.
+        by_graph: ``spread`` follows the graph, not only the order of execution.
+    """
+
+    pair: Pair
+    result: PairResult
+    origins: tuple[Origin, ...] = ()
+    before: tuple[Origin, ...] = ()
+    first: Origin | None = None
+    bad: int = 0
+    parameters: int = 0
+    carried: int | None = None
+    spread: tuple[Hit, ...] = ()
+    by_graph: bool = False
+    not_judged: tuple[NotJudged, ...] = ()
+
+    @property
+    def beginning(self) -> Origin | None:
+        """The first origin, or else the first bad tensor."""
+        return self.origins[0] if self.origins else self.first
+
+
+class End(Enum):
+    """Why the search ended where it did."""
+
+    ORIGIN = "origin"
+    """The step has an origin."""
+    CARRIED = "carried"
+    """The step has no origin, but leaves bad parameters behind."""
+    ALL = "all"
+    """Every step was looked at."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class OriginReport:
+    """What the search found.
+
+    Attributes:
+        origins: those of the earliest run and of its step, in the order of time, then by rank.
+        looks: every step of every rank that has something bad, in the order in which they began, then by rank.
+        check: the checks behind it as one: hits, coverage, watchpoints, time.
+        left: (rank, step) pairs that were not looked at.
+        end: why the search ended.
+        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
+    """
+
+    origins: tuple[Origin, ...]
+    looks: tuple[StepSearch, ...]
+    check: CheckResult
+    left: tuple[Pair, ...]
+    end: End
+    graphs: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> bool:
+        """Whether there is anything bad."""
+        return bool(self.looks)
+
+    @property
+    def not_judged(self) -> tuple[NotJudged, ...]:
+        """The nodes of all steps that may be where it starts, and may not, in execution order, then by rank."""
+        found = [each for look in self.looks for each in look.not_judged]
+        return tuple(sorted(found, key=lambda each: (each.hit.order, each.hit.key.rank)))
+
+    @property
+    def first_known(self) -> Origin | None:
+        """The earliest bad tensor where no origin is as early: it did not start there, or nobody can say so."""
+        first = [look.first for look in self.looks if look.first is not None]
+        earliest = min(first, key=lambda each: (each.hit.order, each.rank), default=None)
+        if earliest is None or any(origin.hit.order <= earliest.hit.order for origin in self.origins):
+            return None
+        return earliest
+
+    @property
+    def first_looks(self) -> tuple[StepSearch, ...]:
+        """For every rank with something bad the look that answers best, the earliest rank first.
+
+        That is the step with an origin, or else the first bad step.
+        """
+        best: dict[int, StepSearch] = {}
+        for look in self.looks:
+            kept = best.get(look.pair[0])
+            if kept is None or _place(look) < _place(kept):
+                best[look.pair[0]] = look
+        return tuple(sorted(best.values(), key=_place))
+
+    @property
+    def earlier(self) -> tuple[StepSearch, ...]:
+        """The looks without an origin that began to be bad in an earlier run than the first origin's, in that order."""
+        until = self.origins[0].hit.order[0] if self.origins else None
+        found = [
+            (look.first.hit.order[0], look.pair[0], number)
+            for number, look in enumerate(self.looks)
+            if look.first is not None and (until is None or look.first.hit.order[0] < until)
+        ]
+        return tuple(self.looks[number] for *_, number in sorted(found))
+
+    @property
+    def shown_look(self) -> StepSearch | None:
+        """The look whose spread is told: the first one with an origin, else the first one."""
+        return next((look for look in self.first_looks if look.origins), self.looks[0] if self.looks else None)
+
+    @property
+    def leading(self) -> tuple[StepSearch, ...]:
+        """The looks of ``first_looks`` that begin with the same tensor at the same step: no rank leads."""
+        looks = self.first_looks
+        return tuple(look for look in looks if _same(look, looks[0])) if looks else ()
+
+
+def _place(look: StepSearch) -> tuple[bool, tuple[int, int], int]:
+    beginning = look.beginning
+    order = beginning.hit.order if beginning is not None else (turn_of(look.pair[1]), 0)
+    return (not look.origins, order, look.pair[0])
+
+
+def _same(one: StepSearch, other: StepSearch) -> bool:
+    a, b = one.beginning, other.beginning
+    if a is None or b is None or a.starts_here != b.starts_here:
+        return False
+    return (a.graph, a.node, replace(a.hit.key, rank=b.rank)) == (b.graph, b.node, b.hit.key)
+
+
+LookAt = Callable[[Pair, Sequence[Watchpoint], ProgressFn], StepSearch]
+Span = Callable[[Pair], tuple[int, int]]
+"""The turns of the first and the last run of a step of a rank: see ``model.turns``."""
+
+
+def one_run(pair: Pair) -> tuple[int, int]:
+    """The span of a step that is one run, in ascending order."""
+    return turn_of(pair[1]), turn_of(pair[1])
+
+
+def search(
+    pairs: Sequence[Pair],
+    watchpoints: Sequence[Watchpoint],
+    look_at: LookAt,
+    progress: ProgressFn = no_progress,
+    span: Span = one_run,
+) -> OriginReport:
+    """Looks for the first origin.
+
+    ``progress`` may raise CancelledError: the report then holds what was finished and says so.
+
+    Args:
+        pairs: where to look; any order.
+        watchpoints: what is bad; none: NaN or Inf anywhere.
+        look_at: looks at one (rank, step).
+        progress: receives snapshots.
+        span: when a step ran.
+    """
+    started = time.monotonic()
+    asked = tuple(watchpoints) or (OVERFLOW_ANYWHERE,)
+    ordered = sorted(dict.fromkeys(pairs), key=lambda pair: (span(pair)[0], pair))
+    looks: list[StepSearch] = []
+    end = End.ALL
+    try:
+        for look in _looks(ordered, asked, look_at, progress):
+            looks.append(look)
+            found = _end(looks)
+            # Every step that holds a run before or beside the one that was found has to be looked at.
+            if found is not None and (len(looks) == len(ordered) or span(ordered[len(looks)])[0] > found[1]):
+                end = found[0]
+                break
+    except CancelledError:
+        end = End.CANCELLED
+    seconds, cancelled = time.monotonic() - started, end is End.CANCELLED
+    results = [(look.pair, look.result) for look in looks]
+    origins = [origin for look in looks for origin in look.origins]
+    return OriginReport(
+        origins=_earliest(origins),
+        looks=tuple(look for look in looks if look.bad),
+        check=merged(results, asked, 0, seconds, cancelled),
+        left=tuple(ordered[len(looks) :]),
+        end=end,
+    )
+
+
+def _end(looks: Sequence[StepSearch]) -> tuple[End, int] | None:
+    """Why no later run can be where it began, and the turn of the run that says so; None: it still can."""
+    origins = [origin.hit.order[0] for look in looks for origin in look.origins]
+    carried = [look.carried for look in looks if look.carried is not None]
+    if not origins and not carried:
+        return None
+    return End.ORIGIN if origins else End.CARRIED, min(origins + carried)
+
+
+def _earliest(origins: Sequence[Origin]) -> tuple[Origin, ...]:
+    """The origins of the earliest run, the others of its step and those at the same time on other ranks."""
+    ordered = sorted(origins, key=lambda origin: (origin.hit.order, origin.rank))
+    if not ordered:
+        return ()
+    first = ordered[0]
+    return tuple(each for each in ordered if each.step == first.step or each.hit.order[0] == first.hit.order[0])
+
+
+def _looks(
+    pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint], look_at: LookAt, progress: ProgressFn
+) -> Iterator[StepSearch]:
+    for number, pair in enumerate(pairs):
+        yield look_at(pair, watchpoints, scaled(progress, number, len(pairs)))
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+def knows_edges(flow: Flow, row: int) -> bool:
+    """Whether a graph tells what a node's values are used for."""
+    return not int(flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
+
+
+def downstream(flow: Flow, rows: Sequence[int]) -> Mask:
+    """Node rows that the values of some nodes reach within a step, the parameters that they update included."""
+    graph = edges(flow.nodes)
+    reached = np.zeros(len(flow.nodes), np.bool_)
+    front = np.array(rows, np.int64)
+    reached[front] = True
+    while len(front):
+        starts, counts = graph.out_ptr[front], np.diff(graph.out_ptr)[front]
+        places = np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        following = np.unique(graph.out_node[places])
+        front = following[~reached[following]]
+        reached[front] = True
+    for row in np.flatnonzero(reached).tolist():
+        holders = flow.holders(row)
+        for slot in in_place(flow, row):
+            if slot < len(holders) and holders[slot].row >= 0:
+                reached[holders[slot].row] = True
+    return reached
+
+
+def propagation_from(flow: Flow, row: int, first: Hit, hits: Sequence[Hit], count: int) -> tuple[Hit, ...]:
+    """The next bad tensors after an origin, one for each node, in execution order.
+
+    Args:
+        flow: the data flow of the origin's rank.
+        row: the origin's node.
+        first: its first bad tensor.
+        hits: the bad tensors of its step, in execution order.
+        count: how many at most.
+
+    Returns:
+        Those that the graph reaches from the origin; without a graph whatever follows it.
+    """
+    reached = downstream(flow, [row]) if knows_edges(flow, row) else np.ones(len(flow.nodes), np.bool_)
+    found: dict[int, Hit] = {}
+    for hit in hits:
+        if len(found) >= count:
+            break
+        if hit.row != row and hit.order > first.order and reached[hit.row]:
+            found.setdefault(hit.row, hit)
+    return tuple(found.values())
+
+
+def findings(hit: Hit) -> list[WatchResult]:
+    """What makes a tensor a finding: what watchpoints found on it, and what its NaN blocks where none looked for it."""
+    found = [result for result in hit.results if result.verdict is Verdict.FINDING]
+    if any(CONDITIONS[result.condition].wire == WIRE_OVERFLOW for result in found):
+        return found
+    return [result for result in hit.results if result.verdict in (Verdict.FINDING, Verdict.BLOCKED)]
+
+
+class OriginDescriber:
+    """Puts together what is worth knowing about the tensors where something starts."""
+
+    def __init__(
+        self,
+        measurements: Measurements,
+        step: int,
+        is_bad: Callable[[TensorKey], bool],
+        progress: ProgressFn = no_progress,
+    ) -> None:
+        """``is_bad`` says of a tensor whether it counts as a finding; measuring is told to ``progress``."""
+        self.measurements = measurements
+        self.flow = measurements.flow
+        self.step = step
+        self.is_bad = is_bad
+        self.progress = progress
+
+    def tell(self, group: Sequence[Examined]) -> Origin:
+        """One origin from the tensors that start at one node; what is not bad has no results."""
+        lead, nodes = group[0], self.flow.nodes
+        row, other = lead.row, lead.other
+        inputs = [self._source_row(each) for each in lead.sources]
+        rows = self._measured([*inputs, *self._output_rows(group)])
+        found = findings(lead.hit)
+        stack_of = self._with_stack(row, other, lead.hit.row)
+        return Origin(
+            start=lead.start,
+            graph=nodes.graph_of(row).name,
+            node=nodes.names[row],
+            type=nodes.op_type(row),
+            row=row,
+            other=nodes.names[other] if other >= 0 else "",
+            hits=tuple(each.hit for each in group),
+            results=tuple(found[number] for number in lead.asked if number < len(found)),
+            inputs=tuple(
+                OriginInput(
+                    given,
+                    each.state,
+                    each.constant,
+                    each.before or self._earlier(each, lead.hit.key.round),
+                    each.designed,
+                )
+                for given, each in zip(rows, lead.sources, strict=False)
+            ),
+            outputs=rows[len(inputs) :],
+            stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
+            stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
+            missing=self._missing(lead),
+            exchanged=lead.making.exchanged,
+        )
+
+    def not_judged(self, group: Sequence[Examined]) -> NotJudged:
+        """The tensors of a node that may be where something starts, and may not."""
+        lead, nodes = group[0], self.flow.nodes
+        return NotJudged(
+            graph=nodes.graph_of(lead.row).name,
+            node=nodes.names[lead.row],
+            type=nodes.op_type(lead.row),
+            row=lead.row,
+            hits=tuple(each.hit for each in group),
+            missing=self._missing(lead),
+            exchanged=lead.making.exchanged,
+        )
+
+    def _missing(self, lead: Examined) -> tuple[Missing, ...]:
+        if lead.start is not Start.UNKNOWN:
+            return ()
+        found = [self._missing_of(each) for each in lead.missing if each.source.side is Side.INPUT]
+        key = lead.hit.key
+        if not lead.sources and key.side is Side.INPUT:  # an input file, and no graph says what feeds it
+            found.append(Missing(key.slot, "", "has no known producer", self.flow.nodes.names[lead.hit.row]))
+        return tuple(found)
+
+    def _missing_of(self, each: Judged) -> Missing:
+        source, nodes = each.source, self.flow.nodes
+        holder = self.flow.holder(source.node, source.slot)
+        name = f"{nodes.names[holder.row]}:{holder.slot}" if holder.row >= 0 else ""
+        operator = holder.row >= 0 and nodes.category_of(holder.row) not in {*PARAMETERS, Category.CONSTANT}
+        why = "was not dumped" if each.at is None else "cannot be read"
+        if each.at is not None and source.after:
+            why = "is known after its update only"
+        elif each.at is not None and int(self.flow.table(each.at.step).flags[each.at.index]) & TensorFlag.UNKNOWN:
+            why = "was not fetched"
+        return Missing(source.slot, name, why, nodes.names[holder.row if operator else source.node])
+
+    def _measured(self, rows: Sequence[TensorRow]) -> tuple[TensorRow, ...]:
+        return measured(self.measurements, rows, self.progress)
+
+    def _source_row(self, each: Judged) -> TensorRow:
+        source = each.source
+        at = each.at or Located(self.step, -1, source.node, source.side, source.slot)
+        text = self._producer(source.node, source.slot) if source.side is Side.INPUT else ""
+        return self._row(at, "in" if source.side is Side.INPUT else "out", source.slot, text)
+
+    def _producer(self, row: int, slot: int) -> str:
+        """``node:slot`` of what feeds an input, or the value of a constant."""
+        holder, nodes = self.flow.holder(row, slot), self.flow.nodes
+        if holder.row < 0:
+            return ""
+        if self.flow.is_constant(holder.row):
+            value = nodes.constants.get(holder.row, "")
+            return f"{nodes.names[holder.row]} = {value}" if value else nodes.names[holder.row]
+        return f"{nodes.names[holder.row]}:{holder.slot}"
+
+    def _earlier(self, each: Judged, round: int) -> bool:  # noqa: A002 - see TensorKey
+        at = each.at
+        return each.source.initial or (
+            at is not None and (at.step, at.round or round) != (self.step, round or at.round)
+        )
+
+    def _output_rows(self, group: Sequence[Examined]) -> list[TensorRow]:
+        lead = group[0]
+        if lead.making.node == lead.hit.row and lead.hit.key.side is Side.OUTPUT:
+            row, number = lead.hit.row, lead.hit.key.round
+            slots = self.flow.slots(self.step, row, Side.OUTPUT, number)
+            places = [self.flow.located(self.step, row, Side.OUTPUT, slot, number) for slot in slots]
+        else:
+            places = [self._place_of(each.hit) for each in group]
+        return [
+            self._row(at, at.side.label, at.slot, self._producer(at.row, at.slot) if at.side is Side.INPUT else "")
+            for at in places
+        ]
+
+    def _place_of(self, hit: Hit) -> Located:
+        return self.flow.located(self.step, hit.row, hit.key.side, hit.key.slot, hit.key.round)
+
+    def _row(self, at: Located, role: str, slot: int, text: str) -> TensorRow:
+        return tensor_row(self.flow, at, (role, slot, text), self.is_bad)
+
+    def _with_stack(self, *rows: int) -> int:
+        """The first of some nodes (or else of a parameter's consumers) that comes from a line of a program."""
+        candidates = [row for row in rows if row >= 0]
+        candidates += [consumer for row in candidates for consumer, _ in self.flow.consumers(row)]
+        return next((row for row in candidates if self.flow.nodes.stack(row)), -1)
+
+
+CheckerOf = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
+"""Makes the checker of a rank with some watchpoints."""
+Asked = tuple[Hit, Sequence[Question]]
+"""A bad tensor, and what makes it bad."""
+
+
+def look_at(
+    checker_of: CheckerOf, spread: int, pair: Pair, watchpoints: Sequence[Watchpoint], progress: ProgressFn
+) -> StepSearch:
+    """Looks at one step of one rank: ``LookAt`` of the search, once its first two arguments are given.
+
+    Args:
+        checker_of: makes the checker of a rank.
+        spread: how many of the following bad tensors are wanted.
+        pair: (rank, step).
+        watchpoints: what is bad.
+        progress: receives snapshots.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    rank, step = pair
+    return undisturbed(lambda: _look(checker_of(rank, watchpoints, progress), step, watchpoints, spread, progress))
+
+
+def _look(
+    checker: Checker, step: int, watchpoints: Sequence[Watchpoint], spread: int, progress: ProgressFn
+) -> StepSearch:
+    """Checks one step of one rank and finds its origins.
+
+    Raises:
+        CancelledError: from ``progress``.
+        RenumberedError: the nodes were read anew meanwhile.
+    """
+    result = checker.check(step, progress)
+    pair = (checker.flow.rank, step)
+    hits = result.hits.with_verdict(Verdict.FINDING)
+    if not hits:
+        return StepSearch(pair, result)
+    questions = {watchpoint.id: question_of(watchpoint) for watchpoint in watchpoints}
+    asked: list[Asked] = [(hit, [_question(found, questions) for found in findings(hit)]) for hit in hits]
+    if all(question is OVERFLOW for question in questions.values()):
+        asked = _left(checker, step, asked)
+    examined = Examiner(checker.measurements).examine(step, asked, progress)
+    teller = OriginDescriber(checker.measurements, step, {hit.key for hit in hits}.__contains__, progress)
+    starting = [each for each in examined if each.start in Start.origins()]
+    told = [teller.tell(list(group)) for group in _by_node(starting)]
+    origins = tuple(origin for origin in told if origin.starts_here)
+    first = None if origins else teller.tell([examined[0]])
+    row = origins[0].row if origins else hits[0].row
+    carried = [hit for hit in hits if _is_carried(checker.flow, hit)]
+    return StepSearch(
+        pair=pair,
+        result=result,
+        origins=origins,
+        before=tuple(origin for origin in told if not origin.starts_here),
+        first=first,
+        bad=len(hits),
+        parameters=len(carried),
+        carried=min((hit.order[0] for hit in carried), default=None),
+        spread=propagation_from(checker.flow, row, origins[0].hit if origins else hits[0], hits, spread),
+        by_graph=knows_edges(checker.flow, row),
+        not_judged=tuple(
+            teller.not_judged(group) for group in _by_node([each for each in examined if each.start is Start.UNKNOWN])
+        ),
+    )
+
+
+def _question(found: WatchResult, questions: Mapping[int, Question]) -> Question:
+    """What makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
+    return OVERFLOW if found.verdict is Verdict.BLOCKED else questions[found.watchpoint]
+
+
+def _by_node(examined: Sequence[Examined]) -> list[list[Examined]]:
+    """The tensors that start at one node in one way, together; by their first tensor."""
+
+    def kind(each: Examined) -> tuple[int, str]:
+        return each.row, each.start.value
+
+    first: dict[tuple[int, str], int] = {}
+    for number, each in enumerate(examined):
+        first.setdefault(kind(each), number)
+    ordered = sorted(examined, key=lambda each: first[kind(each)])
+    return [list(group) for _, group in groupby(ordered, key=kind)]
+
+
+def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
+    """The first of some tensors with NaN or Inf, and all that may be where it starts."""
+    keys = [hit.key for hit, _ in asked]
+    node = np.array([hit.row for hit, _ in asked], np.int64)
+    designed = StepDesigns(checker.measurements, step).rows
+    sides, slots = [key.side for key in keys], [key.slot for key in keys]
+    with checker.measurements.undisturbed():
+        fed = surely_tainted(checker.measurements, step, node, sides, slots, designed)
+    fed[0] = False
+    return [each for each, known in zip(asked, fed.tolist(), strict=True) if not known]
+
+
+def _is_carried(flow: Flow, hit: Hit) -> bool:
+    """Whether the next step starts with it: the value of a parameter that steps change."""
+    row = flow.holder(hit.row, hit.key.slot).row if hit.key.side is Side.INPUT else hit.row
+    return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)

@@ -1,0 +1,714 @@
+"""Origins and paths in words: the screen and the commands say the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tui_debugger.check.origins import State
+from tui_debugger.check.provenance import Start
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.explain.operator_rules import Case, likely
+from tui_debugger.diagnose.origin.search import (
+    Missing,
+    NotJudged,
+    Origin,
+    OriginInput,
+    OriginReport,
+    StepSearch,
+    findings,
+)
+from tui_debugger.diagnose.origin.upstream import Branch, Ending, Hop, Link, Path, Way
+from tui_debugger.graph.operator_types import plain_type
+from tui_debugger.graph.table import PARAMETER
+from tui_debugger.model import Frame, Hit, Side, TensorKey
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import contents, hit_text, watch_line
+from tui_debugger.text.numbers import plural
+from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
+from tui_debugger.text.tensors import (
+    STATISTIC_TITLES,
+    round_text,
+    run_text,
+    shape_text,
+    short_names,
+    slot_text,
+    statistic_texts,
+    step_text,
+)
+from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+
+_NAMED = 6
+"""Nodes that are named of those that were not dumped."""
+
+
+# -- origins ---------------------------------------------------------------------------------------
+
+
+def said(found: Origin | Hit) -> str:
+    """``-Inf 1 of 4``, ``zeros ≥ 100 % → 100``: what a bad tensor has."""
+    hit = found if isinstance(found, Hit) else dataclasses.replace(found.hit, results=found.results)
+    return clean(hit_text(hit, apart=False))
+
+
+def node_words(each: Origin | NotJudged, graphs: Sequence[str]) -> str:
+    """The node as ``find_node`` takes it: ``NODE``, ``NODE#2`` for its second run; of several graphs ``GRAPH/NODE``."""
+    graph = f"{each.graph}/" if graphs else ""
+    return clean(f"{graph}{each.node}{round_text(each.hit.key.round)}")
+
+
+def when_words(origin: Origin, graphs: Sequence[str] = ()) -> str:
+    """``step 3``; ``step 1#2, kernel_graph_0`` of several graphs."""
+    graph = f", {clean(origin.graph)}" if graphs else ""
+    return f"step {step_text(origin.step, origin.hit.key.round)}{graph}"
+
+
+def _place(origin: Origin) -> str:
+    key = origin.hit.key
+    return label(key, key.side.label, key.slot, origin)
+
+
+def label(key: TensorKey, role: str, slot: int, origin: Origin) -> str:
+    """``in:0``, ``out:1``; ``value`` for the parameter that it is about."""
+    own = origin.type == PARAMETER and role == "out" and key.node == origin.node
+    return "value" if own else f"{role}:{slot}"
+
+
+def row_label(row: TensorRow, origin: Origin) -> str:
+    """``label`` of an input or output of an origin."""
+    return label(row.key, row.role, row.slot, origin)
+
+
+def why(origin: Origin, *, overflow: bool) -> str:
+    """Why it starts here, or why nobody can say that it does."""
+    what = f"{_place(origin)}: {said(origin)}"
+    clean_ = "clean" if overflow else "without such a finding"
+    other = clean(origin.other)
+    written = origin.hit.key.side is Side.OUTPUT
+    inputs = f"its inputs are {clean_}{_designed(origin)}"
+    texts = {
+        Start.MADE: f"{what}; {inputs}",
+        Start.UNSEEN: f"its output was not dumped, {inputs}\n  {clean(origin.hit.key.node)} got it: {what}",
+        Start.CHANGED: f"{what}, but what was written to it is {clean_}:\n  overwritten since, or by the node itself",
+        Start.SOURCE: f"{what}; nothing in this run makes it"
+        + ("" if origin.type == PARAMETER else ": it has no inputs"),
+        Start.UPDATED: what + (f"\n  {'updated by' if written else 'seen by'} {other}" if other else ""),
+        Start.BEFORE: f"{what}; so it was already before {when_words(origin)} ran",
+        Start.CONSTANT: f"{what}; it comes from a constant of the graph",
+        Start.DESIGNED: f"{what}; by design: its operator was told to write it, or to pass it on",
+        Start.FED: f"{what}; {_fed(origin)}",
+        Start.UNKNOWN: _unknown(origin, what),
+    }
+    return texts[origin.start]
+
+
+def _designed(origin: Origin) -> str:
+    """What to know of inputs with an Inf that was written by intent."""
+    found = [fed.row for fed in origin.inputs if fed.designed]
+    if not found:
+        return ""
+    stats = [row.stats for row in found if row.stats is not None]
+    sign = "-Inf" if not any(each.pos_inf for each in stats) else "Inf"
+    slots = ", ".join(row_label(row, origin) for row in found)
+    masked = "softmax" in plain_type(origin.type) and origin.hit.stats is not None and origin.hit.stats.nan
+    whole = " in a whole row" if masked else ""
+    return f";\n  its input is {sign} by design{whole}: {slots}"
+
+
+def _fed(origin: Origin) -> str:
+    bad = [fed for fed in origin.inputs if fed.state is State.BAD]
+    names = ", ".join(row_label(fed.row, origin) for fed in bad[:4]) + (", …" if len(bad) > 4 else "")
+    text = f"{names} {'is' if len(bad) == 1 else 'are'} bad already"
+    for fed in bad[:4]:
+        key = fed.row.key
+        source = fed.row.origin_text or f"{key.node}:{key.slot}"
+        text += f"\n    {row_label(fed.row, origin)} ← {clean(source)}{_of_another_run(key, origin)}"
+    return text
+
+
+def _of_another_run(key: TensorKey, origin: Origin) -> str:
+    """`` of step 1#1``, `` of step 3, kernel_graph_0``: where another run than that of the origin wrote a tensor."""
+    here = origin.hit.key
+    if key.graph != origin.graph:
+        return f" of step {run_text(key)}, {clean(key.graph)}"
+    another = key.step != here.step or (key.round and here.round and key.round != here.round)
+    return f" of step {run_text(key)}" if another else ""
+
+
+def _unknown(origin: Origin, what: str) -> str:
+    seen = clean(origin.hit.key.node)
+    if origin.hit.key.node != origin.node and origin.type != PARAMETER:
+        return f"its output was not dumped; not judged: {_missing_words(origin)}\n  {seen} got it: {what}"
+    return f"{what}; not judged: {_missing_words(origin)}"
+
+
+def _missing_words(each: Origin | NotJudged, word: str = "") -> str:
+    """``in:1, in:3 was not dumped``: what kept anybody from saying that it starts there."""
+    if not each.missing:
+        return "other ranks had a part in it" if each.exchanged else "no graph or file tells what it was made from"
+    by_reason: dict[str, list[int]] = {}
+    for missing in each.missing:
+        by_reason.setdefault(word or missing.why, []).append(missing.slot)
+    return ", ".join(f"{_slots(slots)} {_agreeing(reason, slots)}" for reason, slots in by_reason.items())
+
+
+def _agreeing(reason: str, slots: list[int]) -> str:
+    many = {"was": "were", "is": "are"}
+    verb, _, rest = reason.partition(" ")
+    return f"{many[verb]} {rest}" if len(slots) > 1 and verb in many else reason
+
+
+def _slots(slots: list[int]) -> str:
+    more = f" and {len(slots) - _NAMED:,} more" if len(slots) > _NAMED else ""
+    return ", ".join(f"in:{slot}" for slot in slots[:_NAMED]) + more
+
+
+def not_judged_words(each: NotJudged) -> str:
+    """``not judged: in:3 unknown (Add-op3:0)``: why nobody can say that something starts at a node."""
+    names = [last_part(missing.name) for missing in each.missing if missing.name]
+    return f"not judged: {_missing_words(each, 'unknown')}" + (f" ({_some(names)})" if names else "")
+
+
+def first_known_words(origin: Origin) -> str:
+    """``first known bad; in:3 was not dumped``."""
+    if origin.start is not Start.UNKNOWN:
+        return "first known bad"
+    return f"first known bad; {_missing_words(origin)}"
+
+
+def advice_words(origin: Origin) -> str:
+    """What to dump to know whether it starts there; empty where that would not help."""
+    if origin.start is not Start.UNKNOWN:
+        return ""
+    if origin.exchanged and not origin.missing:
+        return f"dump the inputs of {clean(origin.node)} on every rank of its group"
+    names = list(dict.fromkeys(missing.node for missing in origin.missing))
+    own = [name for name in names if name == origin.node] or ([] if names else [origin.node])
+    others = [clean(name) for name in names if name != origin.node]
+    what = [f"the outputs of {_some(others)}"] if others else []
+    what += [f"the inputs of {clean(origin.node)}"] if own else []
+    if others and not own:
+        what.append(f"the inputs of {last_part(origin.node)}")
+    how = "with MindSpore: in data_dump.json input_output 0, with all kernels or these in kernels"
+    return f"dump {' or '.join(what)} ({how})"
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def last_part(name: str) -> str:
+    """``Log-op381``: a node without its scope, safe to print."""
+    return clean(name.rpartition("/")[2] or name)
+
+
+def is_overflow(path: Path) -> bool:
+    """Whether a path is about NaN and Inf."""
+    return CONDITIONS[path.question.condition].wire == WIRE_OVERFLOW
+
+
+def question_words(path: Path) -> str:
+    """What counts as bad: ``NaN or Inf``, or the watchpoint."""
+    return "NaN or Inf" if is_overflow(path) else clean(watch_line(dataclasses.replace(path.question, name="")))
+
+
+def way_words(hop: Hop | Branch) -> str:
+    """How a tensor went into the hop before it: ``in:1 of Mul-op383``."""
+    way, key = hop.way, hop.tensor.key
+    slots = ", ".join(f"in:{slot}" for slot in way.slots)
+    into = f"{slots} of {last_part(way.into)}"
+    words = {
+        Link.START: "the tensor asked about",
+        Link.INPUT: into,
+        Link.WEIGHT: f"{into}: its value after step {run_text(key)}",
+        Link.UPDATE: f"{into}, which wrote it",
+        Link.BEFORE: f"itself after step {run_text(key)}"
+        + (f", before {last_part(way.into)} wrote it" if way.into != key.node else f" of {clean(key.graph)}"),
+        Link.RESULT: f"put out by {last_part(way.into)}, which wrote it",
+        Link.COPY: f"written for {into}",
+        Link.NEAREST: "the nearest origin in the steps that were checked",
+        Link.SENT: f"sent by rank {key.rank}: {into}" + ("" if way.certain else " (likely: same shape)"),
+    }
+    text = words[way.link]
+    if way.hidden:
+        names = ", ".join(last_part(name) for name in way.hidden[:_NAMED])
+        more = f" and {len(way.hidden) - _NAMED:,} more" if len(way.hidden) > _NAMED else ""
+        text += f", through {names}{more} (not dumped)"
+    return text
+
+
+def hazard_words(origin: Origin) -> list[str]:
+    """What in the inputs gives NaN or Inf: ``the logarithm of 0: 1 of 4 elements of in:0 is 0, ...``."""
+    hit = origin.hit
+    if hit.stats is None:
+        return []
+    slots = {fed.row.slot: fed.row for fed in origin.inputs if fed.row.role == "in"}
+    own = next((row.meta for row in origin.outputs if row.key == hit.key), None)
+    made = own or next((row.meta for row in origin.outputs if row.meta is not None), None)
+    return likely(Case(origin.type, [slots[slot] for slot in sorted(slots)], made, hit.stats))
+
+
+def place_words(path: Path, hop: Hop) -> str:
+    """``Log-op381 (Log), step 3``, with the rank where the path goes through several, with the graph of several."""
+    told = hop.told
+    rank = f"rank {told.rank}, " if len(path.ranks) > 1 or path.ending is Ending.RANKS else ""
+    return f"{last_part(told.node)} ({clean(told.type)}), {rank}{when_words(told, path.graphs)}"
+
+
+def headline(path: Path) -> str:
+    """The answer in one line."""
+    hop = path.end
+    where = place_words(path, hop)
+    what = said(hop.told)
+    bad = f" ({what})" if what else ""
+    asked, asked_about = question_words(path), _tensor_words(path, hop.tensor)
+    texts = {
+        Ending.ORIGIN: f"origin: {where}{bad}",
+        Ending.SOURCE: f"comes from outside: {where}{bad}; nothing in the run makes it",
+        Ending.FIRST_STEP: f"bad before the first dumped step: {where}{bad}",
+        Ending.CONSTANT: f"comes from a constant of the graph: {where}{bad}",
+        Ending.FROZEN: f"not updated: {where}{bad}; nothing changed it",
+        Ending.DESIGNED: f"by design: {where}{bad}: its operator was told to write it, or to pass it on",
+        Ending.NOT_DUMPED: f"not dumped: the path is lost before {where}{bad}",
+        Ending.RANKS: f"another rank may have sent it: {where}{bad}",
+        Ending.UNKNOWN: f"first known bad: {where}{bad}; {_not_known(hop.told)}",
+        Ending.CLEAN: f"clean: {asked_about} has no {asked if is_overflow(path) else 'such finding'}",
+        Ending.NO_VALUE: f"cannot be judged: {asked_about}: {_no_value(hop.tensor)}",
+    }
+    return texts[path.ending]
+
+
+def _not_known(told: Origin) -> str:
+    return "nobody says what it was made from" if told.start is not Start.UNKNOWN else _missing_words(told)
+
+
+def _tensor_words(path: Path, row: TensorRow) -> str:
+    """``Log-op381:out:0 of step 3``, with the graph of several."""
+    return f"{tensor_name(row)} of step {step_text(row.key.step)}{_graph_words(path, row)}"
+
+
+def _graph_words(path: Path, row: TensorRow) -> str:
+    return f", {clean(row.key.graph)}" if path.graphs else ""
+
+
+def tensor_name(row: TensorRow) -> str:
+    """``Log-op381:out:0``, ``Log-op381:out:0#2``."""
+    return f"{last_part(row.key.node)}:{slot_text(row.key)}"
+
+
+def _no_value(row: TensorRow) -> str:
+    if row.error:
+        return clean(row.error)
+    if row.index < 0:
+        return "it was not dumped"
+    return "what was recorded of it does not tell"
+
+
+def explanation(path: Path) -> list[str]:
+    """What there is to say about the end beside ``why``, in lines: what the other ranks put in, what the cause is."""
+    if path.state is not State.BAD:
+        return []
+    return [*map(clean, path.reasons), *_explanation(path)]
+
+
+def _explanation(path: Path) -> list[str]:
+    if path.ending is Ending.NOT_DUMPED:
+        return _lost(path)
+    if path.ending is Ending.UNKNOWN:
+        advice = advice_words(path.end.told)
+        return [f"to know more, {advice}"] if advice else []
+    if path.ending is Ending.RANKS:
+        absent = ", ".join(map(str, path.absent))
+        where = f"what rank {absent} put in was not dumped" if absent else "no other rank here has such a node"
+        return [
+            f"its own inputs are clean, but it exchanges values between ranks, and {where}",
+            "to go on, dump the inputs of this node on every rank of its group",
+        ]
+    lines = []
+    if path.end.peers:
+        ranks = sorted({fed.row.key.rank for fed in path.end.peers})
+        lines.append(f"what rank {', '.join(map(str, ranks))} put in is clean as well")
+    return lines + (hazard_words(path.end.told) if is_overflow(path) and path.ending is Ending.ORIGIN else [])
+
+
+def _lost(path: Path) -> list[str]:
+    lines = [f"bad end: {_tensor_words(path, path.end.tensor)}"]
+    here = path.end.tensor.key.rank
+    ends = [
+        _tensor_words(path, row) + (f" of rank {row.key.rank}" if row.key.rank != here else "") for row in path.clean
+    ]
+    lines += [f"clean end: {_some(ends)}"] if ends else []
+    if path.suspects:
+        lines.append(f"between them, not dumped: {_some([last_part(name) for name in path.suspects])}")
+    lines += [f"not dumped: {clean(text)}" for text in path.outside[:_NAMED]]
+    missing = plural(len(path.suspects), "node") if path.suspects else "these tensors"
+    return [
+        *lines,
+        f"to go on, dump inputs and outputs of {missing} (with MindSpore: input_output 0, all kernels or these)",
+    ]
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def initial_words(hit: Hit | None) -> str:
+    """What to know of a finding on initial values; empty for other hits."""
+    initial = (
+        [result for result in findings(hit) if CONDITIONS[result.condition].initial_only] if hit is not None else []
+    )
+    return "a finding on initial values has no path: nothing was computed before them" if initial else ""
+
+
+def length_words(path: Path) -> str:
+    """``9 hops, back from step 5 to step 3, over ranks 1, 0``."""
+    parts = [plural(len(path.hops) - 1, "hop") + " upstream"]
+    start, end = path.start.tensor.key, path.end.tensor.key
+    if start.step != end.step or (start.round and end.round and start.round != end.round):
+        parts.append(f"from step {run_text(start)} back to step {run_text(end)}")
+    if len(path.ranks) > 1:
+        parts.append(f"over ranks {', '.join(map(str, path.ranks))}")
+    others = sum(len(hop.others) for hop in path.hops)
+    parts += [f"{plural(others, 'other bad input')} on the way"] if others else []
+    return ", ".join(parts)
+
+
+def nearest_words(path: Path) -> str:
+    """Where the origin is that is nearest to a clean tensor."""
+    if path.nearest is None:
+        return "no origin is known in the steps that were checked"
+    tensor = path.nearest.tensor
+    what = contents(tensor.stats)
+    rank = f"rank {tensor.key.rank}, step {step_text(tensor.key.step)}{_graph_words(path, tensor)}"
+    return f"the nearest origin is {tensor_name(tensor)}, {rank}" + (f" ({what})" if what else "")
+
+
+WIDTH = 80
+"""Columns that the tables keep to."""
+_BLOCK_TITLES = ("", *STATISTIC_TITLES)
+_FRAMES = 6
+"""Framework lines that are shown above the user's own."""
+
+
+def wrapped(text: str, indent: str = "", hang: str | None = None) -> list[str]:
+    """A paragraph in lines of ``WIDTH``; names are never broken. Lines after the first begin with ``hang``."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        break_long_words=False,
+        break_on_hyphens=False,
+        initial_indent=indent,
+        subsequent_indent=indent if hang is None else hang,
+    )
+
+
+def origin_lines(origin: Origin, head: str, *, overflow: bool, graphs: Sequence[str] = ()) -> Iterator[str]:
+    """The lines of one origin, after a blank line.
+
+    Args:
+        origin: what to show.
+        head: the word it begins with.
+        overflow: it is about NaN and Inf, and "clean" says enough.
+        graphs: the run's graphs where there are several: then its own is said.
+    """
+    yield ""
+    yield f"{head}: rank {origin.rank}, {when_words(origin, graphs)}  ({clean(origin.type)})"
+    yield f"  {clean(origin.node)}"
+    yield f"  {why(origin, overflow=overflow)}"
+    yield from _block_table(origin)
+    yield from _stack(origin)
+
+
+def _block_table(origin: Origin) -> Iterator[str]:
+    marks = [(fed.row, "*" if fed.before else "", _remark(fed)) for fed in origin.inputs]
+    marks += [(row, "", "") for row in origin.outputs]
+    rows = [(row_label(row, origin) + mark, row, remark) for row, mark, remark in marks]
+    cells = [[label, *statistic_texts(row.stats)] for label, row, _ in rows]
+    lines = _aligned([list(_BLOCK_TITLES), *cells])
+    kinds = ["dtype, shape", *(_kind(row, remark) for _, row, remark in rows)]
+    wide = [f"  {line}  {kind}".rstrip() for line, kind in zip(lines, kinds, strict=True)]
+    if max(map(len, wide)) <= WIDTH:
+        yield from wide
+    else:
+        yield from (f"  {line}".rstrip() for line in lines)
+        yield from (f"  {label}: {_kind(row, remark)}" for label, row, remark in rows)
+    if any(fed.before for fed in origin.inputs):
+        yield "  * the value of before it was written over"
+
+
+def _remark(fed: OriginInput) -> str:
+    words = ["const"] if fed.constant else []
+    words += ["by design"] if fed.designed else []
+    return " ".join([*words, *(["bad"] if fed.state is State.BAD else [])])
+
+
+def _kind(row: TensorRow, remark: str) -> str:
+    if row.index < 0:
+        return "not dumped"
+    if row.error:
+        return clean(row.error)
+    words = [row.meta.dtype, shape_text(row.meta.shape)] if row.meta is not None else []
+    words += [remark] if remark else []
+    words += ["(may belong to another node)"] if row.uncertain else []
+    return clean(" ".join(words))
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+        for row in rows
+    ]
+
+
+def _stack(origin: Origin) -> Iterator[str]:
+    """The lines down to the user's own; a program without any of those shows the innermost ones."""
+    if not origin.stack:
+        return
+    if origin.stack_of != origin.node:
+        yield f"  source of {clean(origin.stack_of)}:"
+    own = next((number for number, frame in enumerate(origin.stack) if not frame.framework), None)
+    last = own if own is not None else min(len(origin.stack), _FRAMES) - 1
+    first = max(0, last - _FRAMES)
+    if first:
+        yield f"    … {first} inner framework lines"
+    for number, frame in enumerate(origin.stack[first : last + 1], first):
+        yield from _frame(frame, mine=number == own)
+
+
+def _frame(frame: Frame, *, mine: bool) -> Iterator[str]:
+    yield f"  {'>' if mine else ' '} {clean(frame.path)}:{frame.line}{' (forward)' if frame.forward else ''}"
+    if frame.code:
+        yield f"      {clean(frame.code)}"
+
+
+_TITLES = ("", "step", "rank", "graph", "tensor", *STATISTIC_TITLES[:4], "dtype, shape")
+_NAME = _TITLES.index("tensor")
+_SHORTEST = 20
+"""Characters of a name that are left in any case."""
+_BRANCHES = 3
+"""Other bad inputs of a hop that are named."""
+
+
+def path_lines(path: Path) -> Iterator[str]:
+    """Everything that is known about a path."""
+    if not is_overflow(path):
+        yield from wrapped(f"bad means: a finding of {question_words(path)}")
+    if path.state is State.BAD:
+        yield f"path: {length_words(path)}"
+        yield from _table(path)
+        heads = {Ending.ORIGIN: "origin", Ending.UNKNOWN: "first known bad"}
+        head = heads.get(path.ending, "last hop")
+        yield from origin_lines(path.end.told, head, overflow=is_overflow(path), graphs=path.graphs)
+        yield ""
+        for line in explanation(path):
+            yield from wrapped(line)
+    elif path.state is State.CLEAN:
+        yield from wrapped(nearest_words(path))
+    yield headline(path)
+
+
+def _table(path: Path) -> Iterator[str]:
+    left_out = {*(() if len(path.ranks) > 1 else ("rank",)), *(() if path.graphs else ("graph",))}
+    rows = [_cells(path, hop) for hop in path.hops]
+    kept = [at for at in range(len(_TITLES)) if _TITLES[at] not in left_out]
+    widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
+    over = sum(widths[at] + 2 for at in kept) - 2 - WIDTH
+    if over > 0:  # a line that a terminal breaks is none: types and shapes go first, then the middle of long names
+        over -= widths[kept.pop()] + 2
+    widths[_NAME] -= min(max(over, 0), max(widths[_NAME] - _SHORTEST, 0))
+
+    def line(cells: Sequence[str]) -> str:
+        left = {0, _NAME, len(_TITLES) - 1}
+        texts = [cells[at].ljust(widths[at]) if at in left else cells[at].rjust(widths[at]) for at in kept]
+        return "  ".join(texts).rstrip()
+
+    yield line(_TITLES)
+    for hop, cells in zip(path.hops, rows, strict=True):
+        if hop is not path.start:
+            yield from wrapped(f"↑ {way_words(hop)}", indent="     ", hang="       ")
+        cells[_NAME] = _ends(cells[_NAME], widths[_NAME])
+        yield line(cells)
+        yield from _others(hop)
+
+
+def _ends(name: str, width: int) -> str:
+    """A name without its middle: operators of one type differ in the number at the end."""
+    if len(name) <= width:
+        return name
+    tail = (width - 1) * 2 // 3
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
+def _cells(path: Path, hop: Hop) -> list[str]:
+    row = hop.tensor
+    mark = "✗" if hop is not path.end else "◆" if path.ends_at_origin else "?"
+    numbers = statistic_texts(row.stats)[:4]
+    kind = f"{clean(row.meta.dtype)} {shape_text(row.meta.shape)}" if row.meta is not None else ""
+    name = tensor_name(row)
+    graph = short_names(path.graphs).get(row.key.graph, clean(row.key.graph)) if path.graphs else ""
+    return [mark, str(row.key.step), str(row.key.rank), graph, name, *numbers, kind]
+
+
+def _others(hop: Hop) -> Iterator[str]:
+    if not hop.others:
+        return
+    names = [f"{last_part(branch.tensor.key.node)} ({way_words(branch)})" for branch in hop.others[:_BRANCHES]]
+    more = f", and {len(hop.others) - _BRANCHES:,} more" if len(hop.others) > _BRANCHES else ""
+    yield from wrapped(f"also bad: {', '.join(names)}{more}", indent="       ")
+
+
+Row = dict[str, Any]
+
+
+def report_rows(report: OriginReport) -> Row:
+    """What a search found: origins, what each rank began with, how it spread."""
+    leading = {look.pair[0] for look in report.leading}
+    first = report.shown_look
+    return {
+        "end": report.end.value,
+        "origins": [origin_row(origin) for origin in report.origins],
+        "not_judged": [_not_judged_row(each) for each in report.not_judged],
+        "first_known": None if report.first_known is None else _first_known_row(report.first_known),
+        "first_by_rank": [_first_row(look, look.pair[0] in leading) for look in report.first_looks],
+        "spread": {
+            "by_graph": first.by_graph if first is not None else None,
+            "tensors": [_spread_row(hit) for hit in first.spread] if first is not None else [],
+        },
+        "bad_tensors": [
+            {"rank": look.pair[0], "step": look.pair[1], "tensors": look.bad, "parameters": look.parameters}
+            for look in report.looks
+        ],
+        "not_looked_at": [{"rank": rank, "step": step} for rank, step in report.left],
+    }
+
+
+def origin_row(origin: Origin) -> Row:
+    """An origin, or the first bad tensor of a step without one (``starts_here`` is false)."""
+    key = origin.hit.key
+    return {
+        "rank": key.rank,
+        "step": key.step,
+        "graph": origin.graph,
+        "node": origin.node,
+        "type": origin.type,
+        "starts_here": origin.starts_here,
+        "start": origin.start.value,
+        "other": origin.other or None,
+        "unknown": [_missing_row(each) for each in origin.missing],
+        "tensors": [key_row(hit.key) for hit in origin.hits],
+        "results": [result_row(result) for result in origin.results],
+        "inputs": [_fed_row(fed) for fed in origin.inputs],
+        "outputs": [tensor_dict(row) for row in origin.outputs],
+        "stack": [frame_row(frame) for frame in origin.stack],
+        "stack_of": origin.stack_of or None,
+    }
+
+
+def _not_judged_row(each: NotJudged) -> Row:
+    key = each.hit.key
+    return {
+        "rank": key.rank,
+        "step": key.step,
+        "graph": each.graph,
+        "node": each.node,
+        "type": each.type,
+        "tensors": [key_row(hit.key) for hit in each.hits],
+        "unknown": [_missing_row(missing) for missing in each.missing],
+        "other_ranks": each.exchanged,
+        "text": not_judged_words(each),
+    }
+
+
+def _missing_row(missing: Missing) -> Row:
+    return {"slot": missing.slot, "from": missing.name or None, "why": missing.why}
+
+
+def _first_known_row(origin: Origin) -> Row:
+    return {**origin_row(origin), "text": first_known_words(origin), "to_know_more": advice_words(origin)}
+
+
+def _first_row(look: StepSearch, leads: bool) -> Row:
+    return {
+        "rank": look.pair[0],
+        "leads": leads,
+        "origins": len(look.origins),
+        "order": None if look.beginning is None else look.beginning.hit.order[1],
+        "first": None if look.beginning is None else origin_row(look.beginning),
+        "bad_before": [origin_row(origin) for origin in look.before],
+    }
+
+
+def _fed_row(fed: OriginInput) -> Row:
+    row = tensor_dict(fed.row)
+    return {**row, "state": fed.state.value, "constant": fed.constant, "before": fed.before, "by_design": fed.designed}
+
+
+def tensor_dict(row: TensorRow) -> Row:
+    """A line of the tensor table: its place at the node, where its value stands, type, shape, statistics."""
+    return {
+        "role": row.role,
+        "index": row.slot,
+        "tensor": key_row(row.key) if row.index >= 0 else None,
+        "from": row.origin_text or None,
+        **meta_row(row.meta),
+        "stats": stats_row(row.stats) if row.stats is not None else None,
+        "bad": row.hit,
+        "error": row.error or (None if row.index >= 0 else "not dumped"),
+        "recorded": row.recorded,
+        "uncertain": row.uncertain,
+    }
+
+
+def _spread_row(hit: Hit) -> Row:
+    return {
+        **key_row(hit.key),
+        "results": [result_row(result) for result in hit.results],
+        "stats": stats_row(hit.stats) if hit.stats is not None else None,
+    }
+
+
+# -- paths -----------------------------------------------------------------------------------------
+
+
+def path_rows(path: Path) -> Row:
+    """A path upstream: why it ends, and every hop with what went into it."""
+    return {
+        "question": question_words(path),
+        "state": path.state.value,
+        "ending": path.ending.value,
+        "answer": headline(path),
+        "explanation": explanation(path),
+        "hops": [_hop_row(hop) for hop in path.hops],
+        "not_dumped": list(path.suspects),
+        "outside": list(path.outside),
+        "clean_end": [tensor_dict(row) for row in path.clean],
+        "absent_ranks": list(path.absent),
+    }
+
+
+def _hop_row(hop: Hop) -> Row:
+    return {
+        **_way_row(hop.way),
+        "text": way_words(hop),
+        "tensor": tensor_dict(hop.tensor),
+        "made": origin_row(hop.told),
+        "other_bad_inputs": [_branch_row(branch) for branch in hop.others],
+        "other_ranks": [_fed_row(fed) for fed in hop.peers],
+    }
+
+
+def _branch_row(branch: Branch) -> Row:
+    return {**_way_row(branch.way), "text": way_words(branch), "tensor": tensor_dict(branch.tensor)}
+
+
+def _way_row(way: Way) -> Row:
+    return {
+        "link": way.link.value,
+        "into": way.into or None,
+        "slots": list(way.slots),
+        "through": list(way.hidden),
+        "certain": way.certain,
+    }

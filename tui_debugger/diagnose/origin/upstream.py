@@ -1,0 +1,592 @@
+"""The path upstream from a bad tensor to where it begins, hop by hop: what it consists of, and how to ask for it.
+
+``tracer`` walks, ``upstream`` looks around in one rank, ``exchange`` at other ranks, ``words`` puts it into words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.origins import Examined, Examiner, Judged, State, question_of
+from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.provenance import Provenances
+from tui_debugger.check.tensors import measured, tensor_row
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.origin.search import OVERFLOW_ANYWHERE, Origin, OriginDescriber, OriginInput
+from tui_debugger.graph.operator_types import is_collective, is_receiving, is_sending
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import PARAMETERS, Hit, ProgressFn, Side, TensorKey, Verdict, Watchpoint, no_progress
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.records import Record
+from tui_debugger.watch.conditions import evaluate
+
+if TYPE_CHECKING:
+    from tui_debugger.diagnose.run import Run
+
+
+class Link(Enum):
+    """How the value of a hop came into the hop before it."""
+
+    START = "start"
+    """It is what was asked about."""
+    INPUT = "input"
+    """A node made the hop before from it."""
+    WEIGHT = "weight"
+    """The same, and it is the value that a parameter had after the step before."""
+    UPDATE = "update"
+    """The optimizer's node wrote the parameter (the hop before) with its help."""
+    BEFORE = "before"
+    """It is the parameter itself before that update."""
+    RESULT = "result"
+    """It is what the optimizer's node put out, though what went into that is not bad."""
+    COPY = "copy"
+    """It is what was written; the hop before is an input file that should hold the same."""
+    SENT = "sent"
+    """Another rank gave it to the node."""
+    NEAREST = "nearest"
+    """It has nothing to do with the hop before: that is clean, and this is the nearest origin of the run."""
+
+
+class Ending(Enum):
+    """Why a path ends."""
+
+    ORIGIN = "origin"
+    """The last hop is bad although nothing that it was made from is."""
+    SOURCE = "source"
+    """Nothing in the run makes the last hop: a graph input, or a node without inputs."""
+    FIRST_STEP = "first_step"
+    """It was bad already before the first dumped step."""
+    CONSTANT = "constant"
+    """It comes from a constant of the graph."""
+    FROZEN = "frozen"
+    """A weight that did not change, because nothing updated it."""
+    DESIGNED = "by_design"
+    """An operator was told to write the Inf of the last hop."""
+    NOT_DUMPED = "not_dumped"
+    """What lies between the last hop and clean tensors was not dumped, or cannot be read."""
+    RANKS = "ranks"
+    """Another rank may have sent it, whose tensors are not there."""
+    UNKNOWN = "unknown"
+    """Nobody says what the last hop was made from."""
+    CLEAN = "clean"
+    """The tensor that was asked about is not bad."""
+    NO_VALUE = "no_value"
+    """The tensor that was asked about cannot be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a tensor goes into the next one downstream.
+
+    Attributes:
+        link: in which way.
+        into: the node that took it in.
+        slots: its input slots there; for ``RESULT`` the output slots.
+        hidden: nodes between, nearest to ``into`` first, whose tensors were not dumped.
+        certain: False when it is only likely: a sending node found by what it sent.
+    """
+
+    link: Link
+    into: str = ""
+    slots: tuple[int, ...] = ()
+    hidden: tuple[str, ...] = ()
+    certain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Another bad tensor that went into a hop: a path of its own can be asked for.
+
+    Attributes:
+        way: how it went in.
+        tensor: with statistics.
+        row: its node's row in its rank's node table.
+    """
+
+    way: Way
+    tensor: TensorRow
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One tensor of the path.
+
+    Attributes:
+        way: how it went into the hop before it.
+        tensor: with statistics.
+        row: its node's row in its rank's node table.
+        told: which node made it, from what, on which source line. For a clean tensor too.
+        others: the other bad tensors that went into it, in the order in which they became bad.
+        peers: for a node that exchanges values between ranks what went in on the other ranks.
+    """
+
+    way: Way
+    tensor: TensorRow
+    row: int
+    told: Origin
+    others: tuple[Branch, ...] = ()
+    peers: tuple[OriginInput, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """The answer.
+
+    Attributes:
+        question: what is bad.
+        hops: from the tensor that was asked about upstream; empty only when that has no node.
+        ending: why it ends.
+        suspects: for ``NOT_DUMPED`` the nodes of which one began it, as their tensors were not dumped.
+        outside: for ``NOT_DUMPED`` what went in from elsewhere and was not dumped, in words.
+        clean: for ``NOT_DUMPED`` the clean tensors at the other end.
+        absent: for ``RANKS`` the ranks that took part and are not there; empty: nobody knows which.
+        nearest: for ``CLEAN`` the nearest origin that is known.
+        reasons: for a weight that hardly changed what speaks for why, in words.
+        graphs: the names of the run's graphs where there are several, so that a name alone may mean two nodes.
+    """
+
+    question: Watchpoint
+    hops: tuple[Hop, ...]
+    ending: Ending
+    suspects: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    clean: tuple[TensorRow, ...] = ()
+    absent: tuple[int, ...] = ()
+    nearest: Branch | None = None
+    reasons: tuple[str, ...] = ()
+    graphs: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Hop:
+        """What was asked about."""
+        return self.hops[0]
+
+    @property
+    def end(self) -> Hop:
+        """Where it ends."""
+        return self.hops[-1]
+
+    @property
+    def ends_at_origin(self) -> bool:
+        """Whether it ends where the search for origins finds one too: what is fed in bad is one as well."""
+        return self.ending is Ending.ORIGIN or (self.ending is Ending.SOURCE and self.end.told.starts_here)
+
+    @property
+    def state(self) -> State:
+        """What the tensor is that was asked about."""
+        known = {Ending.CLEAN: State.CLEAN, Ending.NO_VALUE: State.UNKNOWN}
+        return known.get(self.ending, State.BAD)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks that it goes through, in its order."""
+        return tuple(dict.fromkeys(hop.tensor.key.rank for hop in self.hops))
+
+
+def trace(
+    session: Run, key: TensorKey, question: Watchpoint = OVERFLOW_ANYWHERE, progress: ProgressFn = no_progress
+) -> Path:
+    """The path from a tensor to where its badness begins.
+
+    Looks at the tensors along the way and their neighbours only, and reads what is not known yet.
+
+    Args:
+        session: the run.
+        key: the tensor.
+        question: what is bad; its selection is not asked. The default: NaN or Inf.
+        progress: is told how many hops were found.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``.
+    """
+    from tui_debugger.diagnose.origin.path import Tracer
+
+    path = undisturbed(lambda: Tracer(session, question, progress).trace(key))
+    if path.ending is not Ending.CLEAN:
+        return path
+    return with_nearest(session, path, _nearest_origin(session, key))
+
+
+def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
+    """The path of a clean tensor with where an origin is instead."""
+    if hit is None:
+        return path
+    (tensor,) = session.measure([session.row_of(hit.key)])
+    return replace(path, nearest=Branch(Way(Link.NEAREST), replace(tensor, hit=True), hit.row))
+
+
+def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
+    """What is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
+    from tui_debugger.diagnose.origin.search import findings
+    from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
+
+    told = [result for result in findings(hit) if result.verdict is Verdict.FINDING] if hit is not None else []
+    found = [session.watchpoints.get(result.watchpoint) for result in told]
+    asked = [
+        each
+        for each in found
+        if each is not None
+        and CONDITIONS[each.condition].wire != WIRE_OVERFLOW
+        and not CONDITIONS[each.condition].initial_only  # nothing was computed before those values
+    ]
+    bad = hit is None or hit.stats is None or hit.stats.bad
+    return (OVERFLOW_ANYWHERE, *asked) if bad or not asked else tuple(asked)
+
+
+def _nearest_origin(session: Run, key: TensorKey) -> Hit | None:
+    """The origin that is nearest by step, then rank, among the steps that were checked."""
+    checked = [result for pair in session.pairs() if (result := session.known([pair])) is not None]
+    origins = [hit for result in checked for hit in result.hits.chosen(result.hits.origin)]
+
+    def far(hit: Hit) -> tuple[int, bool, tuple[int, int]]:
+        return abs(hit.key.step - key.step), hit.key.rank != key.rank, hit.order
+
+    return min(origins, key=far, default=None)
+
+
+Began = tuple[int, int, int]
+"""(turn of the run, place of the node in execution order, slot): the earlier, the smaller."""
+BEFORE_ALL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A tensor by numbers: it may or may not have been dumped."""
+
+    rank: int
+    step: int
+    row: int
+    side: Side
+    slot: int
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """A bad tensor that another one was made from.
+
+    Attributes:
+        spot: the tensor.
+        way: how it went into the other one.
+        began: when it was made.
+    """
+
+    spot: Spot
+    way: Way
+    began: Began
+
+
+class Upstream:
+    """Looks around in one rank, with one question."""
+
+    def __init__(self, session: Run, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
+        """Reads nothing yet."""
+        self.rank = rank
+        self._session = session
+        self._watchpoint = watchpoint
+        self._question = question_of(watchpoint)
+        self._progress = progress
+        self._fetched: set[Spot] = set()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.measurements: Measurements = self._session.measurements(self.rank, self._progress)
+        self.flow: Flow = self.measurements.flow
+        self._examined: dict[Spot, Examined] = {}
+
+    # -- one tensor ----------------------------------------------------------------------------------
+
+    def located(self, spot: Spot) -> Located:
+        """Where a tensor stands; index -1 when it was not dumped."""
+        return self.flow.located(spot.step, spot.row, spot.side, spot.slot, spot.round)
+
+    def spot(self, at: Located) -> Spot:
+        """A place of this rank as a spot."""
+        return Spot(self.rank, at.step, at.row, at.side, at.slot, at.round)
+
+    def key(self, spot: Spot) -> TensorKey:
+        """The handle of a tensor."""
+        return self.flow.key(self.located(spot))
+
+    def record(self, spot: Spot) -> Record | None:
+        """What is known about a tensor after looking at it; None when it was not dumped."""
+        self._fetch([spot])
+        at = self.located(spot)
+        if at.index < 0:
+            return None
+        self.measurements.ensure({(at.step, at.index): self._question.need}, self._progress)
+        return self.measurements.record(at.step, at.index)
+
+    def state(self, spot: Spot) -> State:
+        """Whether a tensor is bad."""
+        record = self.record(spot)
+        if record is None or not record.need.covers(self._question.need):
+            return State.UNKNOWN
+        held = self._question.holds(record, self._is_first(spot))
+        return State.UNKNOWN if held is None else State.BAD if held else State.CLEAN
+
+    def tensor(self, spot: Spot) -> TensorRow:
+        """A tensor with its statistics."""
+        self._fetch([spot])
+        row = tensor_row(self.flow, self.located(spot), (spot.side.label, spot.slot, ""), self._is_bad)
+        return measured(self.measurements, [row], self._progress)[0]
+
+    def _is_first(self, spot: Spot) -> bool:
+        return self.flow.is_first(self.located(spot))
+
+    def _is_bad(self, key: TensorKey) -> bool:
+        row = self.flow.nodes.find(key.node, key.graph)
+        at = self.flow.located(key.step, row, key.side, key.slot, key.round)
+        record = self.measurements.record(key.step, at.index) if at.index >= 0 else None
+        if record is None or not record.need.covers(self._question.need):
+            return False
+        return self._question.holds(record, self.flow.is_first(at)) is True
+
+    def _fetch(self, spots: Iterable[Spot]) -> None:
+        """Gets statistics of tensors of which nothing but their existence is known: a training has them."""
+        wanted = [spot for spot in dict.fromkeys(spots) if spot not in self._fetched and self._is_unknown(spot)]
+        if wanted:
+            self._fetched.update(wanted)
+            rows = [tensor_row(self.flow, self.located(each), ("", each.slot, ""), self._is_bad) for each in wanted]
+            self._session.measure(rows, self._progress)
+            self._begin()  # what a data flow has given stays as it is
+
+    def _is_unknown(self, spot: Spot) -> bool:
+        at = self.located(spot)
+        return at.index >= 0 and bool(int(self.flow.table(spot.step).flags[at.index]) & TensorFlag.UNKNOWN)
+
+    # -- what it was made from -----------------------------------------------------------------------
+
+    def examined(self, spot: Spot) -> Examined:
+        """What a tensor was made from and what is bad about that; the tensor itself need not have been dumped."""
+        found = self._examined.get(spot)
+        if found is None:
+            making = Provenances(self.measurements, spot.step).of(self._bare_hit(spot))
+            self._fetch(self.spot(source.at) for source in making.sources if source.at is not None)
+            asked = [(self._hit(spot), (self._question,))]
+            (found,) = Examiner(self.measurements).examine(spot.step, asked, self._progress)
+            self._examined[spot] = found
+        return found
+
+    def _bare_hit(self, spot: Spot) -> Hit:
+        return Hit(self.key(spot), spot.row, (), (self._turn(spot), 0))
+
+    def _turn(self, spot: Spot) -> int:
+        return self.flow.turn(spot.row, spot.step, spot.round)
+
+    def _hit(self, spot: Spot) -> Hit:
+        record, at = self.record(spot), self.located(spot)
+        result = evaluate(self._watchpoint, record, first_step=self._is_first(spot)) if record is not None else None
+        order = int(self.flow.table(spot.step).order[at.index]) if at.index >= 0 else 0
+        return Hit(
+            key=self.key(spot),
+            row=spot.row,
+            results=() if result is None else (result,),
+            order=(self._turn(spot), order),
+            stats=record.stats if record is not None else None,
+            detail=record.error if record is not None else "",
+        )
+
+    def teller(self, step: int) -> OriginDescriber:
+        """Puts what is known about tensors of a step together."""
+        return OriginDescriber(self.measurements, step, self._is_bad, self._progress)
+
+    def leads(self, spot: Spot) -> list[Lead]:
+        """The bad tensors of this rank that a tensor was made from, the first one to become bad first."""
+        examined = self.examined(spot)
+        found: dict[Spot, Lead] = {}
+        for judged in examined.sources:
+            if judged.state is not State.BAD or judged.constant or judged.source.initial or judged.at is None:
+                continue
+            up = self._written(judged, judged.at)
+            if up == spot:
+                continue
+            before = found.get(up)
+            slots = (*(before.way.slots if before is not None else ()), judged.source.slot)
+            way = Way(self._link(examined, judged, up), self.flow.nodes.names[judged.source.node], slots)
+            found[up] = Lead(up, way, self._began(up))
+        if any(lead.way.link is not Link.RESULT for lead in found.values()):
+            found = {up: lead for up, lead in found.items() if lead.way.link is not Link.RESULT}
+        # What a parameter was before comes before what else its update took from that step.
+        return sorted(found.values(), key=lambda lead: (lead.began[0], lead.way.link is not Link.BEFORE, lead.began))
+
+    def _written(self, judged: Judged, at: Located) -> Spot:
+        """Where a bad source was first written: what its producer wrote, unless that is clean or not there."""
+        held = judged.source.held
+        if held is not None and judged.source.own:
+            written = self.spot(held)
+            if self.state(written) is State.BAD:
+                return written
+        return self.spot(at)
+
+    def _link(self, examined: Examined, judged: Judged, up: Spot) -> Link:
+        making, key = examined.making, examined.hit.key
+        if judged.source.side is Side.OUTPUT:
+            return Link.RESULT
+        if making.parameter >= 0 and making.node >= 0:
+            itself = up.row == making.parameter or up.row in self.flow.shared(making.parameter)
+            return Link.BEFORE if itself and up.side is Side.OUTPUT else Link.UPDATE
+        if making.parameter >= 0 and making.before is judged.source:
+            return Link.BEFORE  # of a weight that this graph only reads
+        if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):
+            return Link.WEIGHT
+        return Link.COPY if key.side is Side.INPUT and making.node < 0 else Link.INPUT
+
+    def _began(self, spot: Spot) -> Began:
+        """When a tensor came to be what it is."""
+        row, turn = spot.row, self._turn(spot)
+        if spot.side is Side.INPUT:
+            holder = self.flow.holder(row, spot.slot)
+            written = self.flow.locate_held(spot.step, holder, spot.round, row)
+            if holder.row >= 0 and written is None:  # nobody saw what was written: it is as old as that
+                row = holder.row
+                if self._is_parameter(row) and self.flow.updated(row):
+                    before = self.flow.before(row, Side.OUTPUT, holder.slot, spot.step, spot.round)
+                    turn = BEFORE_ALL if before is None else self._turn(self.spot(before))
+        if self._is_parameter(row) and not self.flow.updated(row):
+            return (turn, BEFORE_ALL, spot.slot)
+        return (turn, int(self.flow.nodes.order[row]), spot.slot)
+
+    def _is_parameter(self, row: int) -> bool:
+        return self.flow.nodes.category_of(row) in PARAMETERS
+
+    # -- what was not dumped -------------------------------------------------------------------------
+
+    def hidden(self, spot: Spot) -> tuple[list[Spot], list[str]]:
+        """What a tensor was made from and nobody can judge: tensors that were not dumped, and words for the rest."""
+        examined, spots, outside = self.examined(spot), list[Spot](), list[str]()
+        nodes = self.flow.nodes
+        for judged in examined.sources:
+            source = judged.source
+            if judged.state is not State.UNKNOWN or judged.constant or source.side is Side.OUTPUT:
+                continue
+            holder = self.flow.holder(source.node, source.slot)
+            if holder.row < 0 or self.flow.is_constant(holder.row):
+                continue
+            if not self._is_parameter(holder.row):
+                spots.append(Spot(self.rank, spot.step, holder.row, Side.OUTPUT, holder.slot, spot.round))
+            elif not self.flow.updated(holder.row):
+                outside.append(f"the graph input {nodes.names[holder.row]}")
+            elif (at := self.flow.before(holder.row, Side.OUTPUT, holder.slot, spot.step, spot.round)) is None:
+                outside.append(f"{nodes.names[holder.row]} before step {spot.step}")
+            else:
+                spots.append(self.spot(at))
+        return [each for each in dict.fromkeys(spots) if each != spot], outside
+
+    def clean_sources(self, spot: Spot) -> list[Spot]:
+        """The clean tensors that a tensor was made from."""
+        judged = self.examined(spot).sources
+        return [self.spot(each.at) for each in judged if each.state is State.CLEAN and each.at and not each.constant]
+
+    def statistics_alike(self, spot: Spot, other: Record | None) -> bool:
+        """Whether a tensor has the very statistics of another one."""
+        record = self.record(spot)
+        return record is not None and other is not None and record.stats is not None and record.stats == other.stats
+
+
+_NUMBER = re.compile(r"-op\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the other ranks gave to a node.
+
+    Attributes:
+        leads: what was bad about it.
+        inputs: the node of every other rank that took part, as an output of that node.
+        absent: ranks whose part in it cannot be judged; without ``inputs`` nobody knows which ranks took part.
+    """
+
+    leads: tuple[Lead, ...]
+    inputs: tuple[Spot, ...]
+    absent: tuple[int, ...]
+
+
+def exchanges(op_type: str) -> bool:
+    """Whether what a node makes may come from another rank."""
+    return is_collective(op_type) or is_receiving(op_type)
+
+
+def exchanged(spot: Spot, row: int, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
+    """Looks at the other ranks' part in what a node made.
+
+    Args:
+        spot: the tensor, of the rank where it is bad.
+        row: the node that made it.
+        ranks: the ranks that have this step, its own among them.
+        rank_of: looks around in a rank.
+    """
+    here = rank_of(spot.rank)
+    group = here.flow.nodes.group_ranks.get(row)
+    others = [rank for rank in ranks if rank != spot.rank and (group is None or rank in group)]
+    if is_receiving(here.flow.nodes.op_type(row)):
+        return _sent(spot, others, rank_of)
+    leads, inputs, absent = list[Lead](), list[Spot](), list[int]()
+    for rank in others:
+        there = rank_of(rank)
+        peer = same_node(here.flow.nodes, row, there.flow.nodes)
+        if peer < 0:
+            continue  # another stage of a pipeline, or another group
+        at = Spot(rank, spot.step, peer, Side.OUTPUT, spot.slot, spot.round)
+        inputs.append(at)
+        bad = there.leads(at)
+        leads += [Lead(lead.spot, Way(Link.SENT, lead.way.into, lead.way.slots), lead.began) for lead in bad]
+        if not bad and there.hidden(at)[0]:
+            absent.append(rank)
+    absent += [rank for rank in group or () if rank != spot.rank and rank not in ranks]
+    return Exchange(tuple(leads), tuple(inputs), tuple(absent))
+
+
+def _sent(spot: Spot, ranks: Sequence[int], rank_of: Callable[[int], Upstream]) -> Exchange:
+    """The inputs of sending nodes: one with the very statistics of what was received, else those of its shape."""
+    received = rank_of(spot.rank).record(spot)
+    alike, likely, inputs = list[Lead](), list[Lead](), list[Spot]()
+    for rank in ranks:
+        there = rank_of(rank)
+        for row in _sending_nodes(there.flow.nodes):
+            at = Spot(rank, spot.step, row, Side.OUTPUT, 0, spot.round)
+            inputs.append(at)
+            for lead in there.leads(at):
+                record = there.record(lead.spot)
+                same_kind = record is not None and received is not None and record.meta == received.meta
+                exact = there.statistics_alike(lead.spot, received)
+                way = Way(Link.SENT, lead.way.into, lead.way.slots, certain=exact)
+                (alike if exact else likely if same_kind else []).append(Lead(lead.spot, way, lead.began))
+    return Exchange(tuple(alike or likely), tuple(inputs), ())
+
+
+def _sending_nodes(nodes: NodeTable) -> list[int]:
+    kinds = np.array([is_sending(name) for name in nodes.types] + [False])
+    rows: list[int] = np.flatnonzero(kinds[nodes.type_id]).tolist()
+    return rows
+
+
+def same_node(nodes: NodeTable, row: int, others: NodeTable) -> int:
+    """The row of another rank's node with the same name; numbers of operators may differ; -1 when there is none."""
+    name, graph = nodes.names[row], nodes.graph_of(row).name
+    found = others.find(name, graph)
+    if found >= 0 and others.op_type(found) == nodes.op_type(row):
+        return found
+    mine, theirs = _alike(nodes, nodes.op_type(row), name), _alike(others, nodes.op_type(row), name)
+    place = mine.index(row)
+    return theirs[place] if len(mine) == len(theirs) else -1
+
+
+def _alike(nodes: NodeTable, op_type: str, name: str) -> list[int]:
+    """Nodes of a type whose names differ in the operator's number only, in execution order."""
+    stem = _NUMBER.sub("", name)
+    if op_type not in nodes.types:
+        return []
+    rows = np.flatnonzero(nodes.type_id == nodes.types.index(op_type)).tolist()
+    same = [each for each in rows if _NUMBER.sub("", nodes.names[each]) == stem]
+    return sorted(same, key=lambda each: int(nodes.order[each]))

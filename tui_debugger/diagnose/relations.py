@@ -1,0 +1,527 @@
+"""What a tensor was made from and what uses it, one hop at a time, with what watchpoints say about each.
+
+Parameters cross steps: who reads one in a step gets its value of the step before, and the optimizer's node makes
+the new value out of the gradient and the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.check.flow import Flow, Located
+from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.provenance import in_place, updater_of
+from tui_debugger.check.tensors import tensor_row
+from tui_debugger.check.types import CheckResult, TensorRow
+from tui_debugger.diagnose.origin.text import tensor_dict
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.categories import update_of
+from tui_debugger.graph.edges import real_consumers
+from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
+from tui_debugger.text.clean import clean
+from tui_debugger.text.numbers import NONE
+from tui_debugger.text.rows import hit_row, key_row
+from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, statistic_texts, step_text
+from tui_debugger.watch.condition_table import CONDITIONS
+
+if TYPE_CHECKING:
+    from tui_debugger.diagnose.run import Run
+
+
+class Tie(Enum):
+    """How two tensors hang together."""
+
+    SELF = "self"
+    """It is the tensor itself."""
+    OUTPUT = "output"
+    """Another output of the same node."""
+    INPUT = "input"
+    """A node makes the one from the other."""
+    WEIGHT = "weight"
+    """The same across a step: what is read is the value that a parameter had after the step before."""
+    UPDATE = "update"
+    """The optimizer's node writes a parameter with it."""
+    BEFORE = "before"
+    """The same parameter, one update earlier or later."""
+    WRITTEN = "written"
+    """A parameter that an optimizer's node writes, beside what the node puts out."""
+    COPY = "copy"
+    """An input file, and what its producer wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """One tensor beside another.
+
+    Attributes:
+        key: the tensor, as an output of the node that made it where that is known.
+        row: that node's row in the rank's node table.
+        tensor: where its value stands, not measured yet: the input file of the node that took it in when nothing else
+            was dumped. Index -1: nothing was.
+        type: its node's operator type.
+        tie: how it hangs together with the tensor it was asked for.
+        node: the node between the two: the one that takes one of them in and makes the other.
+        slots: that node's input slots.
+        hit: what the last check of its step found on it.
+        checked: whether its step was checked with the watchpoints as they are.
+        watched: abbreviations of the enabled watchpoints that cover its node.
+        ahead: its step would be the one after the last that was dumped: nobody knows whether that was ever run.
+    """
+
+    key: TensorKey
+    row: int
+    tensor: TensorRow
+    type: str
+    tie: Tie = Tie.SELF
+    node: str = ""
+    slots: tuple[int, ...] = ()
+    hit: Hit | None = None
+    checked: bool = False
+    watched: tuple[str, ...] = ()
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """A tensor and what is around it.
+
+    Attributes:
+        centre: the tensor.
+        siblings: the other outputs of its node.
+        maker: the node that made it: its own, or the one that updates the parameter; of an input what it was taken
+            from; empty when nothing makes it, or no graph tells.
+        producers: what it was made from, by input slot.
+        consumers: what uses it, by node.
+        stack: source lines of the node, innermost first.
+        graphs: the names of the rank's graphs where there are several, so that a name alone may mean two nodes.
+    """
+
+    centre: Related
+    siblings: tuple[Related, ...]
+    maker: str
+    producers: tuple[Related, ...]
+    consumers: tuple[Related, ...]
+    stack: tuple[Frame, ...] = field(default=(), repr=False)
+    graphs: tuple[str, ...] = ()
+
+
+def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
+    """What is around a tensor; lists, measures nothing.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``.
+    """
+    return undisturbed(lambda: _Around(session, key, progress).relations())
+
+
+def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+    """What a tensor was made from. See ``relations``."""
+    return undisturbed(lambda: _Around(session, key, progress).producers())
+
+
+def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+    """What uses a tensor. See ``relations``."""
+    return undisturbed(lambda: _Around(session, key, progress).consumers())
+
+
+def measured(session: Run, related: Sequence[Related], progress: ProgressFn = no_progress) -> tuple[Related, ...]:
+    """The same with statistics.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    rows = session.measure([each.tensor for each in related], progress)
+    return tuple(replace(each, tensor=row) for each, row in zip(related, rows, strict=True))
+
+
+class _Around:
+    """Looks around one tensor."""
+
+    def __init__(self, session: Run, key: TensorKey, progress: ProgressFn) -> None:
+        self.session = session
+        self.key = key
+        self.flow: Flow = session.flow(key.rank, progress)
+        self.row = self.flow.nodes.find(key.node, key.graph)
+        if self.row < 0:
+            where = f"rank {key.rank} {key.node}"
+            raise UnreadableTensorError("the run has no such node", where=where, hint="`tdbg ls` lists the nodes")
+        self.here = (key.step, self.flow.located(key.step, self.row, key.side, key.slot, key.round).round)
+        self._marks = _Marks(session, key.rank)
+
+    def relations(self) -> Relations:
+        nodes, key = self.flow.nodes, self.key
+        updater, _ = updater_of(self.flow, self.row) if self._is_updated(self.row) else (-1, 0)
+        made = nodes.names[updater] if updater >= 0 else "" if self._is_parameter(self.row) else key.node
+        maker = made if key.side is Side.OUTPUT else self._taken_from()
+        stack = next((nodes.stack(row) for row in (self.row, updater) if row >= 0 and nodes.stack(row)), ())
+        return Relations(
+            centre=self._related(self._at(self.here, self.row, key.side, key.slot), Tie.SELF),
+            siblings=self._siblings(),
+            maker=maker,
+            producers=self.producers(),
+            consumers=self.consumers(),
+            stack=tuple(frame for frame in stack if not frame.context),
+            graphs=self.session.graph_names([key.rank]),
+        )
+
+    def _taken_from(self) -> str:
+        """What an input was taken from: an operator, a parameter or a constant; empty where no graph tells."""
+        holder = self.flow.holder(self.row, self.key.slot)
+        return self.flow.nodes.names[holder.row] if holder.row >= 0 else ""
+
+    # -- upstream ------------------------------------------------------------------------------------
+
+    def producers(self) -> tuple[Related, ...]:
+        key, row = self.key, self.row
+        if key.side is Side.INPUT:
+            at = self._fed(row, key.slot)
+            return () if at is None or at.side is Side.INPUT else (self._related(at, Tie.COPY, row, (key.slot,)),)
+        if not self._is_parameter(row):
+            return self._inputs(row)
+        if not self._is_updated(row):
+            return ()
+        updater, _ = updater_of(self.flow, row)
+        return self._inputs(updater, writes=row) if updater >= 0 else ()
+
+    def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
+        """What goes into a node; each tensor once."""
+        slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
+        found: dict[Located, list[int]] = {}
+        for slot in sorted(slots):
+            at = self._fed(row, slot)
+            if at is not None:
+                found.setdefault(at, []).append(slot)
+        return tuple(self._related(at, self._tie(at, writes), row, tuple(into)) for at, into in found.items())
+
+    def _tie(self, at: Located, writes: int) -> Tie:
+        if writes >= 0:
+            return Tie.BEFORE if at.row == writes or at.row in self.flow.shared(writes) else Tie.UPDATE
+        elsewhere = (at.step, at.round) != self.here and self._is_updated(at.row)
+        return Tie.WEIGHT if elsewhere else Tie.INPUT
+
+    def _fed(self, row: int, slot: int) -> Located | None:
+        """The tensor that feeds an input: what its producer wrote, else the node's own file; index -1 without both."""
+        (step, number), holder = self.here, self.flow.holder(row, slot)
+        held = self.flow.locate_held(step, holder, number, row)
+        if held is not None:
+            return held
+        seen = self._at(self.here, row, Side.INPUT, slot)
+        if seen.index >= 0:
+            return seen
+        return self._maker_of(seen) if holder.row >= 0 else None
+
+    # -- downstream ----------------------------------------------------------------------------------
+
+    def consumers(self) -> tuple[Related, ...]:
+        key, row = self.key, self.row
+        if key.side is Side.INPUT:
+            return (self._made_by(row, self.here, (key.slot,), Tie.INPUT),)
+        tie = Tie.INPUT
+        after: tuple[int, int] | None = self.here
+        if self._is_updated(row):
+            after, tie = self._next_run(), Tie.WEIGHT
+        run = after if after is not None else (max(self.session.steps(key.rank), default=key.step) + 1, 0)
+        found: dict[int, list[int]] = {}
+        for consumer, slot in real_consumers(self.flow.nodes, row, key.slot):
+            found.setdefault(consumer, []).append(slot)
+        made = [self._made_by(consumer, run, tuple(slots), tie) for consumer, slots in found.items()]
+        if after is None:  # who would read it is known, what the optimizer would make of it says nothing
+            made = [replace(each, ahead=True) for each in made if each.tie is not Tie.BEFORE]
+        return (*made, *self._written_by())
+
+    def _written_by(self) -> Iterator[Related]:
+        """The parameters that the node writes, when it is an optimizer's."""
+        for slot in sorted(in_place(self.flow, self.row)):
+            holder = self.flow.holder(self.row, slot)
+            if holder.row >= 0:
+                at = self._at(self.here, holder.row, Side.OUTPUT, holder.slot)
+                yield self._related(at, Tie.WRITTEN, self.row, (slot,))
+
+    def _made_by(self, row: int, run: tuple[int, int], slots: tuple[int, ...], tie: Tie) -> Related:
+        """What a node makes of the tensor; of an optimizer's node the parameter that it writes."""
+        update = update_of(self.flow.nodes.op_type(row))
+        if update is not None:
+            written = self._written(row, slots)
+            if written >= 0:
+                tie = Tie.BEFORE if written == self.row else Tie.UPDATE
+                return self._related(self._at(run, written, Side.OUTPUT, 0), tie, row, slots)
+        outputs = self.flow.slots(run[0], row, Side.OUTPUT, run[1])
+        return self._related(self._at(run, row, Side.OUTPUT, min(outputs, default=0)), tie, row, slots)
+
+    def _written(self, row: int, slots: tuple[int, ...]) -> int:
+        """The parameter that an optimizer's node writes with what goes into some slots."""
+        written = in_place(self.flow, row)
+        mine = next((slot for slot in slots if slot in written), None)
+        if mine is not None:  # a state or the weight: itself
+            return self.flow.holder(row, mine).row
+        return self.flow.holder(row, min(written, default=0)).row
+
+    def _next_run(self) -> tuple[int, int] | None:
+        """The run of its graph that reads a parameter's value of this one; None when no such run was dumped."""
+        turn = self.flow.turn(self.row, *self.here)
+        later = [run for run in self.flow.runs_of(self.row) if self.flow.turn(self.row, *run) > turn]
+        return later[0] if later else None
+
+    # -- one tensor ----------------------------------------------------------------------------------
+
+    def _siblings(self) -> tuple[Related, ...]:
+        key = self.key
+        if key.side is Side.INPUT:
+            return ()
+        others = sorted({*self.flow.slots(*self.at_side(self.row, Side.OUTPUT))} - {key.slot})
+        return tuple(
+            self._related(self._at(self.here, self.row, Side.OUTPUT, slot), Tie.OUTPUT, self.row) for slot in others
+        )
+
+    def at_side(self, row: int, side: Side) -> tuple[int, int, Side, int]:
+        """One side of a node in the run that is looked at."""
+        return (self.here[0], row, side, self.here[1])
+
+    def _at(self, run: tuple[int, int], row: int, side: Side, slot: int) -> Located:
+        return self.flow.located(run[0], row, side, slot, run[1])
+
+    def _related(self, at: Located, tie: Tie, node: int = -1, slots: tuple[int, ...] = ()) -> Related:
+        nodes = self.flow.nodes
+        made = self._maker_of(at) if node >= 0 else at
+        text = nodes.constants.get(made.row, "") if self.flow.is_constant(made.row) else ""
+        row = tensor_row(self.flow, at, (at.side.label, at.slot, text), lambda _: False)
+        hit = self._marks.hit(row.key)
+        return Related(
+            key=self.flow.key(made),
+            row=made.row,
+            tensor=replace(row, hit=hit is not None and hit.verdict is Verdict.FINDING),
+            type=nodes.op_type(made.row),
+            tie=tie,
+            node=nodes.names[node] if node >= 0 else "",
+            slots=slots,
+            hit=hit,
+            checked=self._marks.checked(row.key),
+            watched=self._marks.watched(made.row),
+        )
+
+    def _maker_of(self, at: Located) -> Located:
+        """The output that an input file holds, where the graph tells."""
+        holder = self.flow.holder(at.row, at.slot) if at.side is Side.INPUT else None
+        if holder is None or holder.row < 0:
+            return at
+        made = Located(at.step, -1, holder.row, Side.OUTPUT, holder.slot, at.round)
+        if not self._is_updated(holder.row):
+            return made
+        before = self.flow.before(holder.row, Side.OUTPUT, holder.slot, at.step, at.round)
+        return replace(made, step=at.step - 1, round=0) if before is None else replace(before, index=-1)
+
+    def _is_parameter(self, row: int) -> bool:
+        return self.flow.nodes.category_of(row) in PARAMETERS
+
+    def _is_updated(self, row: int) -> bool:
+        return self._is_parameter(row) and self.flow.updated(row)
+
+
+class _Marks:
+    """What watchpoints cover and found."""
+
+    def __init__(self, session: Run, rank: int) -> None:
+        self.session = session
+        self._known: dict[tuple[int, int], CheckResult | None] = {}
+        enabled = session.watchpoints.enabled()
+        self._covers = [(CONDITIONS[each.condition].abbr, session.watch_state(rank, each.id)) for each in enabled]
+
+    def watched(self, row: int) -> tuple[str, ...]:
+        """Abbreviations of the watchpoints that cover a node, each once."""
+        return tuple(dict.fromkeys(abbr for abbr, mask in self._covers if _is_set(mask, row)))
+
+    def hit(self, key: TensorKey) -> Hit | None:
+        """What the check of a tensor's step found on it."""
+        known = self._of(key)
+        at = known.hits.find(key) if known is not None else -1
+        return known.hits[at] if known is not None and at >= 0 else None
+
+    def checked(self, key: TensorKey) -> bool:
+        """Whether a tensor's step was checked with the watchpoints as they are."""
+        return self._of(key) is not None
+
+    def _of(self, key: TensorKey) -> CheckResult | None:
+        pair = (key.rank, key.step)
+        if pair not in self._known:
+            self._known[pair] = self.session.known([pair])
+        return self._known[pair]
+
+
+def _is_set(mask: npt.NDArray[np.uint8], row: int) -> bool:
+    return row < len(mask) and bool(mask[row])
+
+
+# -- in words ----------------------------------------------------------------------------------------
+
+
+def tie_words(related: Related, *, upstream: bool) -> str:
+    """How a tensor hangs together with the one in the middle: ``in:1 of MatMul-op12``.
+
+    Args:
+        related: the tensor beside it.
+        upstream: it is one of the producers.
+    """
+    slots = ", ".join(f"in:{slot}" for slot in related.slots)
+    node = clean(related.node.rpartition("/")[2])
+    at, step = f"{slots} of {node}", run_text(related.key)
+    if related.ahead:
+        return f"{at}, which reads it after the last dumped step"
+    if related.tie is Tie.WEIGHT:
+        when = f"step {step}" if related.tensor.index >= 0 else "the next step"
+        return f"{at}: value after step {step}" if upstream else f"{at}, which reads it in {when}"
+    if related.tie is Tie.BEFORE:
+        return (
+            f"itself after step {step}, before {node} wrote it"
+            if upstream
+            else f"itself after step {step}, written by {node}"
+        )
+    words = {
+        Tie.SELF: "the tensor in the middle",
+        Tie.OUTPUT: "another output of the same node",
+        Tie.INPUT: at,
+        Tie.UPDATE: f"{at}, which wrote it" if upstream else f"written with it by {node} ({slots})",
+        Tie.WRITTEN: f"written by {node} ({slots})",
+        Tie.COPY: f"what was written for {at}",
+    }
+    return words[related.tie]
+
+
+def watch_words(related: Related) -> str:
+    """``TO ✗TL``: the watchpoints that cover a tensor, those that found something on it marked."""
+    found = _found(related.hit)
+    covers = [("✗" if abbr in found else "") + abbr for abbr in related.watched]
+    return " ".join([*covers, *(f"✗{abbr}" for abbr in found if abbr not in related.watched)])
+
+
+def _found(hit: Hit | None) -> Iterable[str]:
+    if hit is None:
+        return ()
+    results = [result for result in hit.results if result.verdict is Verdict.FINDING]
+    return list(dict.fromkeys(CONDITIONS[result.condition].abbr for result in results))
+
+
+Row = dict[str, Any]
+_TITLES = ("", "graph", "tensor", "step", "NaN", "Inf", "min", "max", "watched")
+_GRAPH = _TITLES.index("graph")
+"""Left out where there is only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A tensor beside another, and what lies beyond it.
+
+    Attributes:
+        related: the tensor, with statistics.
+        beyond: one hop further; empty where nobody looked.
+    """
+
+    related: Related
+    beyond: tuple[Around, ...] = ()
+
+
+def around(related: Sequence[Related]) -> tuple[Around, ...]:
+    """Tensors with nothing beyond them."""
+    return tuple(Around(each) for each in related)
+
+
+def relations_lines(
+    found: Relations, up: Sequence[Around] | None = None, down: Sequence[Around] | None = None
+) -> Iterator[str]:
+    """Everything that is known about the relations of a tensor.
+
+    Args:
+        found: the relations, with statistics.
+        up: the producers where there are further hops; None: one hop.
+        down: the consumers, likewise.
+    """
+    ups = [*_entries(around(found.producers) if up is None else up, upstream=True)]
+    downs = [*_entries(around(found.consumers) if down is None else down, upstream=False)]
+    middle = [(related, 0, "") for related in (found.centre, *found.siblings)]
+    names = short_names(found.graphs)
+    rows = [_cells(related, depth, names) for related, depth, _ in (*ups, *middle, *downs)]
+    widths = [max(len(row[at]) for row in [_TITLES, *rows]) for at in range(len(_TITLES))]
+    if not names:
+        widths[_GRAPH] = 0
+
+    def block(entries: Sequence[tuple[Related, int, str]]) -> Iterator[str]:
+        for related, depth, how in entries:
+            yield _line(_cells(related, depth, names), widths)
+            if how:
+                yield f"    {'  ' * depth}{how}"
+
+    maker = clean(found.maker.rpartition("/")[2])
+    yield _line(_TITLES, widths)
+    made = "taken" if found.centre.key.side is Side.INPUT else f"made by {maker}" if maker else "made"
+    yield f"{made} from:" + ("" if ups else " nothing that the graph knows")
+    yield from block(ups)
+    yield "tensor:"
+    yield from block(middle)
+    yield "used by:" + ("" if downs else " nothing, as far as the graph says")
+    yield from block(downs)
+
+
+def _entries(items: Sequence[Around], depth: int = 0, *, upstream: bool) -> Iterator[tuple[Related, int, str]]:
+    for item in items:
+        yield item.related, depth, tie_words(item.related, upstream=upstream)
+        yield from _entries(item.beyond, depth + 1, upstream=upstream)
+
+
+def _cells(related: Related, depth: int, graphs: Mapping[str, str]) -> tuple[str, ...]:
+    row, stats = related.tensor, related.tensor.stats
+    mark = (
+        "◆"
+        if related.hit is not None and related.hit.origin
+        else "✗"
+        if row.hit or (stats is not None and stats.bad)
+        else ""
+    )
+    name = f"{'  ' * depth}{clean(related.key.node.rpartition('/')[2])}:{slot_text(related.key)}"
+    graph = graphs.get(related.key.graph, clean(related.key.graph)) if graphs else ""
+    if stats is None:
+        why = clean(row.error) or ("not dumped" if row.index < 0 else NONE)
+        step = NONE if related.ahead else step_text(related.key.step)
+        return (mark, graph, name, step, why, "", "", "", watch_words(related))
+    return (mark, graph, name, step_text(related.key.step), *statistic_texts(stats)[:4], watch_words(related))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    left = {0, _GRAPH + 1, len(widths) - 1}
+    texts = [
+        text.ljust(width) if at in left else text.rjust(width)
+        for at, (text, width) in enumerate(zip(cells, widths, strict=True))
+        if width or at != _GRAPH
+    ]
+    return "  ".join(texts).rstrip()
+
+
+# -- for machines ------------------------------------------------------------------------------------
+
+
+def related_row(item: Around, *, upstream: bool | None = None) -> Row:
+    """A tensor as a dict; ``upstream`` None for the one in the middle."""
+    related, row = item.related, item.related.tensor
+    found: Row = {
+        "tensor": key_row(related.key),
+        "seen_at": key_row(row.key) if row.key != related.key else None,
+        "type": related.type,
+        "tie": related.tie.value,
+        "node": related.node or None,
+        "slots": list(related.slots),
+        "text": None if upstream is None else tie_words(related, upstream=upstream),
+        **{key: value for key, value in tensor_dict(row).items() if key not in {"role", "index", "tensor", "from"}},
+        "dumped": row.index >= 0,
+        "after_last_step": related.ahead,
+        "shape_text": shape_text(row.meta.shape) if row.meta is not None else None,
+        "watched": list(related.watched),
+        "hit": hit_row(related.hit) if related.hit is not None else None,
+    }
+    if upstream is not None:
+        found["producers" if upstream else "consumers"] = [related_row(each, upstream=upstream) for each in item.beyond]
+    return found

@@ -1,0 +1,139 @@
+"""What a diagnosis asks of a run. A session answers it; a diagnosis knows nothing else of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tui_debugger.arrays import Mask
+from tui_debugger.check.flow import Flow
+from tui_debugger.check.measure import Measurements
+from tui_debugger.check.pipeline import Checks
+from tui_debugger.check.types import CheckResult, Pair, TensorRow
+from tui_debugger.diagnose.origin.search import OriginReport
+from tui_debugger.graph.table import NodeTable
+from tui_debugger.model import (
+    GraphRun,
+    ProgressFn,
+    ReadSpec,
+    RunInfo,
+    TensorKey,
+    UnreadablePart,
+    Watchpoint,
+    no_progress,
+)
+from tui_debugger.stats.workers import Workers
+
+
+class WatchpointsOfRun(Protocol):
+    """The watchpoints of a run, as far as a diagnosis asks for them."""
+
+    @property
+    def version(self) -> int:
+        """Another number whenever the list is different."""
+        ...
+
+    def enabled(self) -> tuple[Watchpoint, ...]:
+        """Returns those that judge."""
+        ...
+
+    def get(self, watchpoint_id: int) -> Watchpoint | None:
+        """Returns one of them, or None."""
+        ...
+
+
+class Run(Protocol):
+    """A run: its steps, nodes, tensors, and what checks found. See ``Session`` for what each member does."""
+
+    @property
+    def watchpoints(self) -> WatchpointsOfRun:
+        """The watchpoints of the run."""
+        ...
+
+    @property
+    def info(self) -> RunInfo:
+        """What kind of run it is."""
+        ...
+
+    @property
+    def workers(self) -> Workers:
+        """Who does long work on tensors."""
+        ...
+
+    # -- what there is
+
+    def open(self, progress: ProgressFn = no_progress) -> None: ...
+
+    def close(self) -> None: ...
+
+    def another(self, path: Path) -> Run: ...
+
+    def ranks(self) -> Sequence[int]: ...
+
+    def steps(self, rank: int) -> Sequence[int]: ...
+
+    def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]: ...
+
+    def history(self, rank: int) -> Sequence[GraphRun]: ...
+
+    def before(self, key: TensorKey) -> TensorKey | None: ...
+
+    def turn_spans(self, rank: int) -> dict[int, tuple[int, int]]: ...
+
+    def steps_before(self, rank: int, steps: Collection[int]) -> set[int]: ...
+
+    def unreadable(self, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> tuple[UnreadablePart, ...]: ...
+
+    # -- nodes
+
+    def nodes(self, rank: int, progress: ProgressFn = no_progress) -> NodeTable: ...
+
+    def flow(self, rank: int, progress: ProgressFn = no_progress) -> Flow: ...
+
+    def graph_names(self, ranks: Iterable[int] | None = None) -> tuple[str, ...]: ...
+
+    def in_scope(self, rank: int) -> Mask: ...
+
+    def watch_state(self, rank: int, watchpoint_id: int | None = None) -> npt.NDArray[np.uint8]: ...
+
+    # -- tensors
+
+    def tensor_rows(
+        self,
+        rank: int,
+        step: int,
+        row: int,
+        round: int = 0,  # noqa: A002 - see TensorKey
+        *,
+        every: bool = False,
+    ) -> tuple[TensorRow, ...]: ...
+
+    def row_of(self, key: TensorKey) -> TensorRow: ...
+
+    def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]: ...
+
+    def measurements(self, rank: int, progress: ProgressFn = no_progress) -> Measurements: ...
+
+    def read(self, key: TensorKey, progress: ProgressFn = no_progress) -> npt.NDArray[Any]: ...
+
+    def spec(self, key: TensorKey) -> ReadSpec | None: ...
+
+    # -- what checks found
+
+    def checks(self, others: Sequence[Watchpoint] | None = None) -> Checks: ...
+
+    def known(self, pairs: Sequence[Pair]) -> CheckResult | None: ...
+
+    def fresh(self, pairs: Sequence[Pair]) -> bool: ...
+
+    def find_origin(
+        self,
+        pairs: Sequence[Pair],
+        watchpoints: Sequence[Watchpoint] = (),
+        progress: ProgressFn = no_progress,
+        spread: int = 5,
+    ) -> OriginReport: ...

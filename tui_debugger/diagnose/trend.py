@@ -1,0 +1,618 @@
+"""The history of a tensor: its statistics at every dumped step, as columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+
+from tui_debugger.arrays import Float64, Int64, UInt8
+from tui_debugger.check.flow import Flow
+from tui_debugger.check.hits import is_overflow
+from tui_debugger.check.progress import undisturbed
+from tui_debugger.check.types import TensorRow
+from tui_debugger.diagnose.run import Run
+from tui_debugger.errors import UnreadableTensorError
+from tui_debugger.graph.optimizers import relatives
+from tui_debugger.model import Hit, Progress, ProgressFn, Side, TensorKey, TensorMeta, TensorStats, Verdict, no_progress
+from tui_debugger.sources.base import TensorFlag
+from tui_debugger.stats.health import WORTH_A_LOOK, Health
+from tui_debugger.text.clean import clean
+from tui_debugger.text.health import GLYPHS
+from tui_debugger.text.hits import said_words
+from tui_debugger.text.numbers import NONE, number, percent, plural
+from tui_debugger.text.plot import BRAILLE, Axes, Curve, Dots, Plot, axis_of, draw, x_axis_of
+from tui_debugger.text.tensors import place_text, shape_text, step_text
+
+TOGETHER: Final = 256
+"""Steps that are listed and measured together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What can be drawn over the steps.
+
+    Attributes:
+        id: as ``--metric`` takes it.
+        title: as tables print it.
+        help: in a few words.
+    """
+
+    id: str
+    title: str
+    help: str
+
+
+METRICS: Final = (
+    Metric("min", "min", "smallest finite value"),
+    Metric("mean", "mean", "mean of the finite values"),
+    Metric("max", "max", "greatest finite value"),
+    Metric("norm", "norm", "root of the sum of squares of the finite values"),
+    Metric("abs_mean", "mean |x|", "mean of the finite magnitudes"),
+    Metric("std", "σ", "deviation of the finite values, divisor n"),
+    Metric("nan", "NaN", "number of NaN"),
+    Metric("inf", "Inf", "number of +Inf and -Inf"),
+    Metric("zero", "zero %", "percentage of zeros"),
+)
+METRIC_BY_ID: Final[Mapping[str, Metric]] = {metric.id: metric for metric in METRICS}
+_COLUMN: Final = {metric.id: number for number, metric in enumerate(METRICS)}
+
+
+class State(IntEnum):
+    """What is known of a tensor at a step."""
+
+    ABSENT = 0
+    """It was not dumped then."""
+    MEASURED = 1
+    RECORDED = 2
+    """The dump has statistics only; what they leave out is not known."""
+    NO_NUMBERS = 3
+    """Its elements are no numbers."""
+    UNREADABLE = 4
+
+
+Point = tuple[int, int]
+"""(step, round)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One tensor over some steps: a point for every run that wrote it, in the order in which they ran. Immutable.
+
+    Attributes:
+        key: the tensor, at whatever step.
+        row: row of its node in its rank's table.
+        steps: dumped steps of the rank, whether or not the tensor is in them; twice where it was written twice.
+        rounds: which writing of the step each point is: see ``TensorKey.round``.
+        turns: the turn of the run of each point: ascending.
+        values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
+        state: ``State`` by point.
+        health: ``analysis.health.Health`` by point, as far as the session has checked.
+        said: what the hits say, by (step, round): abbreviations of their conditions.
+        errors: why the tensor could not be read, by (step, round).
+        meta: element type and shape at the last point at which they are known.
+    """
+
+    key: TensorKey
+    row: int
+    steps: Int64
+    rounds: Int64
+    turns: Int64
+    values: Float64
+    state: UInt8
+    health: UInt8
+    said: Mapping[Point, str]
+    errors: Mapping[Point, str]
+    meta: TensorMeta | None = None
+
+    def of(self, metric: str) -> Float64:
+        """One metric by step."""
+        column: Float64 = self.values[_COLUMN[metric]]
+        return column
+
+    def at(self, step: int, round: int = 0) -> int:  # noqa: A002 - see TensorKey
+        """Where a step is in the columns, of several rounds that one or the newest; -1 where it is not."""
+        found = np.flatnonzero((self.steps == step) & ((self.rounds == round) if round else True))
+        return int(found[-1]) if len(found) else -1
+
+    def point(self, index: int) -> Point:
+        """The step and round of a point."""
+        return int(self.steps[index]), int(self.rounds[index])
+
+    def key_at(self, step: int, round: int = 0) -> TensorKey:  # noqa: A002 - see TensorKey
+        """The tensor at one step."""
+        return dataclasses.replace(self.key, step=step, round=round)
+
+    @property
+    def known(self) -> int:
+        """Steps with statistics."""
+        return int(((self.state == State.MEASURED) | (self.state == State.RECORDED)).sum())
+
+    def count(self, state: State) -> int:
+        """Steps in a state."""
+        return int((self.state == state).sum())
+
+
+def trend(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn = no_progress) -> Series:
+    """The history of a tensor over some steps of its rank; what was measured before is not read again.
+
+    Raises:
+        UnreadableTensorError: the run has no such node.
+        CancelledError: from ``progress``; what was measured is kept by the session.
+    """
+    parts = []
+    for start in range(0, len(steps), TOGETHER):
+        part = steps[start : start + TOGETHER]
+        tell = _within(progress, start, len(part), len(steps))
+        tell(Progress(0, 0))
+        parts.append(_part(session, key, part, tell))
+    return joined(parts) if parts else _part(session, key, (), progress)
+
+
+def joined(parts: Sequence[Series]) -> Series:
+    """One history of parts with different steps; of several with one step the last counts."""
+    steps, turns = (np.concatenate([getattr(part, name) for part in parts]) for name in ("steps", "turns"))
+    number = np.repeat(np.arange(len(parts)), [len(part.steps) for part in parts])
+    newest = {step: of for step, of in zip(steps.tolist(), number.tolist(), strict=True)}  # noqa: C416 - the last one
+    chosen = np.flatnonzero(number == np.array([newest[step] for step in steps.tolist()], np.int64))
+    chosen = chosen[np.argsort(turns[chosen], kind="stable")]
+    said, errors = dict[Point, str](), dict[Point, str]()
+    for at, part in enumerate(parts):
+        said |= {point: text for point, text in part.said.items() if newest[point[0]] == at}
+        errors |= {point: text for point, text in part.errors.items() if newest[point[0]] == at}
+    return Series(
+        key=parts[-1].key,
+        row=parts[-1].row,
+        steps=steps[chosen],
+        rounds=np.concatenate([part.rounds for part in parts])[chosen],
+        turns=turns[chosen],
+        values=np.concatenate([part.values for part in parts], axis=1)[:, chosen],
+        state=np.concatenate([part.state for part in parts])[chosen],
+        health=np.concatenate([part.health for part in parts])[chosen],
+        said=said,
+        errors=errors,
+        meta=next((part.meta for part in reversed(parts) if part.meta is not None), None),
+    )
+
+
+def with_hits(session: Run, series: Series) -> Series:
+    """The same with what the session has found by now."""
+    points = [series.point(index) for index in range(len(series.steps))]
+    health, said = _health(session, series.key, series.row, points, series.state)
+    return dataclasses.replace(series, health=health, said=said)
+
+
+def unchecked(session: Run, series: Series) -> list[tuple[int, int]]:
+    """The (rank, step) pairs at which a tensor was dumped and that the watchpoints as they are did not judge yet."""
+    rank, there = series.key.rank, series.steps[series.state != State.ABSENT]
+    return [(rank, step) for step in dict.fromkeys(there.tolist()) if not session.fresh([(rank, step)])]
+
+
+def related(session: Run, key: TensorKey) -> tuple[tuple[str, TensorKey], ...]:
+    """The weight, gradient and optimizer state that an output belongs to, where the graph tells: (word, tensor)."""
+    nodes = session.nodes(key.rank)
+    row = nodes.find(key.node, key.graph)
+    if row < 0 or key.side is not Side.OUTPUT:
+        return ()
+    found = []
+    for each in relatives(nodes, row, key.slot):
+        graph, name = nodes.graph_of(each.row).name, nodes.names[each.row]
+        found.append((each.word, TensorKey(key.rank, graph, name, Side.OUTPUT, each.slot, key.step)))
+    return tuple(found)
+
+
+def _part(session: Run, key: TensorKey, steps: Sequence[int], progress: ProgressFn) -> Series:
+    listed = undisturbed(lambda: _listed(session.flow(key.rank, progress), key, steps))
+    row, rows, turns = listed
+    measured = session.measure([each for each in rows if each.index >= 0], progress)
+    found = {each.key: each for each in measured}
+    shown = [found.get(each.key, each) for each in rows]
+    points = [(each.key.step, each.key.round) for each in rows]
+    values = np.full((len(METRICS), len(points)), np.nan)
+    state = np.zeros(len(points), np.uint8)
+    errors: dict[Point, str] = {}
+    for place, each in enumerate(shown):
+        state[place] = _state(each)
+        if each.error:
+            errors[points[place]] = each.error
+        if each.stats is not None:
+            values[:, place] = _values(each.stats, whole=not each.recorded)
+    health, said = _health(session, key, row, points, state)
+    return Series(
+        key=key,
+        row=row,
+        steps=np.array([step for step, _ in points], np.int64),
+        rounds=np.array([writing for _, writing in points], np.int64),
+        turns=turns,
+        values=values,
+        state=state,
+        health=health,
+        said=said,
+        errors=errors,
+        meta=next((each.meta for each in reversed(shown) if each.meta is not None), None),
+    )
+
+
+def _listed(flow: Flow, key: TensorKey, steps: Sequence[int]) -> tuple[int, list[TensorRow], Int64]:
+    """The node's row, and the tensor in each run, with the turns of these; index -1 where it was not dumped."""
+    rows: list[TensorRow] = []
+    tables = [flow.table(step) for step in steps]  # first: they may bring the node
+    row = flow.nodes.find(key.node, key.graph)
+    if row < 0:
+        raise UnreadableTensorError(
+            "the run has no such node", where=f"rank {key.rank} {key.node}", hint="`tdbg ls` lists the nodes"
+        )
+    places = []
+    for step, table in zip(steps, tables, strict=True):
+        mine = table.of_node(row, every=True)
+        mine = mine[(table.side[mine] == int(key.side)) & (table.slot[mine] == key.slot)]
+        for index in mine.tolist() or [-1]:
+            number = int(table.round[index]) if index >= 0 else 0
+            places.append((flow.turn(row, step, number), step, number, index, table))
+    places.sort(key=lambda place: place[:3])
+    for _, step, number, index, table in places:
+        flags = TensorFlag(int(table.flags[index])) if index >= 0 else TensorFlag.NONE
+        stat_only = bool(flags & TensorFlag.STAT_ONLY)
+        remote = bool(flags & TensorFlag.REMOTE)
+        rows.append(
+            TensorRow(
+                key=dataclasses.replace(key, step=step, round=number),
+                role=key.side.label,
+                slot=key.slot,
+                index=index,
+                has_value=index >= 0 and (remote or not stat_only),
+                has_previous=False,
+                recorded=stat_only and not flags & (TensorFlag.UNKNOWN | TensorFlag.EXACT),
+                remote=remote,
+            )
+        )
+    return row, rows, np.array([place[0] for place in places], np.int64)
+
+
+def _state(row: TensorRow) -> State:
+    if row.error:
+        return State.UNREADABLE
+    if row.index < 0:
+        return State.ABSENT
+    if row.stats is None:
+        return State.NO_NUMBERS if row.meta is not None else State.UNREADABLE
+    return State.RECORDED if row.recorded else State.MEASURED
+
+
+def _values(stats: TensorStats, *, whole: bool) -> list[float]:
+    """By ``METRICS``.
+
+    Args:
+        stats: of one tensor.
+        whole: they were taken from all values; else what reads 0 may just not have been recorded.
+    """
+    counted = whole or stats.finite == stats.negative + stats.positive + stats.zero
+    zero = stats.zero_percentage if counted or stats.zero else math.nan
+    return [
+        _real(stats.minimum),
+        _real(stats.mean),
+        _real(stats.maximum),
+        _real(stats.norm),
+        _real(stats.abs_mean),
+        math.nan if stats.variance is None else math.sqrt(stats.variance),
+        float(stats.nan) if counted or stats.nan else math.nan,
+        float(stats.inf) if counted or stats.inf else math.nan,
+        zero,
+    ]
+
+
+def _real(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _health(
+    session: Run, key: TensorKey, row: int, points: Sequence[Point], state: UInt8
+) -> tuple[UInt8, dict[Point, str]]:
+    health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
+    said: dict[Point, str] = {}
+    book, version = session.checks().book, session.watchpoints.version
+    for place in np.flatnonzero(health).tolist():
+        step, of = points[place]
+        result = book.fresh((key.rank, step), version)
+        if result is None:
+            continue
+        at = result.hits.find(dataclasses.replace(key, step=step, round=of))
+        if at < 0:
+            health[place] = Health.CLEAN if _bit(result.judged, row) else Health.NOT_JUDGED
+        else:
+            hit = result.hits[at]
+            health[place] = _of_hit(hit)
+            words = said_words(hit) or ("NaN or Inf" if hit.verdict is Verdict.FINDING else "")
+            if words:
+                said[step, of] = words
+    return health, said
+
+
+def _bit(bits: UInt8, row: int) -> bool:
+    """One of ``np.packbits``."""
+    return row // 8 < len(bits) and bool(int(bits[row // 8]) >> (7 - row % 8) & 1)
+
+
+def _of_hit(hit: Hit) -> Health:
+    if hit.verdict is Verdict.CANNOT_JUDGE:
+        return Health.UNREADABLE
+    if hit.verdict is Verdict.BY_DESIGN:
+        return Health.CLEAN
+    if hit.verdict is not Verdict.FINDING:
+        return Health.NOT_JUDGED
+    if hit.origin:
+        return Health.ORIGIN
+    if hit.stats is not None and hit.stats.bad:
+        return Health.NAN if hit.stats.nan else Health.INF
+    return Health.NOT_FINITE if is_overflow(hit) else Health.HIT
+
+
+def _within(progress: ProgressFn, start: int, count: int, total: int) -> ProgressFn:
+    def tell(snapshot: Progress) -> None:
+        inside = count * min(snapshot.done / snapshot.total, 1.0) if snapshot.total else 0
+        progress(Progress(start + int(inside), total, snapshot.text))
+
+    return tell
+
+
+MARKS: Final = "○△□▽◇+×*"
+"""Of one curve each; none of them means anything else."""
+MOST: Final = len(MARKS)
+"""So many tensors can be told apart."""
+TITLES: Final = ("step", "", "min", "mean", "max", "norm", "NaN", "Inf", "hits")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Metrics that are drawn into one plot.
+
+    Attributes:
+        metrics: ids, the first one on top.
+        marks: what tells them apart where one tensor is drawn.
+    """
+
+    metrics: tuple[str, ...]
+    marks: str
+
+    @property
+    def title(self) -> str:
+        """``max, mean, min``."""
+        return ", ".join(METRIC_BY_ID[metric].title for metric in self.metrics)
+
+
+ONE: Final = (
+    Group(("max", "mean", "min"), "▽○△"),
+    Group(("norm",), "○"),
+    Group(("nan", "inf"), GLYPHS[Health.NAN] + GLYPHS[Health.INF]),
+    Group(("abs_mean",), "○"),
+    Group(("std",), "○"),
+    Group(("zero",), "○"),
+)
+"""The plots of one tensor."""
+SEVERAL: Final = tuple(
+    Group((metric,), "") for metric in ("norm", "mean", "max", "min", "abs_mean", "std", "nan", "inf", "zero")
+)
+"""The plots of several tensors on top of each other."""
+
+
+def groups_for(count: int) -> tuple[Group, ...]:
+    """The plots of so many tensors."""
+    return ONE if count == 1 else SEVERAL
+
+
+@dataclass(frozen=True, slots=True)
+class Legend:
+    """What a curve is.
+
+    Attributes:
+        mark: its glyph.
+        text: its words.
+    """
+
+    mark: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawing:
+    """A plot with what is said beside it.
+
+    Attributes:
+        group: what it shows.
+        plot: the plot.
+        marks: the worst at each of its columns, ABSENT where there is nothing to see.
+        legend: by curve.
+        log: whether the axis is logarithmic.
+        empty: whether there is no value to draw.
+    """
+
+    group: Group
+    plot: Plot
+    marks: UInt8
+    legend: tuple[Legend, ...]
+    log: bool
+    empty: bool
+
+    @property
+    def mark_line(self) -> str:
+        """The marks as glyphs, blank where there is nothing."""
+        return "".join(GLYPHS[Health(code)] for code in self.marks.tolist())
+
+    @property
+    def lines(self) -> list[str]:
+        """Everything as text."""
+        keys = "  ".join(f"{each.mark} {each.text}" for each in self.legend)
+        note = "  (nothing to draw)" if self.empty else ""
+        return [f"{self.title}   {keys}{note}", *self.plot.lines(self.mark_line)]
+
+    @property
+    def title(self) -> str:
+        """What is drawn, and how."""
+        return self.group.title + (" (log)" if self.log else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """Where and how plots are drawn.
+
+    Attributes:
+        width: cells of a line, labels included.
+        height: lines, ticks included.
+        log: on a logarithmic axis.
+        dots: see ``plot.draw``.
+        margin: see ``plot.draw``.
+    """
+
+    width: int
+    height: int
+    log: bool = False
+    dots: Dots = BRAILLE
+    margin: int = 0
+
+
+def drawing(series: Sequence[Series], group: Group, canvas: Canvas) -> Drawing:
+    """Draws a group of metrics, of ``groups_for(len(series))``, of one or several tensors."""
+    curves, legend = [], []
+    ranks = [each.key.rank for each in series]
+    graphs = len({each.key.graph for each in series}) > 1
+    for number_, each in enumerate(series):
+        for metric, mark in zip(group.metrics, group.marks or MARKS[number_], strict=True):
+            by_number = np.argsort(each.steps, kind="stable")  # the axis is that of step numbers
+            curves.append(Curve(each.steps[by_number].astype(np.float64), each.of(metric)[by_number], mark))
+            legend.append(
+                Legend(mark, METRIC_BY_ID[metric].title if len(series) == 1 else name(each, ranks, with_graph=graphs))
+            )
+    steps = np.concatenate([each.steps for each in series]).astype(np.float64)
+    values = np.concatenate([curve.y for curve in curves])
+    axes = Axes(x_axis_of(np.sort(steps)), axis_of(values, log=canvas.log))
+    plot = draw(curves, axes, canvas.width, canvas.height, canvas.dots, margin=canvas.margin)
+    marks = np.zeros(plot.width, np.uint8)
+    for each in series:
+        codes = worth_marking(each)
+        at = np.flatnonzero(codes)
+        np.maximum.at(marks, plot.columns(each.steps[at].astype(np.float64)), codes[at])
+    return Drawing(group, plot, marks, tuple(legend), canvas.log, not np.isfinite(values).any())
+
+
+def worth_marking(series: Series) -> UInt8:
+    """By step what is bad there: by the checks, and by the statistics themselves; else ABSENT."""
+    codes = np.where(series.health >= WORTH_A_LOOK, series.health, Health.ABSENT).astype(np.uint8)
+    for code, bad in (
+        (Health.UNREADABLE, series.state == State.UNREADABLE),
+        (Health.INF, series.of("inf") > 0),
+        (Health.NAN, series.of("nan") > 0),
+    ):
+        np.maximum(codes, np.where(bad, code, Health.ABSENT).astype(np.uint8), out=codes)
+    return codes
+
+
+def name(series: Series, ranks: Sequence[int] = (), *, with_graph: bool = False) -> str:
+    """The tensor; with its rank where there are several, with its graph where that is asked for."""
+    rank = f"rank {series.key.rank} " if len(set(ranks)) > 1 else ""
+    return rank + clean(place_text(series.key, with_graph=with_graph))
+
+
+def about(series: Series) -> str:
+    """``float32 8×10, 6 steps: 5 measured, 1 not dumped``."""
+    meta = f"{clean(series.meta.dtype)} {shape_text(series.meta.shape)}, " if series.meta is not None else ""
+    words = {
+        State.MEASURED: "measured",
+        State.RECORDED: "with recorded statistics only",
+        State.NO_NUMBERS: "without numbers",
+        State.UNREADABLE: "unreadable",
+        State.ABSENT: "not dumped",
+    }
+    counts = [f"{series.count(state):,} {word}" for state, word in words.items() if series.count(state)]
+    return f"{meta}{plural(len(series.steps), 'step')}: {', '.join(counts) or 'none'}"
+
+
+def cells(series: Series, index: int) -> tuple[str, ...]:
+    """A row of the table, in the order of ``TITLES``."""
+    point = series.point(index)
+    codes = worth_marking_at(series, index)
+    state = State(int(series.state[index]))
+    if state in (State.ABSENT, State.UNREADABLE):
+        said = series.errors.get(point, "unreadable" if state is State.UNREADABLE else "not dumped")
+        return (_place(point), GLYPHS[codes], clean(said.partition("\n")[0]))
+    values = [shown(metric, float(series.of(metric)[index])) for metric in ("min", "mean", "max", "norm", "nan", "inf")]
+    notes = [series.said.get(point, "")]
+    notes += ["recorded"] if state is State.RECORDED else ["no numbers"] if state is State.NO_NUMBERS else []
+    return (_place(point), GLYPHS[codes], *values, " ".join(filter(None, notes)))
+
+
+def _place(point: Point) -> str:
+    """``4``, or ``4#2`` for the second of several writings in one step."""
+    step, number = point
+    return f"{step_text(step)}#{number}" if number else step_text(step)
+
+
+def step_words(series: Series, index: int) -> str:
+    """What the table leaves out of one step: the other statistics, or why there are none."""
+    point = series.point(index)
+    words = [f"step {_place(point)}"]
+    if int(series.state[index]) in (State.MEASURED, State.RECORDED):
+        more = ("abs_mean", "std", "zero")
+        words += [f"{METRIC_BY_ID[each].title} {shown(each, float(series.of(each)[index]))}" for each in more]
+    else:
+        words.append(cells(series, index)[-1])
+    words += [series.said[point]] if point in series.said else []
+    return "  ".join(words)
+
+
+def worth_marking_at(series: Series, index: int) -> Health:
+    """Health of one step, with what the statistics show."""
+    code = int(series.health[index])
+    nan, inf = float(series.of("nan")[index]), float(series.of("inf")[index])
+    shown_ = [code, Health.NAN if nan > 0 else 0, Health.INF if inf > 0 else 0]
+    if series.state[index] == State.UNREADABLE:
+        shown_.append(Health.UNREADABLE)
+    return Health(max(shown_))
+
+
+def shown(metric: str, value: float) -> str:
+    """A value of a metric as tables print it."""
+    if np.isnan(value):
+        return NONE
+    if metric in ("nan", "inf"):
+        return f"{int(value):,}"
+    return percent(value) if metric == "zero" else number(value)
+
+
+def rows(series: Series) -> list[dict[str, object]]:
+    """Every step with every metric, for JSON and CSV: numbers, None where there is none."""
+    found = []
+    for index, step in enumerate(series.steps.tolist()):
+        values: Float64 = series.values[:, index]
+        metrics = {
+            metric.id: None if np.isnan(value) else int(value) if metric.id in ("nan", "inf") else float(value)
+            for metric, value in zip(METRICS, values.tolist(), strict=True)
+        }
+        found.append(
+            {
+                "step": step,
+                **({"round": int(series.rounds[index])} if series.rounds[index] else {}),
+                "state": State(int(series.state[index])).name.lower(),
+                **metrics,
+                "hits": series.said.get(series.point(index), ""),
+                "error": series.errors.get(series.point(index), ""),
+            }
+        )
+    return found
+
+
+def full_text(series: Sequence[Series], drawings: Sequence[Drawing]) -> str:
+    """Everything: the tensors, the plots, every row of every table."""
+    ranks = [each.key.rank for each in series]
+    graphs = len({each.key.graph for each in series}) > 1
+    lines = [line for each in series for line in (name(each, ranks, with_graph=graphs), f"  {about(each)}")]
+    for drawn in drawings:
+        lines += ["", *drawn.lines]
+    for each in series:
+        lines += ["", name(each, ranks, with_graph=graphs), "\t".join(TITLES)]
+        lines += ["\t".join(cells(each, index)) for index in range(len(each.steps))]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,558 @@
+"""What a view shows as a file: a table as .csv, text as .txt; the numbers keep all their digits.
+
+Graphs as plain rows: one per node, or as the sheets of the workbook that MindInsight exports.
+
+The node table keeps what debugging needs; element types, shapes and attributes are read from the graph files again,
+because nothing but an export asks for them.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from tui_debugger.errors import BadGraphError, TdbgError
+from tui_debugger.graph.edges import real_consumers, real_inputs
+from tui_debugger.graph.messages import ParsedConstant, ParsedGraph, ParsedNode, ParsedParameter, SlotType, read_graph
+from tui_debugger.graph.table import CONSTANT, PARAMETER, NodeTable
+from tui_debugger.model import Progress, ProgressFn, no_progress
+from tui_debugger.session.export_files import fresh_file, fresh_text
+from tui_debugger.session.session import Session
+from tui_debugger.text.clean import clean
+from tui_debugger.text.documents import document_of_rows
+from tui_debugger.text.rows import Row, frame_row
+
+_ROWS = 4096
+"""Rows between two looks at whether anybody still waits."""
+_STARTS_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    path: Path,
+    dump: Path,
+    progress: ProgressFn = no_progress,
+) -> Path:
+    """Writes a table as .csv and returns the path written.
+
+    Numbers are written so that they read back as they are, NaN and Inf as ``nan``, ``inf`` and ``-inf``, which numpy
+    and pandas take for numbers. Names are made safe for whoever opens the file: see :func:`cell_text`.
+
+    Args:
+        header: titles of the columns.
+        rows: may be lazy.
+        path: where to.
+        dump: directory that nothing is written into.
+        progress: called now and then; nothing is left behind when it raises.
+
+    Raises:
+        TdbgError: the file exists, lies inside the dump, or cannot be written.
+    """
+    with fresh_text(path, dump) as file:
+        out = csv.writer(file)
+        out.writerow(map(cell_text, header))
+        for start in range(0, len(rows), _ROWS):
+            progress(Progress(start, len(rows), "writing"))
+            stop = min(start + _ROWS, len(rows))
+            out.writerows(map(cell_text, rows[i]) for i in range(start, stop))
+    return path.expanduser()
+
+
+def write_text(lines: Iterable[str], path: Path, dump: Path) -> Path:
+    """Writes lines of text, cleaned of control characters, and returns the path written.
+
+    Raises:
+        TdbgError: the file exists, lies inside the dump, or cannot be written.
+    """
+    with fresh_text(path, dump) as file:
+        file.writelines(f"{clean(line)}\n" for line in lines)
+    return path.expanduser()
+
+
+def cell_text(value: object) -> str:
+    """One cell of a .csv.
+
+    Text that a spreadsheet would take for a formula gets a leading apostrophe, unless it is a number; control
+    characters become visible ones, line breaks stay.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float | complex) and not isinstance(value, np.generic):
+        return repr(value)
+    if not isinstance(value, str):
+        return str(value)  # numpy's own give the shortest text that reads back as the same value of their type
+    text = "\n".join(map(clean, value.split("\n")))
+    return f"'{text}" if text.startswith(_STARTS_FORMULA) and len(text) > 1 and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        complex(text)
+    except ValueError:
+        return False
+    return True
+
+
+NONE = "-"
+"""Stands for a type or shape that is not known, as in the old workbook."""
+_NUMBER = re.compile(r"-op(\d+)$")
+_TUPLE = SlotType("tuple", None)
+
+NODE_COLUMNS = (
+    *("rank", "graph", "node", "path", "type", "category", "order"),
+    *("inputs", "outputs", "consumers", "value", "attributes", "stack"),
+)
+"""The keys of ``node_rows``."""
+
+
+class GraphFacts:
+    """What the graph files of one rank say beyond the node table, by node row."""
+
+    def __init__(self, nodes: NodeTable, graphs: Sequence[ParsedGraph]) -> None:
+        """Rows are in the order of the files: operators, parameters, constants of graph after graph."""
+        parsed: list[ParsedNode | ParsedParameter | ParsedConstant] = []
+        for graph in graphs:
+            parsed += [*graph.nodes, *graph.parameters, *graph.constants]
+        fits = len(parsed) <= len(nodes) and all(
+            nodes.op_type(row) == _type_of(each) for row, each in enumerate(parsed)
+        )
+        self._parsed = parsed if fits else []  # the files were replaced since the table was made
+
+    @classmethod
+    def read(cls, nodes: NodeTable, paths: Iterable[Path]) -> GraphFacts:
+        """Reads the files; broken ones are left out, as the node table leaves them out."""
+        graphs = []
+        for path in paths:
+            with suppress(BadGraphError):
+                graphs.append(read_graph(path, attributes=True))
+        return cls(nodes, graphs)
+
+    def outputs(self, row: int) -> tuple[SlotType, ...]:
+        """Type and shape of every output slot; empty when unknown."""
+        each = self._parsed[row] if row < len(self._parsed) else None
+        if each is None:
+            return ()
+        return each.outputs if isinstance(each, ParsedNode) else (each.type,)
+
+    def operator(self, row: int) -> ParsedNode | None:
+        """The operator of a row; None for other nodes and for those that no graph file names."""
+        each = self._parsed[row] if row < len(self._parsed) else None
+        return each if isinstance(each, ParsedNode) else None
+
+
+def _type_of(each: ParsedNode | ParsedParameter | ParsedConstant) -> str:
+    if isinstance(each, ParsedNode):
+        return each.op_type
+    return PARAMETER if isinstance(each, ParsedParameter) else CONSTANT
+
+
+@dataclass(frozen=True)
+class RankGraph:
+    """The graph of one rank, ready to be written.
+
+    Attributes:
+        rank: number of the rank.
+        nodes: its node table.
+        facts: what its graph files say beyond that.
+        rows: the node rows to write, as the files list them.
+    """
+
+    rank: int
+    nodes: NodeTable
+    facts: GraphFacts
+    rows: tuple[int, ...]
+
+    def of_type(self, *types: str, others: bool = False) -> list[int]:
+        """The rows of these types, or of all other types."""
+        return [row for row in self.rows if (self.nodes.op_type(row) in types) != others]
+
+    @property
+    def operators(self) -> list[int]:
+        """The rows that are neither parameter nor constant."""
+        return self.of_type(PARAMETER, CONSTANT, others=True)
+
+    @cached_property
+    def _repeated(self) -> frozenset[tuple[int, str]]:
+        found = Counter((int(self.nodes.graph[row]), self._short_label(row)) for row in range(len(self.nodes)))
+        return frozenset(label for label, count in found.items() if count > 1)
+
+    def label(self, row: int) -> str:
+        """``MatMul_101``: type and number of an operator; its full name where the number is not its own.
+
+        MindSpore 2.7 and newer number operators anew in every scope. Parameters and constants have their name.
+        """
+        label = self._short_label(row)
+        return self._long_label(row) if (int(self.nodes.graph[row]), label) in self._repeated else label
+
+    def _short_label(self, row: int) -> str:
+        kind, name = self.nodes.op_type(row), self.nodes.names[row]
+        if kind in {PARAMETER, CONSTANT}:
+            return name
+        operator = self.facts.operator(row)
+        if kind == "Load" and operator is not None:
+            return f"Load_{operator.index}"
+        number = _NUMBER.search(name)
+        return f"{kind}_{number[1] if number else name}"
+
+    def _long_label(self, row: int) -> str:
+        kind, name = self.nodes.op_type(row), self.nodes.names[row]
+        return name if kind in {PARAMETER, CONSTANT} else f"{kind}_{name}"
+
+    @cached_property
+    def _readers(self) -> tuple[list[int], list[int]]:
+        """Consumers by producer: where each row's begin, and the consumer rows."""
+        nodes = self.nodes
+        consumer = np.repeat(np.arange(len(nodes)), np.diff(nodes.in_ptr))
+        known = nodes.in_node >= 0
+        by_producer = np.argsort(nodes.in_node[known], kind="stable")
+        starts = np.searchsorted(nodes.in_node[known][by_producer], np.arange(len(nodes) + 1))
+        return starts.tolist(), consumer[known][by_producer].tolist()
+
+    def readers(self, row: int) -> list[int]:
+        """Rows of the nodes that take a node as a direct input, once per input, nodes that only route included."""
+        starts, consumers = self._readers
+        return consumers[starts[row] : starts[row + 1]]
+
+    def slot_type(self, row: int) -> SlotType:
+        """Type and shape of what a node hands on; a tuple where that is several tensors."""
+        outputs = self.facts.outputs(row) if row >= 0 else ()
+        if len(outputs) > 1:
+            return _TUPLE
+        return outputs[0] if outputs and outputs[0].dtype != "undefined" else SlotType(NONE, None)
+
+
+def rank_graphs(session: Session, ranks: Iterable[int]) -> Iterator[RankGraph]:
+    """The graphs of some ranks, restricted to the nodes in the session's scope; one after the other."""
+    for rank in ranks:
+        nodes = session.nodes(rank)
+        facts = GraphFacts.read(nodes, session.source.graph_files(rank))
+        scope = session.in_scope(rank)
+        yield RankGraph(rank, nodes, facts, tuple(np.flatnonzero(scope[: len(nodes)]).tolist()))
+
+
+def node_rows(graph: RankGraph) -> Iterator[Row]:
+    """One row per node in execution order: what it is, what feeds it, what it makes, who reads it, where it stands."""
+    nodes = graph.nodes
+    for row in sorted(graph.rows, key=lambda row: int(nodes.order[row])):
+        operator = graph.facts.operator(row)
+        yield {
+            "rank": graph.rank,
+            "graph": nodes.graph_of(row).name,
+            "node": nodes.names[row],
+            "path": nodes.paths[row],
+            "type": nodes.op_type(row),
+            "category": nodes.category_of(row).name.lower(),
+            "order": int(nodes.order[row]),
+            "inputs": [f"{nodes.names[node]}:{slot}" if node >= 0 else None for node, slot in real_inputs(nodes, row)],
+            "outputs": [
+                {"dtype": slot.dtype, "shape": None if slot.shape is None else list(slot.shape)}
+                for slot in graph.facts.outputs(row)
+            ],
+            "consumers": [f"{nodes.names[node]}:{slot}" for node, slot in real_consumers(nodes, row)],
+            "value": nodes.constants.get(row),
+            "attributes": dict(operator.attributes) if operator is not None else {},
+            "stack": [frame_row(frame) for frame in nodes.stack(row)],
+        }
+
+
+def flat_node_row(row: Row) -> list[object]:
+    """A row of ``node_rows`` for a .csv: lists and attributes as one text."""
+    slots = (f"{slot['dtype']}{'' if slot['shape'] is None else slot['shape']}" for slot in row["outputs"])
+    texts = {
+        "inputs": "; ".join(name or NONE for name in row["inputs"]),
+        "outputs": "; ".join(slots),
+        "consumers": "; ".join(row["consumers"]),
+        "attributes": "; ".join(f"{name}={value}" for name, value in row["attributes"].items()),
+        "stack": "\n".join(f"{frame['file']}:{frame['line']} {frame['code']}" for frame in row["stack"]),
+    }
+    return [texts.get(column, row[column]) for column in NODE_COLUMNS]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One sheet of the workbook.
+
+    Attributes:
+        name: its name.
+        columns: title and width in characters of each column.
+        rows: what one rank's graph adds to it.
+    """
+
+    name: str
+    columns: tuple[tuple[str, int], ...]
+    rows: Callable[[RankGraph], Iterable[Sequence[object]]]
+
+
+def fill_sheets(graphs: Iterable[RankGraph], dump: str, append: Callable[[Sheet, Sequence[object]], None]) -> int:
+    """Hands every row to ``append``, graph after graph, so that one graph at a time is in memory; counts the nodes."""
+    number = 0
+    counts = Counter[str]()
+    append(INFO, ("dump-dir", os.path.realpath(dump)))
+    for graph in graphs:
+        for sheet in SHEETS:
+            for cells in sheet.rows(graph):
+                append(sheet, cells)
+        number += len(graph.rows)
+        counts.update(graph.nodes.op_type(row) for row in graph.operators)
+    for kind, count in sorted(counts.items()):
+        append(STATISTICS, (kind, count))
+    return number
+
+
+def _where(graph: RankGraph, row: int) -> tuple[object, ...]:
+    return graph.rank, graph.nodes.graph_of(row).name
+
+
+def _constants(graph: RankGraph) -> Iterator[Sequence[object]]:
+    for row in graph.of_type(CONSTANT):
+        value = graph.nodes.constants.get(row, "TENSOR")
+        yield (graph.nodes.names[row], value, _lines(map(graph.label, graph.readers(row))), *_where(graph, row))
+
+
+def _parameters(graph: RankGraph) -> Iterator[Sequence[object]]:
+    for row in graph.of_type(PARAMETER):
+        slot = graph.slot_type(row)
+        downstream = _lines(map(graph.label, graph.readers(row)))
+        yield (graph.nodes.names[row], slot.dtype, _shape(slot), downstream, *_where(graph, row))
+
+
+def _operators(graph: RankGraph) -> Iterator[Sequence[object]]:
+    nodes = graph.nodes
+    for row in graph.operators:
+        operator = graph.facts.operator(row)
+        inputs = nodes.inputs(row)
+        names = [graph.label(node) if node >= 0 else NONE for node, _ in inputs]
+        if operator is not None and len(operator.inputs) == len(names):
+            names = [
+                name if node >= 0 else own for name, own, (node, _) in zip(names, operator.inputs, inputs, strict=True)
+            ]
+        taken = [graph.slot_type(node) for node, _ in inputs]
+        made = graph.facts.outputs(row)
+        yield (
+            graph.label(row),
+            _lines(names),
+            _lines(slot.dtype for slot in taken),
+            _lines(map(_shape, taken)),
+            _lines(slot.dtype for slot in made),
+            _lines(map(_shape, made)),
+            _lines(map(graph.label, graph.readers(row))),
+            operator.index if operator is not None else "",
+            _attributes(operator),
+            nodes.names[row],
+            *_where(graph, row),
+            _stack(graph, row),
+        )
+
+
+def _attributes(operator: ParsedNode | None) -> str:
+    pairs = operator.attributes if operator is not None else ()
+    return "{" + ", ".join(f"{name!r}: {value}" for name, value in pairs) + "}"
+
+
+def _sources(graph: RankGraph) -> Iterator[Sequence[object]]:
+    """Operators by their stack, in the order in which the stacks appear."""
+    by_stack: dict[int, list[int]] = {}
+    for row in graph.operators:
+        if int(graph.nodes.stack_id[row]) >= 0:
+            by_stack.setdefault(int(graph.nodes.stack_id[row]), []).append(row)
+    for rows in by_stack.values():
+        for row in rows:
+            yield (_stack(graph, row), graph.label(row), graph.nodes.names[row], *_where(graph, row))
+
+
+def _stack(graph: RankGraph, row: int) -> str:
+    return _lines(f"{frame.path}:{frame.line}\n{frame.code}" for frame in graph.nodes.stack(row))
+
+
+def _shape(slot: SlotType) -> str:
+    return NONE if slot.shape is None else str(slot.shape)
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join(texts)
+
+
+def _nothing(_: RankGraph) -> Iterable[Sequence[object]]:
+    return ()
+
+
+_WHERE = (("rank_id", 20), ("graph_name", 30))
+_OPERATOR_COLUMNS = (
+    *(("operator", 30), ("input", 30), ("input_dtype", 20), ("input_shape", 25), ("output_dtype", 20)),
+    *(("output_shape", 25), ("downstream", 30), ("name", 10), ("attrs", 30), ("full_name", 20), *_WHERE),
+    ("stack", 150),
+)
+_PARAMETER_COLUMNS = (("name", 50), ("output_dtype", 20), ("output_shape", 25), ("downstream", 30), *_WHERE)
+INFO = Sheet("info", (("argument", 20), ("value", 150)), _nothing)
+OPERATOR = Sheet("operator", _OPERATOR_COLUMNS, _operators)
+STATISTICS = Sheet("statistics", (("operator", 30), ("count", 20)), _nothing)
+SHEETS = (
+    INFO,
+    Sheet("constant", (("name", 10), ("value", 30), ("downstream", 30), *_WHERE), _constants),
+    Sheet("parameter", _PARAMETER_COLUMNS, _parameters),
+    OPERATOR,
+    STATISTICS,
+    Sheet("source", (("stack", 150), ("operator", 30), ("full_name", 20), *_WHERE), _sources),
+)
+"""The sheets that MindInsight's ``export_graphs`` writes, in its order and with its column names."""
+
+MOST_ROWS = 1_048_575
+"""Rows of a sheet below its titles; what is more goes on in a second sheet."""
+_MOST_CHARACTERS = 32_767
+"""What a cell holds."""
+_HEAD_FILL = "D9D9D9"
+
+
+def has_openpyxl() -> bool:
+    """Whether workbooks can be written."""
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def write_workbook(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
+    """Writes the sheets of ``graph_table`` as .xlsx, row by row, and returns how many nodes.
+
+    Raises:
+        TdbgError: openpyxl is missing; the file exists, lies inside the dump, or cannot be written.
+    """
+    if not has_openpyxl():
+        raise TdbgError(
+            "writing .xlsx needs openpyxl, which is not installed",
+            where=str(path),
+            hint="pip install 'tui_debugger[xlsx]', or choose a name that ends with .csv or .json",
+        )
+    with fresh_file(path, dump, force=force, what="the workbook") as file:
+        book = _Book()
+        number = fill_sheets(graphs, str(dump), book.append)
+        book.save(file)
+    return number
+
+
+def write_sheets_csv(graphs: Iterable[RankGraph], stem: Path, dump: Path) -> Path:
+    """Writes every sheet of the workbook as ``STEM_operator.csv`` and so on, for those without openpyxl.
+
+    Returns:
+        The operators' file.
+
+    Raises:
+        TdbgError: a file exists, lies inside the dump, or cannot be written.
+    """
+    paths = {sheet.name: stem.with_name(f"{stem.name}_{sheet.name}.csv") for sheet in SHEETS}
+    with ExitStack() as stack:
+        writers = {}
+        for sheet in SHEETS:
+            writers[sheet.name] = csv.writer(stack.enter_context(fresh_text(paths[sheet.name], dump)))
+            writers[sheet.name].writerow([title for title, _ in sheet.columns])
+        fill_sheets(graphs, str(dump), lambda sheet, row: writers[sheet.name].writerow(row))
+    return paths[OPERATOR.name]
+
+
+def write_nodes_csv(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
+    """Writes one row per node and returns how many.
+
+    Raises:
+        TdbgError: the file exists, lies inside the dump, or cannot be written.
+    """
+    number = 0
+    with fresh_text(path, dump, force=force) as file:
+        writer = csv.writer(file)
+        writer.writerow(NODE_COLUMNS)
+        for row in (row for graph in graphs for row in node_rows(graph)):
+            writer.writerow(flat_node_row(row))
+            number += 1
+    return number
+
+
+_AROUND = 2
+"""Pieces of a document that are no rows: its head and its tail."""
+
+
+def write_nodes_json(graphs: Iterable[RankGraph], path: Path, dump: Path, *, force: bool = False) -> int:
+    """Writes ``{"path": DUMP, "nodes": [...]}`` and returns how many nodes.
+
+    Raises:
+        TdbgError: the file exists, lies inside the dump, or cannot be written.
+    """
+    number = 0
+    with fresh_text(path, dump, force=force) as file:
+        rows = (row for graph in graphs for row in node_rows(graph))
+        for piece in document_of_rows({"path": str(dump)}, "nodes", rows):
+            file.write(piece)
+            number += 1
+    return number - _AROUND
+
+
+class _Book:
+    """A workbook whose sheets are filled side by side; a sheet that is full goes on in another one."""
+
+    def __init__(self) -> None:
+        from openpyxl import Workbook
+
+        self._book = Workbook(write_only=True)
+        self._pages = {sheet.name: self._page(sheet, sheet.name) for sheet in SHEETS}
+        self._rows = Counter[str]()
+
+    def append(self, sheet: Sheet, row: Sequence[object]) -> None:
+        """Adds a row to a sheet."""
+        full, rest = divmod(self._rows[sheet.name], MOST_ROWS)
+        if full and not rest:
+            self._pages[sheet.name] = self._page(sheet, f"{sheet.name}_{full + 1}")
+        self._rows[sheet.name] += 1
+        page = self._pages[sheet.name]
+        page.append([_cell(page, value) for value in row])
+
+    def save(self, file: BinaryIO) -> None:
+        """Writes the workbook."""
+        self._book.save(file)
+
+    def _page(self, sheet: Sheet, name: str) -> Any:
+        from openpyxl.utils import get_column_letter
+
+        page = self._book.create_sheet(name)
+        page.freeze_panes = "B2"
+        for at, (_, width) in enumerate(sheet.columns, 1):
+            page.column_dimensions[get_column_letter(at)].width = width
+        page.auto_filter.ref = f"A1:{get_column_letter(len(sheet.columns))}1"
+        page.append(list(_titles(page, sheet)))
+        return page
+
+
+def _titles(page: Any, sheet: Sheet) -> Iterator[Any]:
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.styles import Font, PatternFill
+
+    for title, _ in sheet.columns:
+        cell = WriteOnlyCell(page, title)
+        cell.font = Font(bold=True)
+        cell.fill = PatternFill("solid", fgColor=_HEAD_FILL)
+        yield cell
+
+
+def _cell(page: Any, value: object) -> object:
+    """A value as a cell: text stays text, whatever it begins with."""
+    if not isinstance(value, str):
+        return value
+    text = "\n".join(map(clean, value.split("\n"))).replace("\ufffe", "�").replace("\uffff", "�")
+    if len(text) > _MOST_CHARACTERS:
+        text = text[: _MOST_CHARACTERS - 1] + "…"
+    if not text.startswith(("=", "#", "+", "-", "@")):
+        return text
+    from openpyxl.cell import WriteOnlyCell
+
+    cell = WriteOnlyCell(page, text)
+    cell.data_type = "s"
+    return cell

@@ -1,0 +1,174 @@
+"""Hits, tensors, statistics and coverage as plain dicts: for JSON, CSV and pandas alike.
+
+Every value is a string, number, bool, None, or a list or dict of such. A number that JSON cannot spell (NaN, Inf)
+is the text ``nan``, ``inf`` or ``-inf``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from tui_debugger.model import (
+    Coverage,
+    Frame,
+    Hit,
+    ParamResult,
+    TensorKey,
+    TensorMeta,
+    TensorStats,
+    UnreadablePart,
+    Watchpoint,
+    WatchResult,
+)
+from tui_debugger.text.documents import plain
+from tui_debugger.watch.condition_table import CONDITIONS
+from tui_debugger.watch.conditions import reasons
+from tui_debugger.watch.text import format_watch
+
+Row = dict[str, Any]
+
+
+def key_row(key: TensorKey) -> Row:
+    """Where a tensor is: rank, step, graph, node, side (``input`` or ``output``), slot, round (0: written once)."""
+    return {
+        "rank": key.rank,
+        "step": key.step,
+        "graph": key.graph,
+        "node": key.node,
+        "side": key.side.name.lower(),
+        "slot": key.slot,
+        "round": key.round,
+    }
+
+
+def meta_row(meta: TensorMeta | None) -> Row:
+    """Element type, shape, bytes; None where unknown."""
+    if meta is None:
+        return {"dtype": None, "shape": None, "nbytes": None}
+    return {"dtype": meta.dtype, "shape": list(meta.shape), "nbytes": meta.nbytes}
+
+
+STATS_COLUMNS = (
+    *("count", "nan", "pos_inf", "neg_inf", "zero", "negative", "positive"),
+    *("min", "max", "mean", "abs_mean", "std", "norm"),
+)
+"""The keys of ``stats_row``."""
+
+
+def stats_row(stats: TensorStats | None) -> Row:
+    """Counts and moments (over finite elements); ``std`` has divisor n, ``norm`` is the root of the sum of squares."""
+    if stats is None:
+        return dict.fromkeys(STATS_COLUMNS)
+    return {
+        "count": stats.count,
+        "nan": stats.nan,
+        "pos_inf": stats.pos_inf,
+        "neg_inf": stats.neg_inf,
+        "zero": stats.zero,
+        "negative": stats.negative,
+        "positive": stats.positive,
+        "min": plain(stats.minimum),
+        "max": plain(stats.maximum),
+        "mean": plain(stats.mean),
+        "abs_mean": plain(stats.abs_mean),
+        "std": None if stats.variance is None else plain(math.sqrt(stats.variance)),
+        "norm": plain(stats.norm),
+    }
+
+
+def hit_row(hit: Hit) -> Row:
+    """A hit with everything that was found on its tensor."""
+    return {
+        **key_row(hit.key),
+        "verdict": hit.verdict.name.lower(),
+        "origin": hit.origin,
+        "results": [result_row(result) for result in hit.results],
+        "stats": stats_row(hit.stats) if hit.stats is not None else None,
+        "detail": hit.detail,
+    }
+
+
+FLAT_HIT_COLUMNS = (
+    *("rank", "step", "graph", "node", "side", "slot", "round"),
+    *("origin", "watchpoint", "condition", "abbr", "verdict"),
+    *("error", "reasons", "parameter", "threshold", "hit", "actual", "detail"),
+)
+"""The keys of ``flat_hit_rows``."""
+
+
+def flat_hit_rows(hit: Hit) -> list[Row]:
+    """One row per parameter of each result (one without parameters gives one row): for CSV and data frames."""
+    rows = []
+    for result in hit.results:
+        base = {**key_row(hit.key), "origin": hit.origin, **result_row(result)}
+        params = base.pop("params")
+        base["reasons"] = ", ".join(base["reasons"])
+        for param in params or [{"name": None, "value": None, "hit": None, "actual": None}]:
+            renamed = {"parameter": param["name"], "threshold": param["value"], "hit": param["hit"]}
+            rows.append({**base, **renamed, "actual": param["actual"], "detail": hit.detail})
+    return rows
+
+
+def result_row(result: WatchResult) -> Row:
+    """What one watchpoint found on one tensor."""
+    return {
+        "watchpoint": result.watchpoint,
+        "condition": result.condition,
+        "abbr": CONDITIONS[result.condition].abbr,
+        "verdict": result.verdict.name.lower(),
+        "error": int(result.error),
+        "reasons": list(reasons(result.error)),
+        "params": [param_row(param) for param in result.params],
+    }
+
+
+def param_row(param: ParamResult) -> Row:
+    """A parameter with its set and actual value."""
+    return {"name": param.name, "value": plain(param.value), "hit": param.hit, "actual": plain(param.actual)}
+
+
+def coverage_row(coverage: Coverage) -> Row:
+    """What a check looked at."""
+    return {
+        "checked": coverage.checked,
+        "unreadable": coverage.unreadable,
+        "not_comparable": coverage.not_comparable,
+        "skipped": coverage.skipped,
+        "by_design": coverage.by_design,
+        "constants": coverage.constants,
+        "pairs": [{"rank": rank, "step": step} for rank, step in coverage.steps],
+    }
+
+
+def part_rows(parts: Iterable[UnreadablePart]) -> list[Row]:
+    """Parts of a run that could not be looked at; a rank or step of None is not known, or all of them."""
+    return [
+        {
+            "where": part.where,
+            "why": part.why,
+            "rank": part.rank,
+            "step": part.step,
+            "graph": part.graph,
+            **({"unrecorded": True} if part.unrecorded else {}),
+        }
+        for part in parts
+    ]
+
+
+def watch_row(watchpoint: Watchpoint, watched: int | None = None) -> Row:
+    """A watchpoint; ``text`` is what ``--watch`` takes, ``tensors`` how many it looked at."""
+    row = {
+        "id": watchpoint.id,
+        "name": watchpoint.name,
+        "condition": watchpoint.condition,
+        "abbr": CONDITIONS[watchpoint.condition].abbr,
+        "text": format_watch(watchpoint),
+    }
+    return row if watched is None else {**row, "tensors": watched}
+
+
+def frame_row(frame: Frame) -> Row:
+    """An entry of a source stack."""
+    return {"file": frame.path, "line": frame.line, "code": frame.code, "framework": frame.framework}
