@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Flight", "Recorder", "TrainingTerminated"]
 
-_WHERE = {"Flight": "flight", "Recorder": "recorder", "TrainingTerminated": "termination"}
+_WHERE = {"Flight": "flight", "Recorder": "recorder", "TrainingTerminated": "probe"}
 
 
 def __getattr__(name: str) -> Any:
