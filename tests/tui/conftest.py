@@ -11,6 +11,8 @@ import pytest
 
 from tests.tui import idle
 from tests.tui.driver import Driver, opened
+from tui_debugger.tui import inspector
+from tui_debugger.tui.dialogs import watchpoint_form
 
 
 class OpenScreen(Protocol):
@@ -40,6 +42,8 @@ def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture(autouse=True)
 def _waits_on_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sleeps after each key; see ``idle``."""
+    """No test sleeps after each key, see ``idle``, and the screen does not wait whether another key follows."""
+    monkeypatch.setattr(inspector, "QUIET", 0.001)
+    monkeypatch.setattr(watchpoint_form, "COUNT_AFTER", 0.001)
     monkeypatch.setattr("textual.app.wait_for_idle", idle.wait_for_idle)
     monkeypatch.setattr("textual.pilot.wait_for_idle", idle.wait_for_idle)
