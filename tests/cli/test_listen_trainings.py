@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Answer, run
+from tests.live.torch.forks import Fork, parent
 from tests.thorough import few
 from tui_debugger.cli import listen as listen_common
 from tui_debugger.demo.live import RecordedTraining, Recording, demo_dump
@@ -32,14 +33,17 @@ Listen = Callable[..., Answer]
 @pytest.fixture
 def listen(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Listen]:
     """Listens with some options, and starts a training (module, arguments) as soon as the server does."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[subprocess.Popen[str] | Fork] = []
     open_live = listen_common.open_live
 
     def listened(training: Sequence[object], *options: object) -> Answer:
         def opened(arguments: argparse.Namespace) -> LiveSession:
             session = open_live(arguments)
             module, *given = (str(each).replace("ADDRESS", session.address) for each in training)
-            started.append(subprocess.Popen([sys.executable, "-m", module, *given], cwd=ROOT, text=True))
+            if module.startswith("tests.live.torch"):
+                started.append(parent().fork(module, given))
+            else:
+                started.append(subprocess.Popen([sys.executable, "-m", module, *given], cwd=ROOT, text=True))
             return session
 
         monkeypatch.setattr(listen_common, "open_live", opened)

@@ -1,13 +1,15 @@
-"""One part of a real dump that cannot be looked at: every command as a process of its own says so."""
+"""One part of a real dump that cannot be looked at: every command says so, also as a process of its own."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ import pytest
 from tests.linked import linked
 from tests.unprivileged import forbidden, unprivileged
 from tests.unreadable import wound
+from tui_debugger.cli.main import main
 
 Dumps = Callable[[str], Path]
+Run = Callable[..., tuple[int, str]]
 
 ONE, SEVERAL = "mindspore-2.10-mlp", "mindspore-2.10-multi-eval"
 COMMANDS = ("check", "origin", "health", "stat", "steps", "ls")
@@ -39,16 +43,26 @@ def step_of(root: Path, graph: int, step: int) -> Path:
     return path
 
 
-def tdbg(command: str, root: Path, *more: str) -> tuple[int, str]:
+def process(*words: str) -> tuple[int, str]:
     """Exit code and output of a process; it has the rights that its thread has."""
-    words = [sys.executable, "-m", "tui_debugger", command, str(root), *(CHECK if command == "check" else ()), *more]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "tui_debugger", *words], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout
 
 
-def document(command: str, root: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    code, out = tdbg(command, root, "--json", *more)
+def here(*words: str) -> tuple[int, str]:
+    """The same of ``tdbg`` in this process."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
+        code = main(list(words))
+    return code, out.getvalue()
+
+
+def tdbg(command: str, root: Path, *more: str, run: Run = here) -> tuple[int, str]:
+    return run(command, str(root), *(CHECK if command == "check" else ()), *more)
+
+
+def document(command: str, root: Path, *more: str, run: Run = here) -> tuple[int, dict[str, Any]]:
+    code, out = tdbg(command, root, "--json", *more, run=run)
     found: dict[str, Any] = json.loads(out)
     assert found["exit_code"] == code
     return code, found
@@ -58,7 +72,7 @@ def document(command: str, root: Path, *more: str) -> tuple[int, dict[str, Any]]
 def test_a_step_that_is_something_else(copy: Callable[[str], Path], command: str) -> None:
     root = copy(ONE)
     why = wound(step_of(root, 0, 3), "fifo")
-    code, found = document(command, root)
+    code, found = document(command, root, run=process)
     where = str(step_of(root, 0, 3).relative_to(root))
     assert code == 2
     assert [(each["kind"], f"{where} ({why})" in each["text"]) for each in found["reasons"]] == [("unreadable", True)]
@@ -72,7 +86,7 @@ def test_a_step_that_may_not_be_read(copy: Callable[[str], Path], command: str) 
     root = copy(ONE)
     path = step_of(root, 0, 3)
     with forbidden(path):
-        code, found = unprivileged(lambda: document(command, root))
+        code, found = unprivileged(lambda: document(command, root, run=process))
     assert code == 2
     assert f"{path.relative_to(root)} (permission denied)" in found["reasons"][0]["text"]
 
