@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import thorough
+from tests.linked import GUARDED
 from tui_debugger.demo import DEMO, unpack
 
 DATA = Path(__file__).with_name("data")
@@ -24,17 +28,46 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--thorough", action="store_true", help="all parameters, and many more examples of each property")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Of several workers each begins with tests that lie together and share fixtures; none is idle at the end."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    thorough.choose(config.getoption("--thorough"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is marked as thorough runs with ``--thorough``, and where it is asked for by its whole name."""
+    if config.getoption("--thorough"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough") and item.nodeid not in config.args]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
 def archive(name: str) -> Path:
     """Where the archive of a dump lies: the demo's ships inside the package."""
     return DEMO if DEMO.name.startswith(name + ".") else DATA / f"{name}.tar.xz"
 
 
 @pytest.fixture(scope="session")
-def dumps(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Unpacks a real dump once per test run, for all workers: ``dumps("mindspore-2.0-nan")``. Treat it as read-only."""
+def dumps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """Unpacks a real dump once per test run, for all workers: ``dumps("mindspore-2.0-nan")``.
+
+    Nobody may change it: a test that wants to takes a copy of ``linked``.
+    """
     base = tmp_path_factory.getbasetemp()
     parent = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dumps"
-    return cache(lambda name: unpack(archive(name), parent))
+    yield cache(lambda name: GUARDED.add(unpack(archive(name), parent)))
+    GUARDED.check()
 
 
 @cache
@@ -50,11 +83,22 @@ def golden() -> Callable[[str], dict[str, Any]]:
     return _golden
 
 
+_homes = count()
+
+
+@pytest.fixture(scope="session")
+def _homes_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("homes")
+
+
 @pytest.fixture(autouse=True)
-def _private_user_directories(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _private_user_directories(_homes_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test reads or writes the state, cache or configuration of the person who runs it."""
-    home = tmp_path_factory.mktemp("home")
+    home = _homes_folder / str(next(_homes))
+    home.mkdir()
     for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, str(home / name.lower()))
     monkeypatch.setenv("TDBG_CACHE_DIR", str(home / "cache"))
     monkeypatch.delenv("TDBG_CACHE_LIMIT", raising=False)
+    yield
+    shutil.rmtree(home, ignore_errors=True)  # thousands of them would make each new one slower to make

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from tui_debugger.cache.blocks import pack, unpack
 from tui_debugger.model import TensorMeta, TensorStats
 from tui_debugger.stats.fields import STORED, Form
@@ -84,7 +85,7 @@ def content(table: Records) -> list[Record | None]:
     return [table.get(index) for index in range(len(table))]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(TABLES)
 def test_what_goes_in_comes_out(records: list[Record | None]) -> None:
     table = made(records)
@@ -97,7 +98,7 @@ def test_what_goes_in_comes_out(records: list[Record | None]) -> None:
     assert pack(found) == pack(table)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(TABLES, st.data())
 def test_a_part_of_a_table_takes_only_what_it_uses(records: list[Record | None], data: st.DataObject) -> None:
     table = made(records)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.session.opened import checked, file_of, opened
+from tests.thorough import later
 from tui_debugger.model import ErrorBits, Hit, Side, WatchResult
 from tui_debugger.session import Session
 
@@ -172,7 +173,7 @@ class Compared:
     expected: dict[tuple[Path, str], Expected]
 
 
-@pytest.fixture(scope="module", params=["mindspore-2.10-mlp", "mindspore-2.10-nan"])
+@pytest.fixture(scope="module", params=["mindspore-2.10-mlp", later("mindspore-2.10-nan")])
 def compared(request: pytest.FixtureRequest, dumps: Callable[[str], Path]) -> Compared:
     root = dumps(request.param)
     session = opened(root, *WATCHES)

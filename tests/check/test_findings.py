@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.linked import linked, own
 from tui_debugger.model import Category, ErrorBits, Hit, NodeKind, NodeSelection, NodeSelector, Side, Verdict
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
@@ -93,15 +93,14 @@ def test_every_verdict_states_its_coverage(dump: str, dumps: Callable[[str], Pat
 def damaged(dumps: Callable[[str], Path], tmp_path: Path) -> Path:
     """A copy of a healthy dump that a test may damage."""
     target = tmp_path / "dump"
-    shutil.copytree(dumps("mindspore-2.10-mlp"), target)
-    return target
+    return linked(dumps("mindspore-2.10-mlp"), target)
 
 
 def plant(root: Path, pattern: str, value: float) -> Path:
     (path,) = root.glob(pattern)
     values = np.load(path).copy()
     values.reshape(-1)[values.size // 2] = value
-    path.chmod(0o600)
+    own(path)
     np.save(path, values)
     return path
 
@@ -132,7 +131,7 @@ def test_nan_in_the_initial_weights_is_found_in_the_input_of_their_first_consume
 
 def test_a_truncated_file_cannot_be_judged_and_is_counted(damaged: Path) -> None:
     (path,) = damaged.glob("rank_0/MLP/0/2/BiasAdd.*fc1-Dense_BiasAdd-op0.*.output.0.*")
-    path.chmod(0o600)
+    own(path)
     path.write_bytes(path.read_bytes()[:-4])
     session = Session(open_source(damaged))
     session.watchpoints.add("tensor_overflow", (), EVERYTHING)
@@ -146,7 +145,7 @@ def test_a_truncated_file_cannot_be_judged_and_is_counted(damaged: Path) -> None
 
 def test_initial_weights_are_judged_on_what_the_first_step_was_fed_with(damaged: Path) -> None:
     for path in damaged.glob("rank_0/MLP/0/0/MatMul.*fc1-Dense_MatMul-op0.*.input.1.*"):
-        path.chmod(0o600)
+        own(path)
         np.save(path, np.zeros_like(np.load(path)))
     session = Session(open_source(damaged))
     only = NodeSelection((NodeSelector(NodeKind.NODE, "fc1.weight"),))

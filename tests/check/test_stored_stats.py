@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.linked import linked, own
 from tests.opened_files import opened_tensor_files
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.session import CheckResult, Session
@@ -31,8 +32,7 @@ SEVEN = (
 def dump(dumps: Callable[[str], Path], tmp_path: Path) -> Path:
     """A copy whose files were written long ago."""
     copy = tmp_path / "dump"
-    shutil.copytree(dumps("mindspore-2.0-nan"), copy)
-    return copy
+    return linked(dumps("mindspore-2.0-nan"), copy)
 
 
 class Opener:
@@ -75,7 +75,7 @@ def file_of(dump: Path, step: int, part: str) -> Path:
 def rewrite(path: Path, *, later_ns: int = 10**9) -> None:
     """Other values of the same size, as if written a while after the ones before."""
     before = path.stat().st_mtime_ns
-    values = np.load(path)
+    values = np.load(own(path))
     np.save(path, np.full_like(values, np.nan))
     os.utime(path, ns=(before + later_ns, before + later_ns))
 
@@ -142,7 +142,7 @@ def test_a_file_of_another_size_with_the_old_time_is_read_again(opener: Opener) 
     opener.check(["TO"])
     path = file_of(opener.dump, 2, "head.bias")
     when = path.stat().st_mtime_ns
-    np.save(path, np.full(7, np.inf, np.float32))
+    np.save(own(path), np.full(7, np.inf, np.float32))
     os.utime(path, ns=(when, when))
     result, opened = opener.check(["TO"])
     assert set(opened) == {str(path)}
@@ -161,7 +161,7 @@ def test_a_step_that_appeared_in_between_is_what_the_next_one_is_compared_with(o
 
 def test_a_young_file_is_never_believed(opener: Opener) -> None:
     path = file_of(opener.dump, 0, "head.weight")
-    np.save(path, np.load(path))
+    np.save(own(path), np.load(path))
     opener.check(["TO"])
     assert str(path) in opener.check(["TO"])[1]
 
@@ -169,7 +169,7 @@ def test_a_young_file_is_never_believed(opener: Opener) -> None:
 def test_unreadable_files_are_looked_at_again(opener: Opener) -> None:
     path = file_of(opener.dump, 0, "head.weight")
     when, whole = path.stat().st_mtime_ns, path.read_bytes()
-    path.write_bytes(whole[:-4])
+    own(path).write_bytes(whole[:-4])
     os.utime(path, ns=(when, when))
     assert opener.check(["TO"])[0].coverage.unreadable == 1
     path.write_bytes(whole)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.linked import own
 from tests.old_tool import DUMPS
 from tests.session.opened import opened, writable_copy
 from tests.sources.memory import MemorySource, Op, Recorded
@@ -128,7 +129,7 @@ def test_a_broken_file_is_a_row_with_its_reason(tmp_path: Path, dumps: Callable[
     session = opened(copy)
     victim = next(t for t in session.sweep(session.pairs()).listed() if t.spec is not None)
     assert victim.spec is not None
-    Path(victim.spec.path).write_bytes(b"no tensor")
+    own(Path(victim.spec.path)).write_bytes(b"no tensor")
     (row,) = [t for t in session.sweep(session.pairs()).measured() if t.error]
     assert row.key == victim.key
     assert "not a .npy file" in row.error

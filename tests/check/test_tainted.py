@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.session.opened import checked, opened
+from tests.thorough import few
 from tui_debugger.check import step as checked_step
 from tui_debugger.diagnose.origin import search
 from tui_debugger.model import TensorKey
@@ -53,7 +54,7 @@ def origins(root: Path) -> dict[TensorKey, bool]:
     return {hit.key: hit.origin for hit in checked(opened(root, "TO"))}
 
 
-@pytest.mark.parametrize(("name", "part"), DAMAGE, ids=str)
+@pytest.mark.parametrize(("name", "part"), few(DAMAGE, 4), ids=str)
 def test_random_damage_has_the_same_origins(
     name: str, part: Part, tmp_path: Path, dumps: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,22 +1,27 @@
-"""One part of a real dump that cannot be looked at: every command as a process of its own says so."""
+"""One part of a real dump that cannot be looked at: every command says so, also as a process of its own."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.linked import linked
 from tests.unprivileged import forbidden, unprivileged
 from tests.unreadable import wound
+from tui_debugger.cli.main import main
 
 Dumps = Callable[[str], Path]
+Run = Callable[..., tuple[int, str]]
 
 ONE, SEVERAL = "mindspore-2.10-mlp", "mindspore-2.10-multi-eval"
 COMMANDS = ("check", "origin", "health", "stat", "steps", "ls")
@@ -28,7 +33,7 @@ def copy(dumps: Dumps, tmp_path: Path) -> Callable[[str], Path]:
     """A copy that may be changed."""
 
     def made(name: str) -> Path:
-        return Path(shutil.copytree(dumps(name) / "rank_0", tmp_path / name / "rank_0")).parent
+        return linked(dumps(name), tmp_path / name)
 
     return made
 
@@ -38,16 +43,26 @@ def step_of(root: Path, graph: int, step: int) -> Path:
     return path
 
 
-def tdbg(command: str, root: Path, *more: str) -> tuple[int, str]:
+def process(*words: str) -> tuple[int, str]:
     """Exit code and output of a process; it has the rights that its thread has."""
-    words = [sys.executable, "-m", "tui_debugger", command, str(root), *(CHECK if command == "check" else ()), *more]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "tui_debugger", *words], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout
 
 
-def document(command: str, root: Path, *more: str) -> tuple[int, dict[str, Any]]:
-    code, out = tdbg(command, root, "--json", *more)
+def here(*words: str) -> tuple[int, str]:
+    """The same of ``tdbg`` in this process."""
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()):
+        code = main(list(words))
+    return code, out.getvalue()
+
+
+def tdbg(command: str, root: Path, *more: str, run: Run = here) -> tuple[int, str]:
+    return run(command, str(root), *(CHECK if command == "check" else ()), *more)
+
+
+def document(command: str, root: Path, *more: str, run: Run = here) -> tuple[int, dict[str, Any]]:
+    code, out = tdbg(command, root, "--json", *more, run=run)
     found: dict[str, Any] = json.loads(out)
     assert found["exit_code"] == code
     return code, found
@@ -57,7 +72,7 @@ def document(command: str, root: Path, *more: str) -> tuple[int, dict[str, Any]]
 def test_a_step_that_is_something_else(copy: Callable[[str], Path], command: str) -> None:
     root = copy(ONE)
     why = wound(step_of(root, 0, 3), "fifo")
-    code, found = document(command, root)
+    code, found = document(command, root, run=process)
     where = str(step_of(root, 0, 3).relative_to(root))
     assert code == 2
     assert [(each["kind"], f"{where} ({why})" in each["text"]) for each in found["reasons"]] == [("unreadable", True)]
@@ -71,7 +86,7 @@ def test_a_step_that_may_not_be_read(copy: Callable[[str], Path], command: str) 
     root = copy(ONE)
     path = step_of(root, 0, 3)
     with forbidden(path):
-        code, found = unprivileged(lambda: document(command, root))
+        code, found = unprivileged(lambda: document(command, root, run=process))
     assert code == 2
     assert f"{path.relative_to(root)} (permission denied)" in found["reasons"][0]["text"]
 
@@ -174,7 +189,7 @@ def test_other_directories_and_links_are_no_doubt(copy: Callable[[str], Path], t
 def test_a_rank_twice_or_of_too_many_digits_is_a_doubt(copy: Callable[[str], Path]) -> None:
     root = copy(ONE)
     for name, words in (("rank_00", "the same rank as rank_0"), ("rank_1234567890", "more than 9 digits")):
-        other = Path(shutil.copytree(root / "rank_0", root / name))
+        other = Path(shutil.copytree(root / "rank_0", root / name, copy_function=os.link))
         code, found = document("check", root)
         assert code == 2
         assert words in found["reasons"][0]["text"]
@@ -183,7 +198,7 @@ def test_a_rank_twice_or_of_too_many_digits_is_a_doubt(copy: Callable[[str], Pat
 
 def test_ranks_that_are_not_looked_at_are_told(copy: Callable[[str], Path]) -> None:
     root = copy(ONE)
-    shutil.copytree(root / "rank_0", root / "rank_1_copy")
+    shutil.copytree(root / "rank_0", root / "rank_1_copy", copy_function=os.link)
     (root / "rank_2" / "graphs").mkdir(parents=True)
     table = {"server_list": [{"device": [{"rank_id": str(rank)} for rank in range(8)]}]}
     (root / "rank_0" / ".dump_metadata" / "hccl.json").write_text(json.dumps(table))

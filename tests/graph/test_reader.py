@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, graph_file, model
+from tests.thorough import examples
 from tui_debugger.errors import BadGraphError
 from tui_debugger.graph import messages
 from tui_debugger.graph.messages import ParsedGraph, SlotType, parse_graph, parse_model, read_graph
@@ -191,7 +192,7 @@ def test_damaged_bytes_give_a_graph_or_the_one_error(dumps: Dumps) -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_random_bytes_give_a_graph_or_the_one_error(data: bytes) -> None:
     _graph_or_error(data)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph.graphs import OLD_DUMPS, graph, number, op, real_table
@@ -77,7 +77,6 @@ def test_a_broken_regular_expression_is_explained(small: NodeTable, text: str) -
         selected(small, ("regex", text))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=20))
 def test_no_text_makes_a_search_fail(text: str) -> None:
     table = build_table([graph([op(1, "a/[b]/Mul-op1"), op(2, "\x1b[0m/Add-op2")])])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, OLD_DUMPS, graph, op, real_table, row
@@ -97,7 +97,6 @@ def test_other_lines_are_skipped(text: str) -> None:
     assert parse_stack(text) == ()
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200))
 def test_no_text_makes_the_parser_fail(text: str) -> None:
     for frame in parse_stack(text + "\n# In file " + text):
@@ -108,7 +107,6 @@ def test_no_text_makes_the_parser_fail(text: str) -> None:
 _PATHS = st.from_regex(r"/[a-z \[\]:/0-9]{1,20}\.py", fullmatch=True).filter(lambda p: not re.search(r"\.py\S*:\d", p))
 
 
-@settings(deadline=None)
 @given(_PATHS, st.integers(1, 99999), st.text("abc/:0123456789~,. ", max_size=30), st.booleans())
 def test_an_entry_survives_the_round_trip(path: str, line: int, code: str, columns: bool) -> None:
     where = f"{line}, 3~14" if columns else f"{line}"

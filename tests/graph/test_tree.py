@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graph.graphs import DUMPS, graph, number, op, real_table, row
@@ -120,7 +120,6 @@ def test_every_row_of_a_real_dump_is_found_at_its_path(dumps: Dumps, dump: str) 
 _PATHS = st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=5).map("/".join), max_size=30)
 
 
-@settings(deadline=None)
 @given(_PATHS, st.randoms(use_true_random=False))
 def test_invariants_of_any_tree(paths: list[str], dice: object) -> None:
     table = table_of(*paths)

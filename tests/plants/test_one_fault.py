@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.plants.planting import SIDES, Array, File, Ground, must_find, spoiled, step_of, watches
+from tests.thorough import few
 from tui_debugger.model import Category
 
-SEEDS = range(4)
-FEW = range(3)
+SEEDS = few(range(4), 1)
+FEW = few(range(3), 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -17,6 +17,7 @@ from tests.check.test_brute_force import CHANGES, OVERFLOW, PLAIN, UNCHANGED, Va
 from tests.plants.planting import DUMPS, RANKS, File, Finding, Ground, check, watches
 from tests.plants.test_together import many_faults
 from tests.session.opened import opened
+from tests.thorough import few
 from tui_debugger.model import Category, ErrorBits, Side
 
 STEPS = {"mlp": (2, 3), "nan": (1, 2)}
@@ -52,7 +53,7 @@ def files_of(ground: Ground, findings: set[Finding]) -> set[Path]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", few(range(2), 1))
 @pytest.mark.parametrize("name", DUMPS)
 def test_findings_are_those_of_plain_numpy(grounds: Callable[[str], Ground], name: str, seed: int) -> None:
     ground, chance = grounds(name), np.random.default_rng([seed, 40])

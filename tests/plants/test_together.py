@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.plants.planting import Answer, Array, File, Ground, check, spoiled, watches
+from tests.thorough import few
 
-SEEDS = range(3)
+SEEDS = few(range(3), 1)
 TEXTS = (
     "TO", "TO @ category=gradient", "GE", "WO", "TO @ category=parameter", "TO @ MatMul", "TO @ Adam|SGD",
     "TZ", "TZ zero_percentage_ge=50 @ category=activation", "TZ @ category=tensor, -category=parameter",

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.session.opened import opened
+from tests.thorough import few, later
 from tests.unprivileged import forbidden, unprivileged
 from tests.unreadable import WOUNDS
 from tui_debugger.check.verdicts import Outcome, judge
@@ -103,7 +104,7 @@ def test_the_copy_is_clean(copies: Callable[[str], Path]) -> None:
     assert session.unreadable() == ()
 
 
-@pytest.mark.parametrize("level", sorted(LEVELS.keys() - {"tensor"}))
+@pytest.mark.parametrize("level", few(sorted(LEVELS.keys() - {"tensor"}), 2))
 @pytest.mark.parametrize("kind", WOUNDS)
 @pytest.mark.parametrize("name", NAMES)
 def test_something_else_in_the_place_of_a_directory(
@@ -175,7 +176,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("level", ["rank", "net", "graph", "step", "last step"])
+@pytest.mark.parametrize("level", ["rank", later("net"), later("graph"), later("step"), "last step"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_says_so(
     copies: Callable[[str], Path], capsys: Capsys, tmp_path: Path, command: str, level: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.linked import linked
 from tui_debugger.model import Hit, Verdict, WatchResult
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
@@ -51,11 +51,8 @@ def file_of(session: Session, hit: Hit) -> Path:
 
 
 def writable_copy(dump: Path, target: Path) -> Path:
-    """A copy of a dump whose files may be changed."""
-    shutil.copytree(dump, target)
-    for path in [target, *target.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    return target
+    """A copy of a dump whose directories may be changed, and its files after ``own`` of ``tests.linked``."""
+    return linked(dump, target)
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, int]]:

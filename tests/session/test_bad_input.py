@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.linked import own
 from tests.session.opened import checked, found, only, opened, snapshot, watch, writable_copy
 from tests.sources.writer import MLP, DumpWriter, Generation, overwrite, write_dump, write_step
 from tests.unprivileged import unprivileged
@@ -336,7 +337,7 @@ def test_watchpoints_that_name_nothing_find_nothing(dump: Path) -> None:
 @contextmanager
 def damaged(path: Path, content: bytes | None) -> Iterator[None]:
     """Other bytes in a file for a while; None removes it."""
-    kept = path.read_bytes()
+    kept = own(path).read_bytes()
     if content is None:
         path.unlink()
     else:

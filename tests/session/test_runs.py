@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.linked import linked
 from tests.session.opened import checked, file_of, found, only, opened
 from tests.sources.writer import (
     MLP,
@@ -371,7 +372,7 @@ def test_without_a_graph_an_input_is_judged_once_and_attributes_not_at_all(
 ) -> None:
     """The same recommended set on the same dump says hardly more when the graph is missing."""
     target = tmp_path / "dump"
-    shutil.copytree(dumps("mindspore-2.10-nan"), target)
+    linked(dumps("mindspore-2.10-nan"), target)
     shutil.rmtree(target / "rank_0" / "graphs")
     session = Session(open_source(target))
     session.add_recommended()

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.linked import linked
 from tests.sources.writer import MLP, DumpWriter, Generation, overwrite, write_dump, write_step
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.graph.table import NodeFlag
@@ -45,7 +46,7 @@ def snapshot(root: Path) -> dict[str, tuple[int, int, int]]:
 @pytest.mark.parametrize("name", ["mindspore-2.0-mlp", "mindspore-2.10-mlp"])
 def test_nothing_in_the_dump_is_written_or_deleted(dumps: Callable[[str], Path], tmp_path: Path, name: str) -> None:
     root = tmp_path / name
-    shutil.copytree(dumps(name), root)
+    linked(dumps(name), root)
     before = snapshot(root)
     source = open_source(root)
     everything(source)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.graph.graphs import DUMPS
-from tests.sources.writer import age
+from tests.linked import linked, own
 from tests.unprivileged import unprivileged
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.model import ReadSpec
@@ -43,11 +43,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def dump(dumps: Dumps, tmp_path: Path) -> Path:
     """A copy of a dump, with one step."""
-    root = shutil.copytree(dumps(LATE), tmp_path / "dump", copy_function=shutil.copy2)
+    root = linked(dumps(LATE), tmp_path / "dump")
     (data,) = (path for path in root.glob("rank_0/*/0") if path.is_dir())
     for step in range(1, 6):
         shutil.rmtree(data / str(step))
-    age(root)
     return root
 
 
@@ -110,7 +109,7 @@ def gradients(root: Path) -> tuple[Path, Path]:
 
 def test_a_file_with_other_contents_is_read_again_and_counts(dump: Path, store: DiskCache, opened: list[str]) -> None:
     open_source(dump, store).tensors(0, 0)
-    one, other = gradients(dump)
+    one, other = map(own, gradients(dump))
     swap(one, other)
     opened.clear()
     expected = where(open_source(dump))
@@ -123,7 +122,7 @@ def test_a_file_with_other_contents_is_read_again_and_counts(dump: Path, store: 
 
 
 def test_files_that_changed_just_now_are_read_every_time(dump: Path, store: DiskCache, opened: list[str]) -> None:
-    one, other = gradients(dump)
+    one, other = map(own, gradients(dump))
     for path in (one, other):
         os.utime(path)
     for _ in range(3):
@@ -133,9 +132,10 @@ def test_files_that_changed_just_now_are_read_every_time(dump: Path, store: Disk
 
 
 def test_files_that_hold_no_array_are_known_too(dump: Path, store: DiskCache, opened: list[str]) -> None:
-    one, _ = gradients(dump)
+    one = own(gradients(dump)[0])
+    long_ago = one.stat().st_mtime_ns
     one.write_bytes(one.read_bytes()[:-1])
-    age(dump)
+    os.utime(one, ns=(long_ago, long_ago))
     first = where(open_source(dump, store))
     opened.clear()
     assert where(open_source(dump, store)) == first == where(open_source(dump))
@@ -143,7 +143,7 @@ def test_files_that_hold_no_array_are_known_too(dump: Path, store: DiskCache, op
 
 
 def test_files_that_may_not_be_read_are_tried_again(dump: Path, store: DiskCache, opened: list[str]) -> None:
-    one, _ = gradients(dump)
+    one = own(gradients(dump)[0])
     one.chmod(0)
     closed = unprivileged(lambda: where(open_source(dump, store)))
     opened.clear()
@@ -156,7 +156,7 @@ def test_files_that_may_not_be_read_are_tried_again(dump: Path, store: DiskCache
 def test_what_the_system_refuses_once_is_tried_again(
     dump: Path, store: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = gradients(dump)
+    one = own(gradients(dump)[0])
     read = nodes.open_array
 
     def refusing(spec: ReadSpec) -> Any:
@@ -173,7 +173,7 @@ def test_what_the_system_refuses_once_is_tried_again(
 def test_another_graph_is_matched_anew(dump: Path, store: DiskCache, opened: list[str]) -> None:
     open_source(dump, store).tensors(0, 0)
     for path in dump.glob("rank_0/execution_order/ms_execution_order_graph_*.csv"):
-        path.write_text("\n".join(path.read_text().splitlines()[:20]))
+        own(path).write_text("\n".join(path.read_text().splitlines()[:20]))
     opened.clear()
     found = where(open_source(dump, store))
     assert opened == []  # the contents are known

@@ -9,10 +9,11 @@ from itertools import permutations, product
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.matching import Files, graph, names, node
+from tests.thorough import examples
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.sources.mindspore.match import NOWHERE, FileGroup, match_files
 
@@ -130,7 +131,7 @@ def content(program: Program, number: int) -> tuple[object, ...]:
     return (*(program.value(source) for source in op.inputs), "makes", op.value)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(programs() | programs(partial=True))
 def test_certain_and_uncertain_are_what_brute_force_says(program: Program) -> None:
     files = Files()
@@ -157,7 +158,7 @@ def test_certain_and_uncertain_are_what_brute_force_says(program: Program) -> No
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(programs() | programs(partial=True))
 def test_with_timestamps_what_is_certain_is_true_and_what_is_open_holds_the_truth(program: Program) -> None:
     files = Files()
@@ -172,7 +173,7 @@ def test_with_timestamps_what_is_certain_is_true_and_what_is_open_holds_the_trut
     assert match.uncertain.sum() <= blind.uncertain.sum()
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.integers(2, 40), st.randoms(use_true_random=False), st.booleans())
 def test_distinct_values_recover_the_true_assignment(count: int, pick: Any, chained: bool) -> None:
     # Every operator reads a parameter of its own, and possibly an earlier operator.
@@ -194,7 +195,7 @@ def test_distinct_values_recover_the_true_assignment(count: int, pick: Any, chai
     assert not match.uncertain.any()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(programs(partial=True), st.data())
 def test_whatever_the_values_are_every_node_gets_one_group_at_most(program: Program, data: st.DataObject) -> None:
     files = Files()

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, age, write_dump
+from tests.thorough import examples
 from tui_debugger.cache.store import DiskCache
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress
@@ -271,7 +272,7 @@ def liar(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, tuple[An
     return root / "dump", root / "store", everything(open_source(root / "dump", DiskCache(root / "store")))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_a_payload_that_was_damaged_is_as_good_as_none(
     liar: tuple[Path, Path, tuple[Any, ...]], data: st.DataObject

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sources.writer import DumpWriter, Generation
+from tests.thorough import examples
 from tui_debugger.sources import open_source
 from tui_debugger.sources.base import TensorFlag
 from tui_debugger.sources.mindspore.listing import Block, in_order
@@ -127,7 +128,7 @@ def test_a_history_is_ascending_only_when_it_names_every_step() -> None:
     assert not is_ascending((0, 1, 0, 1), {0, 1})
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(1, 4))
 def test_of_a_constant_only_the_newest_file_counts(tmp_path_factory: object, count: int) -> None:
     root = Path(tmp_path_factory.mktemp("constants"))  # type: ignore[attr-defined] # pytest's

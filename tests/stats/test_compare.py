@@ -9,11 +9,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from tests.stats.plain import stats_of
+from tests.thorough import examples
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Progress
 from tui_debugger.stats.compare import Differences, OddCounts, compare
@@ -151,7 +152,7 @@ def test_the_largest_differences_stand_in_order(pair: tuple[Array, Array], top: 
             assert entry.relative == relative[entry.index]
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["f2", "f4", "f8", ml_dtypes.bfloat16]))
 def test_ulps_of_neighbours(seed: int, kind: Any) -> None:
     random = np.random.default_rng(seed)

@@ -14,11 +14,12 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.stats.plain import assert_same, record_of
 from tests.stats.requests import look, looks_of
+from tests.thorough import examples
 from tui_debugger.errors import CancelledError, UnreadableTensorError
 from tui_debugger.model import ReadSpec
 from tui_debugger.stats import measure as module
@@ -96,7 +97,7 @@ def arrays(draw: st.DrawFn) -> Array:
     return np.asfortranarray(array) if draw(st.booleans()) else array
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(arrays(), min_size=1, max_size=6), st.sampled_from(sorted(NEEDS)))
 def test_arrays_of_all_kinds_are_what_plain_numpy_finds(tmp_path: Path, steps: list[Array], need: str) -> None:
     files = [tmp_path / f"{number}.npy" for number in range(len(steps))]
@@ -511,7 +512,7 @@ def looks(chains: list[int], need: RequiredStats | None = CHANGE) -> ReadRequest
     return looks_of([Path(f"/{row}") for row in range(len(previous))], previous, [need] * len(previous))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=60),
     st.lists(st.sampled_from([-1, 0, 400, 1 << 20, 1 << 24, 1 << 26, 1 << 33]), min_size=1, max_size=7),
@@ -545,7 +546,7 @@ def test_no_files_are_no_batches() -> None:
     assert list(batch_bounds(looks([]), np.zeros(0, np.int64), 2)) == []
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.data())
 def test_a_part_brings_what_it_is_compared_with(chains: list[int], data: st.DataObject) -> None:
     whole = looks(chains)

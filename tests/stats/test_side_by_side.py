@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -175,7 +175,6 @@ def pairs(draw: st.DrawFn) -> tuple[Array, Array]:
     return first, second
 
 
-@settings(deadline=None)
 @given(pairs(), st.sampled_from((1, 1, 1, 5000, BLOCK)))
 def test_any_pair_is_compared_as_defined(pair: tuple[Array, Array], repeats: int) -> None:
     current, previous = (np.tile(array.reshape(-1), repeats) for array in pair)

@@ -13,10 +13,11 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.stats.test_compare import arrays
+from tests.thorough import examples
 from tui_debugger.errors import CancelledError
 from tui_debugger.model import Progress, ReadSpec
 from tui_debugger.stats import spans, workers
@@ -76,7 +77,7 @@ def noise(kind: Any, size: int, seed: int) -> Array:
     return array
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kinds=st.tuples(st.sampled_from((*KINDS, *FP8)), st.sampled_from((*KINDS, *FP8))),
     same=st.booleans(),
@@ -124,7 +125,7 @@ def test_a_file_that_another_one_took_the_place_of_is_what_it_was_when_it_was_op
     assert count_classes(shared).counts.tolist() == count_classes(old).counts.tolist()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from((*KINDS, *FP8)),
     size=st.integers(2, 700),

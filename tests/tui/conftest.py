@@ -9,7 +9,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.tui import idle
 from tests.tui.driver import Driver, opened
+from tui_debugger.tui import inspector
+from tui_debugger.tui.dialogs import watchpoint_form
 
 
 class OpenScreen(Protocol):
@@ -35,3 +38,12 @@ def open_screen(dumps: Callable[[str], Path]) -> OpenScreen:
 def _own_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures of the screen are written into the working directory, and some tests press every key."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _waits_on_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sleeps after each key, see ``idle``, and the screen does not wait whether another key follows."""
+    monkeypatch.setattr(inspector, "QUIET", 0.001)
+    monkeypatch.setattr(watchpoint_form, "COUNT_AFTER", 0.001)
+    monkeypatch.setattr("textual.app.wait_for_idle", idle.wait_for_idle)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", idle.wait_for_idle)

@@ -50,7 +50,7 @@ class Driver:
         end = time.monotonic() + PATIENCE
         while not condition():
             assert time.monotonic() < end, f"never happened; the screen shows:\n{self.text}"
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.002)
         await self.pilot.pause()
 
     async def settled(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.sources.writer import MLP as SMALL
 from tests.sources.writer import DumpWriter, Graph, Node, write_step
+from tests.thorough import later
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS, Action
@@ -72,8 +73,18 @@ class Case:
     size: tuple[int, int] = WIDE
 
 
-def opens(screen: str) -> Callable[[Look, Look], bool]:
-    return lambda old, new: old.screen == "MainScreen" and new.screen == screen
+@dataclass(frozen=True)
+class Opens:
+    """The effect of a key that opens a screen above the panes, and does nothing else."""
+
+    screen: str
+
+    def __call__(self, old: Look, new: Look) -> bool:
+        return old.screen == "MainScreen" and new.screen == self.screen
+
+
+def opens(screen: str) -> Opens:
+    return Opens(screen)
 
 
 def to_pane(pane: str) -> Callable[[Look, Look], bool]:
@@ -215,9 +226,17 @@ VALUES: dict[str, tuple[str, Callable[[Cell, Cell], bool]]] = {
 """The same for the values of a tensor of shape (4, 2, 8, 8) with 128 NaN: keys before, and the change."""
 
 
+OPENING = [action for action in ACTIONS if isinstance(DESK[action.where, action.id].effect, Opens)]
+"""What is closed with Esc, and nothing has happened."""
+
+
 def of_registry() -> list[object]:
+    """Every action by its first key every time, and by its other keys in a thorough run."""
     return [
-        pytest.param(action, key, id=f"{action.where}.{action.id}-{key}") for action in ACTIONS for key in action.keys
+        (later if at else pytest.param)(action, key, id=f"{action.where}.{action.id}-{key}")
+        for action in ACTIONS
+        if action not in OPENING
+        for at, key in enumerate(action.keys)
     ]
 
 
@@ -302,6 +321,22 @@ async def test_a_key_does_what_the_help_says(
             await screen.settled()
         after = look(screen)
         assert case.effect(before, after), f"{action.help}\nbefore:\n{before}\n\nafter:\n{after.text}\n{after}"
+
+
+async def test_every_key_that_opens_a_screen_opens_the_one_the_help_says(open_screen: OpenScreen) -> None:
+    """One program for all of them."""
+    async with open_screen(NAN) as screen:
+        for action in OPENING:
+            case = DESK[action.where, action.id]
+            assert (case.dump, case.size) == (NAN, WIDE)
+            for key in action.keys:
+                await press(screen, case.keys)
+                before = look(screen)
+                await press(screen, key)
+                after = look(screen)
+                assert case.effect(before, after), f"{key}: {action.help}\n{after.screen}:\n{after.text}"
+                while screen.app.screen is not screen.main:
+                    await press(screen, "escape")
 
 
 def cell(screen: Driver, values: ValuesScreen) -> Cell:

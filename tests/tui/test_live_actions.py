@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.thorough import later
 from tests.tui.live_driver import attached
 from tests.tui.test_every_key import NAMES as NAMED
 from tui_debugger.live import wire
@@ -62,7 +63,7 @@ async def test_the_palette_finds_them() -> None:
         await screen.until(lambda: "Save as dump" in screen.text)
 
 
-@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.RUNNING, Phase.LOST, Phase.DONE])
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.RUNNING, later(Phase.LOST), later(Phase.DONE)])
 async def test_every_action_can_be_asked_for_in_every_state(phase: Phase) -> None:
     """Whatever it does there, the screen goes on; what each does for dumps is tested with dumps."""
     async with attached(2, features=wire.RUNS_TO_NODES) as screen:

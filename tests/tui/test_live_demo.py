@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -42,10 +41,10 @@ async def test_the_training_is_run_to_its_nan_and_its_values_are_looked_at() -> 
 
 async def test_the_recording_ends() -> None:
     async with demo() as screen:
-        for _ in range(7):
+        while "finished" not in screen.main.header.plain:
+            before = screen.main.header.plain
             await screen.press("c")
+            await screen.until(lambda before=before: screen.main.header.plain != before)
             await screen.until(lambda: "running" not in screen.main.header.plain)
-            await asyncio.sleep(0)
             await screen.settled()
-        await screen.until(lambda: "finished" in screen.main.header.plain)
         assert screen.main.state.step == 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.linked import linked, own
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Verdict
@@ -187,11 +189,12 @@ async def test_hits_are_filtered_by_dialog_and_by_search(open_screen: OpenScreen
         assert isinstance(screen.app.screen, HitFilterScreen)
         await screen.press("escape", "slash")
         await screen.type("fc2.weight")
+        await screen.settled()
         rows = screen.pane("hits")
         assert rows
         assert all("fc2.weight" in row for row in rows)
         await screen.press("escape")
-        assert len(screen.pane("hits")) > len(rows)
+        await screen.until(lambda: len(screen.pane("hits")) > len(rows))
 
 
 # -- tensors ---------------------------------------------------------------------------------------
@@ -236,8 +239,9 @@ async def test_enter_shows_values_and_e_writes_the_tensor(
 
 async def test_u_and_m_follow_the_data_flow(open_screen: OpenScreen) -> None:
     async with open_screen(NAN) as screen:
-        await screen.press("n", "5", "home")
+        await screen.press("n", "5")
         await screen.settled()
+        await screen.press("home")
         node = screen.main.state.row
         await screen.press("u")
         await screen.settled()
@@ -355,9 +359,9 @@ async def test_starting_at_a_step(open_screen: OpenScreen) -> None:
 def two_ranks(dumps: Callable[[str], Path], tmp_path: Path) -> Path:
     """The NaN run twice: rank 1 is a copy of rank 0 that has no step 3."""
     copy = tmp_path / "ranks"
-    shutil.copytree(dumps(NAN), copy)
+    linked(dumps(NAN), copy)
     (rank,) = [path for path in copy.rglob("rank_0") if path.is_dir()]
-    shutil.copytree(rank, rank.with_name("rank_1"))
+    shutil.copytree(rank, rank.with_name("rank_1"), copy_function=os.link)
     for step in [path for path in rank.with_name("rank_1").rglob("3") if path.is_dir()]:
         shutil.rmtree(step)
     return copy
@@ -453,11 +457,10 @@ async def test_a_damaged_tensor_says_what_is_wrong_and_the_rest_works(
     open_screen: OpenScreen, dumps: Callable[[str], Path], tmp_path: Path
 ) -> None:
     copy = tmp_path / "damaged"
-    shutil.copytree(dumps(NAN), copy)
+    linked(dumps(NAN), copy)
     broken = sorted(copy.rglob("*.npy"))[:400:7]
     for path in broken:
-        path.chmod(0o644)
-        path.write_bytes(path.read_bytes()[:20])
+        own(path).write_bytes(path.read_bytes()[:20])
     async with open_screen(copy) as screen:
         assert "unreadable" in screen.main.header.plain
         bad = next(hit for hit in screen.main.hits_pane.hits if hit.verdict is Verdict.CANNOT_JUDGE)
@@ -473,7 +476,7 @@ async def test_a_growing_dump_grows_on_screen_and_nothing_jumps(
     open_screen: OpenScreen, dumps: Callable[[str], Path], tmp_path: Path
 ) -> None:
     copy = tmp_path / "growing"
-    shutil.copytree(dumps(NAN), copy)
+    linked(dumps(NAN), copy)
     (last,) = [path for path in copy.rglob("3") if path.is_dir() and path.parent.name.isdigit()]
     kept = tmp_path / "later"
     last.rename(kept)

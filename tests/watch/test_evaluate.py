@@ -6,9 +6,10 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from tui_debugger.errors import BadWatchpointError
 from tui_debugger.model import TensorMeta, TensorStats, Verdict, Watchpoint
 from tui_debugger.stats.records import BEFORE_WORDS, Bounds, Change, Closeness, Record, Records, RequiredStats
@@ -68,7 +69,7 @@ def watchpoints(draw: st.DrawFn) -> Watchpoint:
         return Watchpoint(1, condition, validate(condition, dict.fromkeys(plain, 1.0)))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_columns_agree_with_evaluate_on_every_record(data: st.DataObject) -> None:
     watchpoint = data.draw(watchpoints())

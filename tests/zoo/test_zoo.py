@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
+from tests.thorough import few  # noqa: E402 - torch first
 from tests.zoo.trainings import HEALTHY, SICK  # noqa: E402 - imports torch
 from tests.zoo.watched import watch  # noqa: E402 - imports torch
 
@@ -18,7 +19,7 @@ def test_the_zoo_is_large_enough() -> None:
     assert len(SICK) >= 15
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@pytest.mark.parametrize("name", few(HEALTHY, 6))
 def test_nothing_is_found_in_a_healthy_training(name: str) -> None:
     seen = watch(HEALTHY[name])
     assert seen.trouble == []
@@ -27,14 +28,16 @@ def test_nothing_is_found_in_a_healthy_training(name: str) -> None:
     assert seen.last >= 5, "steps were lost"
 
 
-@pytest.mark.parametrize("name", ["trainer", "dense_experts", "switched_experts", "grad_scaler", "grad_scaler_fused"])
+@pytest.mark.parametrize(
+    "name", few(["trainer", "dense_experts", "switched_experts", "grad_scaler", "grad_scaler_fused"], 2)
+)
 def test_nothing_is_found_at_the_level_of_operators_either(name: str) -> None:
     seen = watch(HEALTHY[name], level="op")
     assert (seen.trouble, seen.findings, seen.stops) == ([], {}, [])
     assert seen.last >= 5, "steps were lost"
 
 
-@pytest.mark.parametrize("name", SICK)
+@pytest.mark.parametrize("name", few(SICK, 8))
 def test_the_cause_is_named_in_a_sick_training(name: str) -> None:
     expected = SICK[name]
     seen = watch(expected.training)

@@ -8,10 +8,11 @@ from typing import Any
 import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.diagnose.explain.training import MATMUL, MATMUL_GRAD, NAMES, RELU, Array, training, values
+from tests.thorough import examples
 from tui_debugger.diagnose.explain.evidence import Guidance
 from tui_debugger.diagnose.explain.explain import EXPLAINED, explain, lines
 from tui_debugger.diagnose.explain.operator_rules import Standing
@@ -189,7 +190,7 @@ def runs(draw: st.DrawFn) -> dict[int, dict[str, Array]]:
     return steps
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=runs(), conditions=st.lists(st.sampled_from(sorted(ALWAYS)), min_size=1, max_size=3, unique=True))
 @np.errstate(all="ignore")
 def test_whatever_the_values_are_every_sentence_is_whole(
@@ -208,7 +209,7 @@ def test_whatever_the_values_are_every_sentence_is_whole(
             assert named <= {result.condition for result in hit.results}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(25, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=runs())
 @np.errstate(all="ignore")
 def test_a_tensor_that_nobody_checked_is_looked_at_for_nan_and_inf(steps: dict[int, dict[str, Array]]) -> None:

@@ -10,9 +10,10 @@ import hypothesis.extra.numpy as hnp
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from tui_debugger.check.types import TensorRow
 from tui_debugger.diagnose.explain.operator_rules import Case, Cause, Standing, causes, likely, untold
 from tui_debugger.model import Side, TensorKey, TensorMeta
@@ -66,7 +67,7 @@ ARRAYS = hnp.arrays(np.float32, hnp.array_shapes(max_dims=2, max_side=5), elemen
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("op_type", sorted(UNARY))
-@settings(max_examples=40)
+@examples(40)
 @given(array=ARRAYS)
 def test_what_numpy_makes_nan_or_inf_of_has_a_likely_cause_and_nothing_else_has(
     op_type: str, dtype: type[np.floating[Any]], array: Array

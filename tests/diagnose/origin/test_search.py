@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.linked import linked, own
 from tests.session.opened import opened, snapshot, writable_copy
 from tests.sources.memory import MemorySource, Op, table_of
 from tests.sources.writer import MLP, DumpWriter, Generation, Graph, Node, write_dump, write_step
@@ -57,7 +58,7 @@ def copy_of_steps(dump: Path, target: Path, *steps: int) -> Path:
     def others(directory: str, names: list[str]) -> list[str]:
         return [name for name in names if Path(directory).name == "0" and name.isdigit() and int(name) not in steps]
 
-    shutil.copytree(dump, target, ignore=others)
+    linked(dump, target, ignore=others)
     return target
 
 
@@ -256,7 +257,7 @@ def files(root: Path, side: Side, *, parameters: bool) -> list[tuple[Path, int]]
 def test_a_planted_nan_starts_at_the_node_of_its_file(healthy: Path, side: Side, seed: int) -> None:
     choices = files(healthy, side, parameters=False)
     path, row = choices[int(np.random.default_rng(seed).integers(len(choices)))]
-    kept = path.read_bytes()
+    kept = own(path).read_bytes()
     spoil(path)
     try:
         session = opened(healthy)
@@ -281,7 +282,7 @@ def test_a_planted_nan_starts_at_the_node_of_its_file(healthy: Path, side: Side,
 def test_a_planted_nan_in_a_parameter_starts_after_its_update(healthy: Path, seed: int) -> None:
     choices = files(healthy, Side.OUTPUT, parameters=True)
     path, row = choices[int(np.random.default_rng(seed).integers(len(choices)))]
-    kept = path.read_bytes()
+    kept = own(path).read_bytes()
     spoil(path)
     try:
         session = opened(healthy)
@@ -538,7 +539,7 @@ def test_without_a_graph_an_input_that_was_never_dumped_is_missing(
 ) -> None:
     """MindSpore does not dump what crosses graphs: a product of a clean tensor and one nobody knows is no origin."""
     copy = tmp_path / "dump"
-    shutil.copytree(dumps(dump), copy)
+    linked(dumps(dump), copy)
     shutil.rmtree(copy / "rank_0" / "graphs")
     session = opened(copy, "TO")
     marked = [hit.key for hit in session.check(session.pairs()).hits if hit.origin]

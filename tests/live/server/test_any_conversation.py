@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.live.server.test_conversation import VIEW, watchpoint
+from tests.thorough import examples
 from tui_debugger.errors import LostError, NotStoppedError
 from tui_debugger.live import wire
 from tui_debugger.live.server.conversation import (
@@ -194,4 +194,4 @@ class Talk(RuleBasedStateMachine):
 
 
 TestTalk = Talk.TestCase
-TestTalk.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTalk.settings = examples(150, stateful_step_count=40)

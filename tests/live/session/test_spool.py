@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.thorough import examples
 from tui_debugger.arrays import Array
 from tui_debugger.live.spool import Kept, Spool, remove_abandoned
 from tui_debugger.model import ReadSpec
@@ -97,7 +98,7 @@ def test_a_step_that_is_being_written_stays(tmp_path: Path) -> None:
     spool.close()
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 30_000), st.integers(-2000, 2000)), max_size=25))
 def test_it_never_exceeds_its_limit(
     tmp_path_factory: pytest.TempPathFactory, tensors: list[tuple[int, int, int]]

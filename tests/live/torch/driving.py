@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.live.conftest import Happened
+from tests.live.torch.forks import parent
 from tests.live.torch.watching import recommended_watchpoints
 from tui_debugger.graph.build import build_table
 from tui_debugger.graph.messages import parse_graph
@@ -62,13 +61,7 @@ class Driven:
         self._happened = happened
         self._before = happened.count(Event.STOPPED)
         given = [f"--{name}={value}" for name, value in options.items()]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.live.torch.programs", program, f"--address={address}", *given],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = parent().fork("tests.live.torch.programs", [program, f"--address={address}", *given])
         self.training: Training
         self.table: NodeTable
 
@@ -163,13 +156,12 @@ class Driven:
     def outcome(self) -> tuple[int, str, str]:
         """Waits for the process."""
         out, err = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, out, err
+        return self.process.wait(PATIENCE), out, err
 
     def end(self) -> None:
         """Ends the process, however."""
         if self.process.poll() is None:
             self.process.kill()
         for pipe in (self.process.stdout, self.process.stderr):
-            if pipe is not None:
-                pipe.close()
+            pipe.close()
         self.process.wait(PATIENCE)

@@ -16,6 +16,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.live.torch.driving import ROOT
+from tests.thorough import few, later
 from tui_debugger.diagnose.origin.upstream import trace
 from tui_debugger.graph.edges import real_inputs
 from tui_debugger.graph.operator_types import is_collective
@@ -150,7 +151,7 @@ def gradient(kind: str) -> str:
     return "Gradients/_flat_param" if kind == "fsdp1_flat" else "Gradients/head/weight"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", few(KINDS, 4))
 def test_a_bad_batch_of_one_process_is_the_only_origin(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path
 ) -> None:
@@ -246,7 +247,7 @@ def looked_at_all(found: Watched) -> bool:
 
 
 @pytest.mark.parametrize("level", ["module", "op"])
-@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
+@pytest.mark.parametrize("kind", few(["ddp", "fsdp1", "fsdp2", "tensor_parallel"], 2))
 def test_a_healthy_training_is_clean(two: Trainings, capsys: Capture, kind: str, level: str, tmp_path: Path) -> None:
     """Also where weights are put together, and sums made, in memory that held NaN before."""
     found = two.watch(capsys, tmp_path, kind, MORE, level=level, steps=4)
@@ -254,7 +255,7 @@ def test_a_healthy_training_is_clean(two: Trainings, capsys: Capture, kind: str,
     assert looked_at_all(found)
 
 
-@pytest.mark.parametrize("kind", ["ddp", "fsdp1", "fsdp2", "tensor_parallel"])
+@pytest.mark.parametrize("kind", few(["ddp", "fsdp1", "fsdp2", "tensor_parallel"], 2))
 def test_among_all_operators_a_bad_batch_is_the_only_origin(
     two: Trainings, capsys: Capture, kind: str, tmp_path: Path
 ) -> None:
@@ -277,7 +278,7 @@ def test_among_all_operators_a_bad_weight_is_found_where_it_was_gathered(
     assert (0, "blocks/1/up/Addmm") in found.bad
 
 
-@pytest.mark.parametrize("level", ["module", "op"])
+@pytest.mark.parametrize("level", ["module", later("op")])
 def test_parts_and_shards_together(four: Trainings, capsys: Capture, level: str, tmp_path: Path) -> None:
     """Tensor-parallel in pairs, and FSDP over these."""
     healthy = four.watch(capsys, tmp_path / "healthy", "two_d", MORE, level=level, steps=4)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import run
+from tests.thorough import few
 
 pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
@@ -106,7 +107,7 @@ def test_nothing_bad_is_clean_and_every_step_counts(trainings: Trainings, capsys
     assert summary["steps"] == [{"rank": rank, "steps": STEPS} for rank in range(trainings.ranks)]
 
 
-@pytest.mark.parametrize(("how", "where", "step"), list(positions()))
+@pytest.mark.parametrize(("how", "where", "step"), few(positions(), 12))
 def test_a_bad_tensor_is_found_where_it_is(
     trainings: Trainings, capsys: Capture, how: str, where: str, step: int
 ) -> None:
@@ -138,7 +139,7 @@ def test_what_follows_the_last_step_is_judged(trainings: Trainings, capsys: Capt
     assert (0, STEPS) in bad_at(hits, node_of("forward" if how == "unfinished" else "evaluation", where))
 
 
-@pytest.mark.parametrize("step", range(STEPS))
+@pytest.mark.parametrize("step", few(range(STEPS), 1))
 @pytest.mark.parametrize("how", ["forward", "backward", "evaluation", "inference", "gradient", "weight"])
 def test_every_operator_is_judged(trainings: Trainings, capsys: Capture, how: str, step: int) -> None:
     where = "head.weight" if how in ("gradient", "weight") else "act"

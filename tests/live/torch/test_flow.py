@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
 from torch import nn  # noqa: E402 - torch first
 
+from tests.thorough import examples  # noqa: E402 - torch first
 from tui_debugger.torch.internals import leaves, named_leaves  # noqa: E402 - imports torch
 from tui_debugger.torch.module_hooks import ModuleHooks  # noqa: E402 - likewise
 from tui_debugger.torch.recording import Recording  # noqa: E402 - likewise
@@ -73,7 +74,7 @@ class Net(torch.nn.Module):
         return made[-1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(nets())
 def test_edges_are_those_of_the_net(layers: list[Layer]) -> None:
     model = Net(layers)

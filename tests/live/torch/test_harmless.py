@@ -15,6 +15,7 @@ import pytest
 
 from tests.live.torch.driving import PATIENCE, ROOT, Driven
 from tests.live.torch.watching import recommended_watchpoints
+from tests.thorough import later
 from tui_debugger.errors import TdbgError
 from tui_debugger.graph.messages import parse_graph
 from tui_debugger.live.wire import Event, Phase
@@ -142,8 +143,8 @@ def test_wrong_arguments_are_refused_at_once() -> None:
             tdbg.attach(model, **arguments)
 
 
-@pytest.mark.parametrize("level", ["module", "op"])
-@pytest.mark.parametrize("command", ["run(1)", "run_to_node('blocks/0/feed/1/ReLU')", "run_to_node('')"])
+@pytest.mark.parametrize("level", ["module", later("op")])
+@pytest.mark.parametrize("command", ["run(1)", "run_to_node('blocks/0/feed/1/ReLU')", later("run_to_node('')")])
 def test_a_debugger_that_is_killed_lets_the_training_go_on(level: str, command: str) -> None:
     """The debugger is a process of its own, killed while the training waits at a stop: of a step, or of a node."""
     serve = [sys.executable, "-c", SERVE.replace("run(1)", command, 1)]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install tui_debugger[torch-tests]")
 
+from tests.thorough import examples  # noqa: E402 - torch first
 from tui_debugger.live.client.judging import Judge  # noqa: E402
 from tui_debugger.live.client.recorded import measure  # noqa: E402
 from tui_debugger.model import Verdict, Watchpoint  # noqa: E402
@@ -120,7 +121,7 @@ def said(watchpoint: Watchpoint, now: torch.Tensor, then: torch.Tensor | None) -
 
 
 @pytest.mark.usefixtures("_place")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(FLOATS + OTHERS),
     seed=st.integers(0, 10_000),

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.thorough import later
 from tests.tui.screens_host import Opened, opened
 from tests.tui.values.test_screen import Later, row_of, screen_of, stats_of, where
 from tui_debugger.text.heat_map import GLYPHS
@@ -213,7 +214,7 @@ async def test_x_and_m_go_to_the_extremes() -> None:
     ],
     ids=lambda array: f"{array.dtype.name}-{array.shape}",
 )
-@pytest.mark.parametrize("size", [(80, 24), (200, 50), (24, 12)])
+@pytest.mark.parametrize("size", [later((80, 24)), later((200, 50)), (24, 12)])
 async def test_arrays_of_every_kind_and_shape_have_a_map(array: Array, size: tuple[int, int]) -> None:
     screen = screen_of(array)
     async with opened(screen, size) as view:
