@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
+    from tui_debugger.sources.reader import Reader
 
 
 AUXILIARY = frozenset({".dump_metadata", "graphs", "execution_order", "debug_files"})
@@ -355,7 +356,7 @@ class MindSporeReader:
         return open_mindspore(path, store, notices)
 
 
-READER = MindSporeReader()
+READER: Reader = MindSporeReader()
 
 
 @dataclass(frozen=True, slots=True)

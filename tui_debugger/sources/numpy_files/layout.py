@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tui_debugger.cache.store import DiskCache
     from tui_debugger.model import UnreadablePart
     from tui_debugger.sources.base import Source
+    from tui_debugger.sources.reader import Reader
 
 SUFFIXES: Final = (".npy", ".npz")
 LOOKED_FOR: Final = (
@@ -279,7 +280,7 @@ class NumpyReader:
         return NumpySource(found[0], path, notices)
 
 
-READER = NumpyReader()
+READER: Reader = NumpyReader()
 
 
 def find_root(path: Path) -> tuple[Path, Sureness, NotADumpError | None] | None:
