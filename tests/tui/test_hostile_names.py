@@ -86,7 +86,7 @@ async def test_no_view_draws_them(hostile: Path, view: ViewKind, node: str) -> N
         await screen.settled()
         assert safe(screen)
         if node == "ReLU":
-            assert screen.app.screen is not screen.desk, "the view never opened"
+            assert screen.app.screen is not screen.main, "the view never opened"
         for key in ("down", "enter", "right", "end"):
             await screen.press(key)
             await screen.settled()
@@ -114,7 +114,7 @@ async def test_a_line_of_a_dialog_makes_safe_whatever_it_is_given(hostile: Path)
     async with opened(hostile) as screen:
         for content in (EVIL, Content.assemble(("bold \x1b[31m", "bold"), EVIL)):
             line = Line(content)
-            await screen.desk.mount(line)
+            await screen.main.mount(line)
             line.show(content)
             await screen.pilot.pause()
             assert safe(screen)
