@@ -64,13 +64,13 @@ class LiveDriver(Driver):
 
 @asynccontextmanager
 async def listening(
-    *, size: tuple[int, int] = (200, 50), recommended: bool | None = True, **options: Any
+    *, size: tuple[int, int] = (200, 50), recommended: bool | None = True, title: str = "", **options: Any
 ) -> AsyncIterator[LiveDriver]:
     """The screen before any training came."""
     trainings = FakeTrainings()
     live = LiveSession(trainings)
     control = LiveControl(live, **options)
-    app = TdbgApp(live=control, recommended=recommended)
+    app = TdbgApp(live=control, title=title, recommended=recommended)
     async with app.run_test(size=size) as pilot:
         driver = LiveDriver(app, pilot, trainings, control)
         await driver.until(lambda: isinstance(app.screen, WaitingScreen))

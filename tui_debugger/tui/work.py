@@ -83,7 +83,7 @@ class Workers:
         Args:
             post: takes messages from any thread; whoever gets a ``Delivery`` calls its ``deliver`` on the event loop.
             failed: takes the errors of requests that have no callback of their own for them.
-            changed: called after every result, and whenever ``progress`` changed.
+            changed: called whenever ``progress`` changed, and after the results of requests that show theirs there.
         """
         self._post = post
         self._failed = failed
@@ -171,7 +171,8 @@ class Workers:
         if not lane.busy:
             self.progress.pop(lane.name, None)
         (request.failed if kind == "error" else request.done)(value)
-        self._changed()
+        if request.progressed is None:
+            self._changed()
 
 
 class _Lane:
