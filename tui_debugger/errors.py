@@ -16,7 +16,6 @@ class TdbgError(Exception):
     exit_code = 2
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
-        """Keeps the three parts apart so that every front end can lay them out itself."""
         super().__init__(what)
         self.what = what
         self.where = where

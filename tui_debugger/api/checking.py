@@ -62,7 +62,7 @@ def check(
 
 
 def _unlisted(run: Run, by_step: dict[int, dict[int, _Parts]]) -> tuple[UnreadablePart, ...]:
-    """What could not be looked at of the ranks and steps that tensors were chosen of."""
+    """Returns what could not be looked at of the ranks and steps that tensors were chosen of."""
     there = {rank for rank in run.session.ranks() if run.session.steps(rank)}
     pairs = [(rank, step) for step, ranks in by_step.items() for rank in ranks]
     parts = run.session.unreadable(pairs) if pairs else ()
@@ -96,7 +96,7 @@ _Parts = list[tuple[int, Columns]]
 
 
 def _by_step(columns: Sequence[Columns]) -> dict[int, dict[int, _Parts]]:
-    """What is asked, by step, then rank; both ascend."""
+    """Returns what is asked, by step, then rank; both ascend."""
     found: dict[int, dict[int, _Parts]] = {}
     for number, each in enumerate(columns):
         for step, rank, where in each.groups():

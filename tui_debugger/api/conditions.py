@@ -249,7 +249,6 @@ class TensorTooLargeCondition(TableCondition):
         min_gt: float | None = None,
         mean_gt: float | None = None,
     ) -> None:
-        """See the class."""
         super().__init__(abs_mean_gt=abs_mean_gt, max_gt=max_gt, min_gt=min_gt, mean_gt=mean_gt)
         self.demand_any()
 
@@ -282,7 +281,6 @@ class TensorTooSmallCondition(TableCondition):
         min_lt: float | None = None,
         mean_lt: float | None = None,
     ) -> None:
-        """See the class."""
         super().__init__(abs_mean_lt=abs_mean_lt, max_lt=max_lt, min_lt=min_lt, mean_lt=mean_lt)
         self.demand_any()
 
@@ -319,7 +317,6 @@ class TensorRangeCondition(TableCondition):
         max_min_lt: float | None = None,
         max_min_gt: float | None = None,
     ) -> None:
-        """See the class."""
         super().__init__(
             range_start_inclusive=range_start_inclusive,
             range_end_inclusive=range_end_inclusive,
@@ -348,7 +345,6 @@ class TensorOverflowCondition(TableCondition):
     row = CONDITIONS["tensor_overflow"]
 
     def __init__(self) -> None:
-        """It has no parameters."""
         super().__init__()
 
 
@@ -366,7 +362,6 @@ class OperatorOverflowCondition(TableCondition):
     row = CONDITIONS["operator_overflow"]
 
     def __init__(self) -> None:
-        """It has no parameters."""
         super().__init__()
 
 
@@ -388,7 +383,6 @@ class TensorAllZeroCondition(TableCondition):
     row = CONDITIONS["tensor_all_zero"]
 
     def __init__(self, zero_percentage_ge: float) -> None:
-        """See the class."""
         super().__init__(zero_percentage_ge=required(zero_percentage_ge, "zero_percentage_ge"))
 
 
@@ -413,7 +407,6 @@ class TensorUnchangedCondition(TableCondition):
     row = CONDITIONS["weight_not_changed"]
 
     def __init__(self, rtol: float = 1e-5, atol: float = 1e-8) -> None:
-        """See the class."""
         super().__init__(rtol=required(rtol, "rtol"), atol=required(atol, "atol"))
 
 
@@ -438,7 +431,6 @@ class TensorChangeBelowThresholdCondition(TableCondition):
     row = CONDITIONS["weight_change_too_small"]
 
     def __init__(self, abs_mean_update_ratio_lt: float, epsilon: float = 1e-9) -> None:
-        """See the class."""
         super().__init__(
             abs_mean_update_ratio_lt=required(abs_mean_update_ratio_lt, "abs_mean_update_ratio_lt"),
             epsilon=required(epsilon, "epsilon"),
@@ -466,7 +458,6 @@ class TensorChangeAboveThresholdCondition(TableCondition):
     row = CONDITIONS["weight_change_too_large"]
 
     def __init__(self, abs_mean_update_ratio_gt: float, epsilon: float = 1e-9) -> None:
-        """See the class."""
         super().__init__(
             abs_mean_update_ratio_gt=required(abs_mean_update_ratio_gt, "abs_mean_update_ratio_gt"),
             epsilon=required(epsilon, "epsilon"),
@@ -504,7 +495,6 @@ class TensorInitializationCondition(TableCondition):
     def __init__(
         self, zero_percentage_ge: float | None = None, max_gt: float | None = None, min_lt: float | None = None
     ) -> None:
-        """See the class."""
         super().__init__(zero_percentage_ge=zero_percentage_ge, max_gt=max_gt, min_lt=min_lt)
         self.demand_any()
         try:

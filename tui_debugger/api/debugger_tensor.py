@@ -162,7 +162,7 @@ class DebuggerTensor:
         return f"rank {self.rank} iteration {self._iteration} {self._node.name}:{self._slot}"
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same tensor of the same analyzer."""
+        """Tells whether it is the same tensor of the same analyzer."""
         if not isinstance(other, DebuggerTensor):
             return NotImplemented
         return (self.node, self.slot, self.iteration) == (other.node, other.slot, other.iteration)

@@ -95,7 +95,6 @@ class DumpAnalyzer:
     """
 
     def __init__(self, dump_dir: str | os.PathLike[str], mem_limit: int | None = None) -> None:
-        """See the class."""
         if not isinstance(dump_dir, str | os.PathLike):
             raise DebuggerParamTypeError(f"dump_dir should be a path, not {type(dump_dir).__name__}")
         memory_limit(mem_limit)

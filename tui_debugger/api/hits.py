@@ -35,7 +35,6 @@ class Watchpoint:
     """
 
     def __init__(self, tensors: Tensors | list[DebuggerTensor], condition: ConditionBase) -> None:
-        """See the class."""
         if not isinstance(tensors, Tensors):
             for tensor in checked(tensors, "tensors", list, "a list of DebuggerTensor"):
                 checked(tensor, "tensors", DebuggerTensor, "a list of DebuggerTensor")
@@ -101,7 +100,6 @@ class HitDetail(ConditionBase):
     """The condition of a hit with the actual values in place of the thresholds."""
 
     def __init__(self, condition: ConditionBase, results: Sequence[ParamResult]) -> None:
-        """Keeps the parameters that the user set."""
         self._condition = condition
         self._params = tuple(HitParam.of(result) for result in results if result.name in condition.param_dict)
 
@@ -240,7 +238,6 @@ class Hits(list[WatchpointHit]):
     """
 
     def __init__(self, hits: Iterable[WatchpointHit] = (), coverage: Coverage | None = None) -> None:
-        """See the class."""
         super().__init__(hits)
         self.coverage = coverage or Coverage()
 

@@ -380,7 +380,7 @@ class Node:
         return of_outputs(self._run, self._rank, outputs, iterations)
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same node of the same analyzer."""
+        """Tells whether it is the same node of the same analyzer."""
         if not isinstance(other, Node):
             return NotImplemented
         (run, *mine), (others, *theirs) = self.place, other.place

@@ -24,7 +24,6 @@ class Columns:
     __slots__ = ("rank", "row", "slot", "step")
 
     def __init__(self, rank: Integers, row: Integers, slot: Integers, step: Integers) -> None:
-        """Keeps them in four to eight bytes a number."""
         self.rank = np.asarray(rank, np.int32)
         self.row = np.asarray(row, np.int32)
         self.slot = np.asarray(slot, np.int32)
@@ -178,7 +177,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
                 yield DebuggerTensor(Node(self.run, rank, row), slot, step)
 
     def __contains__(self, tensor: object) -> bool:
-        """Whether a tensor is among them."""
+        """Tells whether a tensor is among them."""
         return bool(self._where(tensor).any())
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
@@ -195,7 +194,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
         return int(inside[0])
 
     def count(self, value: Any) -> int:
-        """How often a tensor is among them."""
+        """Tells how often a tensor is among them."""
         return int(self._where(value).sum())
 
     def _where(self, tensor: object) -> npt.NDArray[np.bool_]:
@@ -213,7 +212,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
         return NotImplemented if total is None else total
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other is a list or sequence of the same tensors in the same order."""
+        """Tells whether the other is a list or sequence of the same tensors in the same order."""
         if isinstance(other, Tensors) and other.run is self.run:
             mine, theirs = self.columns, other.columns
             return len(mine) == len(theirs) and all(
@@ -226,7 +225,7 @@ class Tensors(MutableSequence[DebuggerTensor]):
     __hash__ = None  # type: ignore[assignment]  # equal to a list, so no more hashable than one
 
     def __repr__(self) -> str:
-        """How many there are, and the first of them."""
+        """Tells how many there are, and the first of them."""
         if not len(self):
             return "<no tensors>"
         return f"<{len(self)} tensors: {self[0]!r}{', ...' if len(self) > 1 else ''}>"

@@ -111,7 +111,7 @@ def _floats(keys: Any) -> list[tuple[Any, ...]]:
 
 
 def _is_sound(records: Records, counts: npt.NDArray[Any], answers: npt.NDArray[Any]) -> bool:
-    """Whether all numbers are among those that mean something."""
+    """Tells whether all numbers are among those that mean something."""
     rows = records.rows
     meta, n = rows["meta"], len(rows)
     if n and not (

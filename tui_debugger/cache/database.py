@@ -102,7 +102,7 @@ class Database:
             connection.close()
 
     def is_there(self) -> bool:
-        """Whether the file still has its name: others may have removed it."""
+        """Tells whether the file still has its name: others may have removed it."""
         try:
             found = self.path.lstat()
         except OSError:
@@ -110,7 +110,7 @@ class Database:
         return (found.st_dev, found.st_ino) == self._file
 
     def wait(self, seconds: float) -> None:
-        """How long to wait from now on for others that write."""
+        """Tells how long to wait from now on for others that write."""
         self._connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def get(self, kind: str, keys: Iterable[bytes]) -> tuple[dict[bytes, bytes], list[int]]:
@@ -157,7 +157,7 @@ class Database:
         self._shrink(limit)
 
     def kinds(self) -> list[KindRow]:
-        """What there is of every kind."""
+        """Returns what there is of every kind."""
         rows = self._connection.execute(
             "SELECT kind, COUNT(*), SUM(size), MIN(used), MAX(used) FROM entries GROUP BY kind ORDER BY kind"
         )

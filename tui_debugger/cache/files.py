@@ -50,7 +50,7 @@ _DAMAGED = (
 
 
 def expected() -> tuple[type[Exception], ...]:
-    """What opening and using an index may raise; everything else is a mistake of ours.
+    """Returns what opening and using an index may raise; everything else is a mistake of ours.
 
     SQLite is imported for it: ask when something was raised.
     """
@@ -117,7 +117,7 @@ def why_off() -> str:
 
 
 def default_limit() -> tuple[int, str]:
-    """How many bytes the index may take; and what is wrong with the variable that says it, if anything."""
+    """Tells how many bytes the index may take; and what is wrong with the variable that says it, if anything."""
     text = os.environ.get(SIZE, "").strip()
     if not text:
         return LIMIT, ""
@@ -291,7 +291,7 @@ def room(directory: Path) -> int:
 
 
 def contradicts(complaint: str, index: Path) -> bool:
-    """Whether the system knows nothing of what SQLite complains about: then it is the file that is damaged.
+    """Tells whether the system knows nothing of what SQLite complains about: then it is the file that is damaged.
 
     A damaged header says "read-only" by itself, and a page number beyond all bounds looks like a full disk.
     """
@@ -328,7 +328,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_forgotten(file: IndexFile) -> bool:
-    """Whether it is half-made, and whoever began it was interrupted."""
+    """Tells whether it is half-made, and whoever began it was interrupted."""
     with suppress(OSError):
         return file.new and time.time() - file.path.lstat().st_mtime > STALE
     return False

@@ -49,7 +49,6 @@ class Index:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Nothing is opened yet."""
         self.trouble = ""
         self._directory = directory
         self._lock = threading.RLock()  # the last reference to a store may go while this thread holds it for a fork
@@ -325,7 +324,7 @@ class DiskCache:
             self._index.write(lambda database: database.put(kind, payloads, self.limit), make=True)
 
     def info(self) -> StoreInfo:
-        """What lies in it."""
+        """Returns what lies in it."""
         rows = self._index.read(lambda database: database.kinds()) or []
         return StoreInfo(
             self.path,

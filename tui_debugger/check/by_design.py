@@ -161,7 +161,7 @@ class Designs:
         self._masks: dict[tuple[int, int, bool], bool] = {}
 
     def intended(self, row: int, slot: int, depth: int = 0) -> bool:
-        """Whether a tensor has an Inf, and every one was written because an operator was told to."""
+        """Tells whether a tensor has an Inf, and every one was written because an operator was told to."""
         place = row, slot
         if place not in self._intended:
             self._intended[place] = False  # in a circle nobody wrote it
@@ -180,7 +180,7 @@ class Designs:
     # -- intended ------------------------------------------------------------------------------------
 
     def may_be_intended(self, row: int) -> bool:
-        """Whether a node can put out an intended Inf at all."""
+        """Tells whether a node can put out an intended Inf at all."""
         category = self._nodes.category_of(row)
         if category in PARAMETERS or category is Category.CONSTANT:
             return category in (Category.PARAMETER, Category.CONSTANT)
@@ -217,7 +217,7 @@ class Designs:
         return self._masks[key]
 
     def _uses_mask(self, row: int, at: int, depth: int, *, joined: bool) -> bool:
-        """Whether an operator does with its input ``at`` what is done with masks."""
+        """Tells whether an operator does with its input ``at`` what is done with masks."""
         kind = plain_type(self._nodes.op_type(row))
         if _SOFTENS.fullmatch(kind):
             return joined or "attention" in kind
@@ -232,7 +232,7 @@ class Designs:
         return bool(read) and all(self._is_mask(row, slot, depth + 1, joined=joined) for slot in read)
 
     def _comes_from_operands(self, row: int, slot: int, out: Contents, depth: int) -> bool:
-        """Whether an operator was given every Inf that it put out, to write it or to pass it on."""
+        """Tells whether an operator was given every Inf that it put out, to write it or to pass it on."""
         kind = plain_type(self._nodes.op_type(row))
         operands = OPERATORS[kind]
         held = [each for each in real_inputs(self._nodes, row) if not self._nodes.orders_only(each[0])]
@@ -252,7 +252,7 @@ class Designs:
     def _all_intended(
         self, held: Sequence[tuple[int, int]], given: Sequence[Contents | None], slots: Sequence[int], depth: int
     ) -> bool:
-        """Whether whatever is bad about some inputs is an intended Inf."""
+        """Tells whether whatever is bad about some inputs is an intended Inf."""
         return all(
             self.intended(*held[at], depth + 1)
             for at in slots
@@ -283,7 +283,7 @@ class Designs:
         return _has_signs(out, sources)
 
     def _may_be_told(self, row: int, slot: int, depth: int) -> bool:
-        """Whether an infinite operand says what to write: a graph input of any sign does."""
+        """Tells whether an infinite operand says what to write: a graph input of any sign does."""
         return self._nodes.category_of(row) is Category.PARAMETER or self.intended(row, slot, depth + 1)
 
     # -- absorbed ------------------------------------------------------------------------------------
@@ -316,19 +316,19 @@ def _infinite(contents: Contents | None) -> bool:
 
 
 def _has_signs(out: Contents, sources: Sequence[Contents]) -> bool:
-    """Whether every Inf has a sign that some source has."""
+    """Tells whether every Inf has a sign that some source has."""
     positive, negative = any(each.positive for each in sources), any(each.negative for each in sources)
     return (positive or not out.positive) and (negative or not out.negative)
 
 
 def _absorbs(kind: str, position: int) -> bool:
-    """Whether it is for an operator's kind to make finite what was written for its input at a position."""
+    """Tells whether it is for an operator's kind to make finite what was written for its input at a position."""
     told = kind in OPERATORS and position in OPERATORS[kind].written and kind not in _SELECTS
     return not told and bool(_WEIGHS.fullmatch(kind) or _ABSORBS.fullmatch(kind))
 
 
 def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
-    """Whether an operator that only moves elements put out no Inf that it did not get."""
+    """Tells whether an operator that only moves elements put out no Inf that it did not get."""
     known = [each for each in given if each is not None]
     if not _has_signs(out, known):
         return False
@@ -344,7 +344,7 @@ def _only_moves(kind: str, given: Sequence[Contents | None], out: Contents) -> b
 
 
 def _adds_none(kind: str, given: Sequence[Contents | None], out: Contents) -> bool:
-    """Whether an operator that computes put out no Inf of its own.
+    """Tells whether an operator that computes put out no Inf of its own.
 
     Of one infinite input the result has the same share of Inf, however it was broadcast. Of several it has as much as
     one of them or more, up to all together: it adds none where its finite inputs are too small to overflow.
@@ -370,7 +370,6 @@ class StepDesigns(Designs):
     """``Designs`` of a step of which there are files."""
 
     def __init__(self, measurements: Measurements, step: int, progress: ProgressFn = no_progress) -> None:
-        """Reads nothing yet; what is not known is measured when it is needed."""
         super().__init__(measurements.flow.nodes, self._held)
         self._measurements = measurements
         self._flow = measurements.flow
@@ -444,7 +443,7 @@ class StepDesigns(Designs):
         return found
 
     def _constant(self, row: int, slot: int) -> Contents | None:
-        """What a constant of the graph holds; None where its files differ: it never changes."""
+        """Returns what a constant of the graph holds; None where its files differ: it never changes."""
         readers = real_consumers(self._flow.nodes, row, slot)
         places = [(row, Side.OUTPUT, slot), *((reader, Side.INPUT, at) for reader, at in readers)]
         found = [record for place in places for record in self._records_of(self._step, *place)]
@@ -471,7 +470,7 @@ class StepDesigns(Designs):
         return [self._record(int(at), step) for at in rows]
 
     def _file(self, row: int, side: Side, slot: int) -> Contents | None:
-        """What was dumped as an input or output, all its rounds together."""
+        """Returns what was dumped as an input or output, all its rounds together."""
         found = [contents_of(each) for each in self._records_of(self._step, row, side, slot)]
         known = [each for each in found if each is not None]
         if not known or len(known) < len(found):
@@ -501,14 +500,14 @@ def _has_inf(record: Record | None) -> bool:
 
 
 def contents_of(record: Record | None) -> Contents | None:
-    """What a record says."""
+    """Returns what a record says."""
     if record is None or record.stats is None:
         return None
     return contents_of_stats(record.stats, record.meta.dtype if record.meta is not None else "")
 
 
 def contents_of_stats(stats: TensorStats, dtype: str) -> Contents:
-    """What statistics say."""
+    """Returns what statistics say."""
     peak = max(abs(stats.minimum or 0.0), abs(stats.maximum or 0.0))
     return Contents(stats.nan, stats.pos_inf, stats.neg_inf, stats.count, peak, _largest(dtype))
 
@@ -522,7 +521,7 @@ _NUMBER: Final = re.compile(r"[^\s(),\[\]]+")
 
 
 def stated(nodes: NodeTable, row: int) -> Contents | None:
-    """What the graph says of a constant's value; None where it does not, and for what is no constant."""
+    """Returns what the graph says of a constant's value; None where it does not, and for what is no constant."""
     text = nodes.constants.get(row)
     if text is None or text.endswith("…") or nodes.category_of(row) is not Category.CONSTANT:
         return None

@@ -60,7 +60,6 @@ class SharedWeights:
     """
 
     def __init__(self, nodes: NodeTable) -> None:
-        """Looks at names and edges only."""
         self.groups: dict[int, tuple[int, ...]] = {}
         self.updated: set[int] = set()
         self.likely: set[int] = set()
@@ -92,7 +91,7 @@ class SharedWeights:
 
 
 def _is_updated(nodes: NodeTable, row: int) -> bool:
-    """Whether an update operator of its graph writes a parameter."""
+    """Tells whether an update operator of its graph writes a parameter."""
     return any(
         slot in in_place_slots(nodes.op_type(node), len(real_inputs(nodes, node)))
         for node, slot in real_consumers(nodes, row)
@@ -151,7 +150,7 @@ class Located:
 
 
 def holds_tensors(table: TensorTable) -> bool:
-    """Whether a step holds a tensor of its own: constants are there in every one."""
+    """Tells whether a step holds a tensor of its own: constants are there in every one."""
     return bool(((table.flags & int(TensorFlag.CONSTANT)) == 0).any())
 
 
@@ -208,7 +207,7 @@ class Flow:
     # -- one tensor ----------------------------------------------------------------------------------
 
     def located(self, step: int, row: int, side: Side, slot: int, round: int = 0) -> Located:  # noqa: A002
-        """Where a tensor stands, with the round that its file has; a tensor written once is in every round."""
+        """Tells where a tensor stands, with the round that its file has; a tensor written once is in every round."""
         table = self.table(step)
         index = table.find(row, side, slot, round) if row >= 0 else -1
         if index < 0 and round and row >= 0:
@@ -283,7 +282,7 @@ class Flow:
     # -- what was before -----------------------------------------------------------------------------
 
     def before(self, row: int, side: Side, slot: int, step: int, round: int = 0) -> Located | None:  # noqa: A002
-        """Where the value of a tensor of before stands: index -1 when it was not dumped there.
+        """Tells where the value of a tensor of before stands: index -1 when it was not dumped there.
 
         None when no run came before.
         """
@@ -337,7 +336,7 @@ class Flow:
         return found
 
     def is_first(self, at: Located) -> bool:
-        """Whether no run came before that of a tensor."""
+        """Tells whether no run came before that of a tensor."""
         if at.side is Side.OUTPUT and self.shared(at.row):
             return self.before(at.row, at.side, at.slot, at.step, at.round) is None
         return self.previous_run(at.row, at.step, at.round) is None
@@ -358,7 +357,7 @@ class Flow:
         return found
 
     def updated_elsewhere(self, row: int) -> bool:
-        """Whether only other root graphs update a weight: in its own graph it shows what they left there."""
+        """Tells whether only other root graphs update a weight: in its own graph it shows what they left there."""
         rows = self.shared(row)
         if not rows:
             return False
@@ -376,7 +375,7 @@ class Flow:
         return [place for place in places if self.shared(int(node[place]))]
 
     def _is_same(self, weights: SharedWeights, one: int, other: int) -> bool:
-        """Whether two parameters of one name are one weight: nothing that was dumped may speak against it."""
+        """Tells whether two parameters of one name are one weight: nothing that was dumped may speak against it."""
         pair = (self.rank, min(one, other), max(one, other))
         if pair not in weights.proven:
             weights.proven[pair] = self._compared(weights, *pair[1:])
@@ -445,7 +444,7 @@ class Flow:
     # -- what goes into a node -----------------------------------------------------------------------
 
     def holders(self, row: int) -> list[Holder]:
-        """What feeds each input slot of a node; empty without a graph."""
+        """Returns what feeds each input slot of a node; empty without a graph."""
         found = self._holders.get(row)
         if found is None:
             found = self._holders[row] = [Holder(node, slot) for node, slot in real_inputs(self.nodes, row)]
@@ -456,12 +455,12 @@ class Flow:
         return real_consumers(self.nodes, row)
 
     def holder(self, row: int, slot: int) -> Holder:
-        """What feeds one input slot; row -1 when the graph does not say."""
+        """Returns what feeds one input slot; row -1 when the graph does not say."""
         found = self.holders(row)
         return found[slot] if slot < len(found) else Holder(-1, 0)
 
     def locate_input(self, step: int, row: int, slot: int, round: int = 0) -> Located | None:  # noqa: A002
-        """Where the value that entered a node stands on disk, or None."""
+        """Tells where the value that entered a node stands on disk, or None."""
         own = self.located(step, row, Side.INPUT, slot, round)
         return own if own.index >= 0 else self.locate_held(step, self.holder(row, slot), round, row)
 
@@ -472,7 +471,7 @@ class Flow:
         round: int = 0,  # noqa: A002
         reader: int = -1,
     ) -> Located | None:
-        """Where the value of a held tensor *before or during* a run stands, or None.
+        """Tells where the value of a held tensor *before or during* a run stands, or None.
 
         Args:
             step: of the run.
@@ -510,18 +509,18 @@ class Flow:
         return Located(step, index, holder.row, Side.OUTPUT, holder.slot, number)
 
     def updated(self, row: int) -> bool:
-        """Whether a parameter's file shows its value after the run: graph inputs such as labels do not change."""
+        """Tells whether a parameter's file shows its value after the run: graph inputs such as labels do not change."""
         of = self.nodes.category_of(row)
         if of in TRAINABLE | {Category.OPTIMIZER_STATE}:
             return True
         return of in PARAMETERS and bool(self.shared(row))
 
     def is_constant(self, row: int) -> bool:
-        """Whether a node is a graph constant."""
+        """Tells whether a node is a graph constant."""
         return row >= 0 and self.nodes.category_of(row) is Category.CONSTANT
 
     def has_values(self, table: TensorTable, index: int) -> bool:
-        """Whether a table row has a file with values."""
+        """Tells whether a table row has a file with values."""
         return not int(table.flags[index]) & TensorFlag.STAT_ONLY
 
 

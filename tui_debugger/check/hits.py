@@ -135,7 +135,7 @@ class StepHits:
 
 
 def is_overflow(hit: Hit) -> bool:
-    """Whether a hit is about NaN or Inf; of a training that runs the statistics may not be here."""
+    """Tells whether a hit is about NaN or Inf; of a training that runs the statistics may not be here."""
     if hit.stats is not None:
         return hit.stats.bad
     return any(
@@ -159,7 +159,6 @@ class HitList(Sequence[Hit]):
     __slots__ = ("_at", "_part", "node", "origin", "parts", "rank", "verdict")
 
     def __init__(self, parts: Iterable[StepHits] = ()) -> None:
-        """All hits of the steps, by the turn of their run, then execution order, then rank."""
         self.parts = [part for part in parts if len(part)]
         part = np.repeat(np.arange(len(self.parts)), [len(each) for each in self.parts])
         at = _joined([np.arange(len(each)) for each in self.parts])
@@ -206,7 +205,7 @@ class HitList(Sequence[Hit]):
     __hash__ = None  # type: ignore[assignment]  # equal to lists, which have no hash either
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """Tells how many there are."""
         return f"HitList({len(self)} hits)"
 
     def chosen(self, which: npt.NDArray[Any]) -> HitList:
@@ -244,7 +243,7 @@ class HitList(Sequence[Hit]):
             yield part, places, self._at[places]
 
     def said_by(self, watchpoints: Collection[int]) -> Mask:
-        """Which hits some of these watchpoints (by id) have something to say about."""
+        """Tells which hits some of these watchpoints (by id) have something to say about."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             rows = [row for row, (each, _) in enumerate(part.watchpoints) if each.id in watchpoints]
@@ -252,7 +251,7 @@ class HitList(Sequence[Hit]):
         return mask
 
     def of_graphs(self, names: Collection[str]) -> Mask:
-        """Which hits are in one of these graphs."""
+        """Tells which hits are in one of these graphs."""
         mask = np.zeros(len(self), np.bool_)
         for part, places, at in self.by_step():
             wanted = np.array([info.name in names for info in part.nodes.graphs], np.bool_)
@@ -260,7 +259,7 @@ class HitList(Sequence[Hit]):
         return mask
 
     def find(self, key: TensorKey) -> int:
-        """Where the hit of a tensor is in the list, or -1; of several rounds that one, or the newest one."""
+        """Tells where the hit of a tensor is in the list, or -1; of several rounds that one, or the newest one."""
         for number, part in enumerate(self.parts):
             if (part.rank, part.step) == (key.rank, key.step):
                 row = part.nodes.find(key.node, key.graph)
@@ -286,7 +285,7 @@ class HitList(Sequence[Hit]):
         return mask
 
     def counts(self) -> Counter[tuple[int, Verdict]]:
-        """How often each watchpoint came to each verdict."""
+        """Tells how often each watchpoint came to each verdict."""
         counts = Counter[tuple[int, Verdict]]()
         for number, part in enumerate(self.parts):
             verdicts = part.verdicts[:, self._at[self._part == number]]

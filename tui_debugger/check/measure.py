@@ -95,7 +95,6 @@ class ReadingList:
     """Collects what is to be read."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
         self._entries: list[npt.NDArray[Any]] = []
         self._needs: dict[RequiredStats, int] = {}
 
@@ -186,15 +185,15 @@ class Measurements:
         return self._shelf.lock
 
     def record(self, step: int, index: int) -> Record | None:
-        """What is known about a tensor."""
+        """Returns what is known about a tensor."""
         return self._shelf.get(step, self.flow.table(step), index)
 
     def records(self, step: int) -> Records:
-        """What is known about all tensors of a step; row numbers are those of its table."""
+        """Returns what is known about all tensors of a step; row numbers are those of its table."""
         return self.kept(step).records
 
     def kept(self, step: int) -> StepStats:
-        """What is known about a step, what earlier sessions measured included."""
+        """Returns what is known about a step, what earlier sessions measured included."""
         kept = self._shelf.at(step, self.flow.table(step))
         if not kept.remembered:
             with self._shelf.lock:
@@ -223,7 +222,7 @@ class Measurements:
             self.read(reading, progress, text)
 
     def missing(self, wants: RequiredByStep, under_way: Reading | None = None) -> Reading | None:
-        """What has to be read for what is asked for; None when everything is known.
+        """Returns what has to be read for what is asked for; None when everything is known.
 
         Args:
             wants: what is asked for.
@@ -281,7 +280,7 @@ class Measurements:
         self._sizes(step)
 
     def _sizes(self, step: int) -> Int64:
-        """How large the files of a step are, about: only the order of the work depends on it.
+        """Tells how large the files of a step are, about: only the order of the work depends on it.
 
         Asking for every file costs a tenth of reading them. Where another step has the same tensors, and the largest
         are as large here, the others are taken for it, too.
@@ -315,7 +314,7 @@ class Measurements:
         return kept.states
 
     def _missing(self, wants: RequiredByStep, step: int) -> list[tuple[RequiredStats, Int64]]:
-        """What of a step has to be read; rows of recorded statistics are filled in on the way."""
+        """Returns what of a step has to be read; rows of recorded statistics are filled in on the way."""
         kept = self.kept(step)
         valueless = (kept.table.flags & int(TensorFlag.STAT_ONLY)) != 0
         missing = []

@@ -53,7 +53,7 @@ OVERFLOW = Question(RequiredStats(), _overflowed, overflow=True)
 
 
 def question_of(watchpoint: Watchpoint) -> Question:
-    """Whether a watchpoint would have a finding, on any tensor: its selection is not asked."""
+    """Tells whether a watchpoint would have a finding, on any tensor: its selection is not asked."""
     if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW:
         return OVERFLOW
 
@@ -154,7 +154,6 @@ class Examiner:
     """Asks of bad tensors of one rank whether something that they were made from is bad as well."""
 
     def __init__(self, measurements: Measurements) -> None:
-        """Reads nothing yet."""
         self.measurements = measurements
         self.flow = measurements.flow
         self._records: dict[tuple[int, int], Record | None] = {}
@@ -227,12 +226,12 @@ class Examiner:
         return Judged(source, source.at, state, constant, designed=designed)
 
     def _is_given(self, source: ValueSource) -> bool:
-        """Whether nothing in the run makes it: a learning rate, the data."""
+        """Tells whether nothing in the run makes it: a learning rate, the data."""
         row = self.flow.holder(source.node, source.slot).row if source.side is Side.INPUT else -1
         return row >= 0 and self.flow.nodes.category_of(row) in PARAMETERS and not self.flow.updated(row)
 
     def _designed(self, at: Located) -> bool:
-        """Whether a tensor has an Inf that an operator was told to write."""
+        """Tells whether a tensor has an Inf that an operator was told to write."""
         record = self._record(at)
         if record is None or record.stats is None or record.stats.nan or not record.stats.inf:
             return False
@@ -267,7 +266,7 @@ class Examiner:
         return question.holds(record, self.flow.is_first(at))
 
     def _overwritten(self, makings: Provenances, making: Provenance, source: ValueSource) -> bool:
-        """Whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
+        """Tells whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
         record = self._record(source.at)
         if record is None or record.stats is None:
             return False

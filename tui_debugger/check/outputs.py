@@ -111,7 +111,7 @@ class OutputTensors:
             return file.layout.meta
 
     def records(self, step: int, outputs: Sequence[Output], progress: ProgressFn = no_progress) -> list[Record | None]:
-        """What one look at each output yields; None where it was not dumped."""
+        """Returns what one look at each output yields; None where it was not dumped."""
         places = [(step, self.locate(step, row, slot)) for row, slot in outputs]
         self._measurements.ensure({place: RequiredStats() for place in places if place[1] >= 0}, progress, "statistics")
         return [self._measurements.record(*place) if place[1] >= 0 else None for place in places]
@@ -146,7 +146,7 @@ class OutputTensors:
         asked: Sequence[tuple[int, int, Output]],
         hits: Sequence[tuple[int, Hit]],
     ) -> Coverage:
-        """What was looked at. An output counts once, however many watchpoints name it."""
+        """Returns what was looked at. An output counts once, however many watchpoints name it."""
         named = [each.rows.astype(np.int64) << 32 | each.slots for each in questions]
         looked_at = len({output for _, _, output in asked})
         unreadable = len({hit.key for _, hit in hits if hit.detail})
@@ -203,7 +203,7 @@ class OutputTensors:
         return Hit(self.key(step, output), row, (result,), (step, order), record.stats, detail=record.error)
 
     def unknown(self, step: int) -> int:
-        """How many outputs on disk are none of the graph's: of nodes or slots that it does not have.
+        """Tells how many outputs on disk are none of the graph's: of nodes or slots that it does not have.
 
         0 without a graph, where nodes are what has files.
         """
@@ -224,7 +224,7 @@ class OutputTensors:
         return self.flow.nodes.category_of(row) in PARAMETERS and self.flow.previous_step(row, step) is None
 
     def _only_inputs(self, step: int) -> bool:
-        """Whether no operator has an output in a step."""
+        """Tells whether no operator has an output in a step."""
         known = self._inputs_only.get(step)
         if known is None:
             table, nodes = self.flow.table(step), self.flow.nodes

@@ -393,7 +393,7 @@ class Checks:
         ahead: ListingAhead,
         deliver: Callable[[Judged], None],
     ) -> Iterator[Batch | None]:
-        """What is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
+        """Returns what is to be checked, some steps of a rank at a time; what is known already is delivered on the way.
 
         None after a bit of work for that.
         """

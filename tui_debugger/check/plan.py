@@ -26,7 +26,6 @@ class RequiredByStep:
     """Questions about tensors, several of one tensor joined into one."""
 
     def __init__(self) -> None:
-        """Nothing is asked."""
         self._needs: list[RequiredStats] = []
         self._numbers: dict[RequiredStats, int] = {}
         self._columns: dict[int, Int16] = {}
@@ -259,7 +258,7 @@ class _Choice:
         self._judges_constants = _stacked(judges_constants, len(nodes))
 
     def subjects(self, table: TensorTable) -> Subjects:
-        """What of a step's files is judged."""
+        """Returns what of a step's files is judged."""
         row = np.flatnonzero((table.flags & int(TensorFlag.CONSTANT | TensorFlag.UNKNOWN)) == 0)
         node, slot = table.node[row].astype(np.int64), table.slot[row].astype(np.int64)
         is_input = table.side[row] == int(Side.INPUT)

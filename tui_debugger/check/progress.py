@@ -40,7 +40,7 @@ class Steady:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is told meanwhile does not count."""
+        """Returns what is told meanwhile does not count."""
         self._aside, before = True, self._aside
         try:
             yield
@@ -76,7 +76,6 @@ class ListingAhead:
     """A thread that lists pairs; what goes wrong is found again by whoever needs them."""
 
     def __init__(self, listing: List) -> None:
-        """Nothing is started yet."""
         self._listing = listing
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()

@@ -135,7 +135,6 @@ class Provenances:
     """Finds out how the tensors of one step came to be."""
 
     def __init__(self, measurements: Measurements, step: int) -> None:
-        """Lists, and reads nothing."""
         self.measurements = measurements
         self.flow: Flow = measurements.flow
         self.step = step
@@ -145,7 +144,7 @@ class Provenances:
         self._round = 0
 
     def of(self, hit: Hit) -> Provenance:
-        """How the tensor of a hit was made."""
+        """Tells how the tensor of a hit was made."""
         self._round = hit.key.round
         return replace(self._of(hit), round=self._round)
 
@@ -286,11 +285,11 @@ class Provenances:
         return None
 
     def _starts(self, row: int) -> bool:
-        """Whether no run came before that left a value in a parameter."""
+        """Tells whether no run came before that left a value in a parameter."""
         return self.flow.before(row, Side.OUTPUT, 0, self.step, self._round) is None
 
     def _written(self, row: int) -> bool:
-        """Whether the program itself wrote into a parameter: it was read with what is in it after the step."""
+        """Tells whether the program itself wrote into a parameter: it was read with what is in it after the step."""
         return self._is_parameter(row) and assigned(self.flow.nodes, row) == []
 
     def _is_parameter(self, row: int) -> bool:
@@ -318,7 +317,7 @@ Int64 = npt.NDArray[np.int64]
 def surely_tainted(  # noqa: PLR0917 - the columns of a question, and what is known of its step
     measurements: Measurements, step: int, node: Int64, side: npt.ArrayLike, slot: npt.ArrayLike, designed: Mask
 ) -> Mask:
-    """Which tensors of a step, all of them bad, were made from something bad.
+    """Tells which tensors of a step, all of them bad, were made from something bad.
 
     Measures nothing: what is not known yet counts as clean.
 

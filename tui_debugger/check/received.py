@@ -206,7 +206,7 @@ def _columns(
 
 
 def result_of(hit: ReceivedHit, watchpoint: Watchpoint, step: int) -> WatchResult:
-    """What a client says of one watchpoint on one tensor."""
+    """Returns what a client says of one watchpoint on one tensor."""
     error = ErrorBits(hit.error & sum(ErrorBits))
     params = () if CONDITIONS[watchpoint.condition].wire == WIRE_OVERFLOW else tuple(map(_param, hit.params))
     if error:
@@ -228,7 +228,7 @@ def _verdict(error: ErrorBits, step: int) -> Verdict:
 
 
 def bad_tensors(hits: ReceivedHits) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which hits are on tensors with NaN or Inf, by what the client said."""
+    """Tells which hits are on tensors with NaN or Inf, by what the client said."""
     return np.array(
         [
             any(
@@ -312,7 +312,7 @@ def judgement_of(
 
 
 def ours(info: TrainingInfo) -> bool:
-    """Whether a client of ours trains: it reports in the order of execution, which MindSpore's does not."""
+    """Tells whether a client of ours trains: it reports in the order of execution, which MindSpore's does not."""
     return not info.program.startswith(MINDSPORE)
 
 

@@ -40,7 +40,6 @@ class StepStats:
     """
 
     def __init__(self, table: TensorTable) -> None:
-        """Nothing is known."""
         self.table = table
         self.records = Records(len(table))
         self.remembered = False
@@ -78,13 +77,12 @@ class RankStats:
     """
 
     def __init__(self) -> None:
-        """Starts empty."""
         self.lock = threading.RLock()
         self._steps: dict[int, StepStats] = {}
         self._failures: dict[tuple[int, Identity], tuple[tuple[str, _Look], ...]] = {}
 
     def at(self, step: int, table: TensorTable) -> StepStats:
-        """What is known about the files of a step, as they were when ``table`` was listed."""
+        """Returns what is known about the files of a step, as they were when ``table`` was listed."""
         kept = self._steps.get(step)
         if kept is None or kept.table is not table:
             with self.lock:
@@ -94,7 +92,7 @@ class RankStats:
         return kept
 
     def get(self, step: int, table: TensorTable, index: int) -> Record | None:
-        """What is known about a tensor."""
+        """Returns what is known about a tensor."""
         kept = self.at(step, table)
         with self.lock:
             return kept.records.get(index)
@@ -151,7 +149,6 @@ class StatsCache:
     """
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._lock = threading.Lock()
         self._shelves: dict[int, tuple[object, RankStats]] = {}
 
@@ -190,7 +187,7 @@ class StatsCache:
 
 
 def _identity(table: TensorTable, index: int) -> Identity:
-    """What a tensor is known by within its (rank, step)."""
+    """Returns what a tensor is known by within its (rank, step)."""
     return (int(table.node[index]), int(table.side[index]), int(table.slot[index]), int(table.timestamp[index]))
 
 
@@ -223,7 +220,6 @@ class StoredStats:
     """The index as a session uses it. Without a store it forgets everything."""
 
     def __init__(self, store: DiskCache | None = None) -> None:
-        """Nothing is looked up yet."""
         self._store = store
 
     def recall(self, step: int, kept: StepStats, befores: Befores, states: States) -> None:
@@ -291,7 +287,7 @@ class _Now:
         kept.records.place(found, source, source + start)
 
     def _same_before(self, found: Records, at: Int64, start: int) -> Mask:
-        """Whether rows were compared with what is the step before now, as it looks now."""
+        """Tells whether rows were compared with what is the step before now, as it looks now."""
         before, index = self.befores(at + start)
         rows = np.take(found.rows, at)
         same: Mask = (rows["before"] == Before.NONE) & (before < 0)

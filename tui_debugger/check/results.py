@@ -34,7 +34,7 @@ class Asked:
     steps: tuple[Span, ...] | None = None
 
     def covers(self, part: UnreadablePart) -> bool:
-        """Whether a part may hold something of them; of which rank or step nobody knows, it belongs to all."""
+        """Tells whether a part may hold something of them; of which rank or step nobody knows, it belongs to all."""
         return _within(part.rank, self.ranks) and _within(part.step, self.steps)
 
 
@@ -65,7 +65,7 @@ def belonging(
 
 
 def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step: int) -> bool:
-    """Whether the directory of a step of a graph, or the one of the graph, cannot be listed."""
+    """Tells whether the directory of a step of a graph, or the one of the graph, cannot be listed."""
     for part in parts:
         if part.rank == rank and not part.graph:
             inside = [int(name) if name.isdigit() else -1 for name in part.where.split("/")[2:]]
@@ -75,7 +75,7 @@ def is_closed(parts: Iterable[UnreadablePart], rank: int, root_graph: int, step:
 
 
 def needs_graph(watchpoints: Iterable[Watchpoint]) -> bool:
-    """Whether some watchpoint may miss nodes where the graph is not known; one on every tensor misses none."""
+    """Tells whether some watchpoint may miss nodes where the graph is not known; one on every tensor misses none."""
     return any(
         watchpoint.selection.exclude
         or any((each.kind, each.text.lower()) != (NodeKind.CATEGORY, "tensor") for each in watchpoint.selection.include)
@@ -125,7 +125,6 @@ class KnownResults:
     """
 
     def __init__(self) -> None:
-        """Starts empty."""
         self.edition = 0
         self._lock = threading.Lock()
         self._results: dict[Pair, tuple[int, PairResult]] = {}

@@ -88,7 +88,7 @@ class DuplicateInputs:
         return answered
 
     def _answers_here(self, watchpoint: Watchpoint, said: Evaluated, step: int, subject: Int64, row: Int64) -> Mask:
-        """Which equal files answer for an input within its own step and graph.
+        """Tells which equal files answer for an input within its own step and graph.
 
         What was left by another step, or by another graph's run, may not be asked for: a finding is left to it only
         where the file of the tensor itself, written by this run, is one as well.
@@ -299,7 +299,7 @@ class Checker:
         return self.measurements.cost(self.planner.plan(step).wants)
 
     def text(self, steps: Sequence[int]) -> str:
-        """What is being read, in words."""
+        """Returns what is being read, in words."""
         named = f"step {steps[0]}" if len(steps) == 1 else f"step {min(steps)}–{max(steps)}"
         return f"rank {self.flow.rank} {named}"
 
@@ -396,7 +396,7 @@ class _Judged:
         return np.packbits(mask)
 
     def coverage(self, pair: tuple[int, int], hits: StepHits) -> Coverage:
-        """What was looked at; ``hits`` know what is by design."""
+        """Returns what was looked at; ``hits`` know what is by design."""
         wanted, judged = self._wanted.any(axis=0), self._watched.any(axis=0)
         copies = int((wanted & self._known & ~judged).sum())
         counts = zip(self._watchpoints, self._watched.sum(axis=1).tolist(), strict=True)

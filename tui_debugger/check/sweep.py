@@ -89,7 +89,7 @@ class Sweep:
         self._rows: tuple[NodeTable, Mask] | None = None
 
     def count(self, progress: ProgressFn = no_progress) -> int:
-        """How many tensors there are; lists the steps.
+        """Tells how many tensors there are; lists the steps.
 
         Raises:
             CancelledError: from ``progress``.

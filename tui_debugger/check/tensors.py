@@ -157,7 +157,7 @@ class _RowMaker:
         )
 
     def _rounds(self, at: Located) -> int:
-        """How often a tensor was written in its step."""
+        """Tells how often a tensor was written in its step."""
         table = self.flow.table(at.step)
         newest = table.find(at.row, at.side, at.slot)
         return int(table.round[newest]) if newest >= 0 else 0

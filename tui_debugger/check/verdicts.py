@@ -277,7 +277,7 @@ def findings_line(hits: Sequence[Hit], result: CheckResult) -> str:
 
 
 def _kinds(hits: Sequence[Hit]) -> str:
-    """How many tensors: one with NaN or Inf counts as that, whatever else was asked."""
+    """Tells how many tensors: one with NaN or Inf counts as that, whatever else was asked."""
     overflow = [hit for hit in hits if is_overflow(hit)]
     if not overflow:
         return plural(len(hits), "tensor")
@@ -287,7 +287,7 @@ def _kinds(hits: Sequence[Hit]) -> str:
 
 
 def _not_finite(hits: Sequence[Hit]) -> str:
-    """Which of NaN and Inf there is; both where a training did not say."""
+    """Tells which of NaN and Inf there is; both where a training did not say."""
     stats = [hit.stats for hit in hits]
     nan = any(each is None or each.nan for each in stats)
     inf = any(each is None or each.inf for each in stats)

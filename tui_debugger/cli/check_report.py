@@ -166,7 +166,7 @@ def _print_watchpoints(report: Report) -> None:
 
 
 def _remarks(report: Report) -> list[str]:
-    """What somebody who reads "clean" has to know."""
+    """Returns what somebody who reads "clean" has to know."""
     judgement = report.judgement
     lines = [
         f"{what}: {watch_line(tally.watchpoint)} {why}"
@@ -184,7 +184,7 @@ def _remarks(report: Report) -> list[str]:
 
 
 def _beginnings(report: Report) -> list[str]:
-    """Where to look first, when the top of the table is out of sight: the origins, else the first finding."""
+    """Tells where to look first, when the top of the table is out of sight: the origins, else the first finding."""
     failing = report.judgement.failing
     if len(failing) <= _NEAR:
         return []
@@ -202,7 +202,7 @@ def _beginnings(report: Report) -> list[str]:
 
 
 def _idle(tally: Tally) -> tuple[str, str]:
-    """What to call it that a watchpoint judged nothing, and why."""
+    """Returns what to call it that a watchpoint judged nothing, and why."""
     tensors = plural(tally.tensors, "tensor")
     if tally.cannot_judge:
         return "NOT COMPARED", f"could judge none of its {tensors}"

@@ -241,7 +241,7 @@ def _other(  # noqa: PLR0917 - the tensor, the run that it is of, and what was a
     arguments: argparse.Namespace,
     progress: ProgressFn,
 ) -> Side:
-    """What the options name."""
+    """Returns what the options name."""
     from tui_debugger.diagnose.compare import Side
     from tui_debugger.session.naming import find_node
 

@@ -139,7 +139,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _target(arguments: argparse.Namespace) -> Path:
-    """Where to write, when the ending fits and nothing is there yet.
+    """Tells where to write, when the ending fits and nothing is there yet.
 
     Raises:
         TdbgError: see above.

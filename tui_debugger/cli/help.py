@@ -220,7 +220,7 @@ def _pattern(word: str) -> re.Pattern[str]:
 
 
 def _search(topic: str, words: Sequence[str]) -> _Match | None:
-    """What a page says about the words: headings and lines that have all of them."""
+    """Returns what a page says about the words: headings and lines that have all of them."""
     patterns = [_pattern(word) for word in words]
 
     def has_all(text: str) -> bool:

@@ -49,7 +49,7 @@ def open_live(arguments: argparse.Namespace) -> LiveSession:
 
 
 def exposed(arguments: argparse.Namespace) -> str:
-    """What to warn of when others than this machine can reach the server; empty when they cannot."""
+    """Returns what to warn of when others than this machine can reach the server; empty when they cannot."""
     host: str = arguments.host
     if host.startswith(("unix:", "127.")) or host in {"localhost", "::1", "[::1]"}:
         return ""

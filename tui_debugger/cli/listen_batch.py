@@ -48,7 +48,6 @@ class Log:
     """What was printed, and what it adds up to."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        """Nothing came yet."""
         self._json: bool = arguments.json
         self._arguments = arguments
         self._results: dict[Pair, PairResult] = {}
@@ -580,12 +579,12 @@ class Batch:
             return  # it went away meanwhile, which is told as an event
 
     def _report(self, event: LiveEvent, *, standing: bool = False) -> None:
-        """What an event says was found."""
+        """Returns what an event says was found."""
         if event.rank is not None and event.step is not None and event.result is not None and self._rules is not None:
             self._found((event.rank, event.step), event.result, standing=standing)
 
     def _report_known(self, rank: int, step: int) -> None:
-        """What the training was just asked to judge."""
+        """Returns what the training was just asked to judge."""
         result = self.session.latest(rank, step)
         if result is not None:
             self._found((rank, step), result, standing=True)
@@ -636,6 +635,6 @@ class Batch:
                     self._events.get(timeout=_LOOK)
 
     def _rest(self) -> None:
-        """What was reported and not worked on, when something else ended the listening."""
+        """Returns what was reported and not worked on, when something else ended the listening."""
         while not self._events.empty():
             self._report(self._events.get())

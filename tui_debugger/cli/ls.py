@@ -97,13 +97,13 @@ class _Listing:
         return self.counted.get(self.nodes.graph_of(row).root_id)
 
     def facts(self, row: int) -> tuple[Any, ...]:
-        """What makes a node the same as one of another rank."""
+        """Returns what makes a node the same as one of another rank."""
         nodes = self.nodes
         ins, outs = self.counts
         return (nodes.graph_of(row).name, nodes.names[row], nodes.op_type(row), _word(nodes, row), ins[row], outs[row])
 
     def same_as(self, other: _Listing) -> bool:
-        """Whether both ranks list exactly the same nodes: decided by column, since that is the rule."""
+        """Tells whether both ranks list exactly the same nodes: decided by column, since that is the rule."""
         mine, theirs = self.nodes, other.nodes
         return (
             self.rows == other.rows
@@ -254,7 +254,7 @@ def _nothing(arguments: argparse.Namespace, listings: Sequence[_Listing]) -> Tdb
 
 
 def _lines_there(tables: Iterable[NodeTable], line: Line) -> str:
-    """Which lines there are instead; empty when the line is named, so that something else left no node."""
+    """Tells which lines there are instead; empty when the line is named, so that something else left no node."""
     from tui_debugger.graph.stacks import stack_index
 
     path, number = line
@@ -267,7 +267,7 @@ def _lines_there(tables: Iterable[NodeTable], line: Line) -> str:
 
 
 def _is_at(file: str, path: str) -> bool:
-    """Whether a source file is the one, or one of those, that a path or the end of one names."""
+    """Tells whether a source file is the one, or one of those, that a path or the end of one names."""
     return file == path or file.endswith("/" + path)
 
 

@@ -22,7 +22,6 @@ class Parser(argparse.ArgumentParser):
     """As argparse has it; subparsers are of the same class."""
 
     def __init__(self, **named: Any) -> None:
-        """Takes what argparse takes, all by name."""
         super().__init__(**named)
         self._given: list[str] = []
 

@@ -43,7 +43,7 @@ def add_choice(parser: argparse.ArgumentParser) -> None:
 
 
 def choice_of(arguments: argparse.Namespace) -> TensorChoice:
-    """What the options choose.
+    """Returns what the options choose.
 
     Raises:
         TdbgError: no category is called so.
@@ -110,7 +110,7 @@ def add_recommended(
 
 
 def add_judging(parser: argparse._ActionsContainer) -> None:
-    """What makes the exit code: the options of the commands for CI."""
+    """Returns what makes the exit code: the options of the commands for CI."""
     parser.add_argument(
         "--fail-on",
         action="append",
@@ -131,7 +131,7 @@ def add_judging(parser: argparse._ActionsContainer) -> None:
 
 
 def given_watchpoints(arguments: argparse.Namespace) -> tuple[Watchpoint, ...]:
-    """What --watch and --watch-file say, disabled ones included; empty only when neither was given.
+    """Returns what --watch and --watch-file say, disabled ones included; empty only when neither was given.
 
     Raises:
         BadWatchpointError: naming the text, or the file and the entry.
@@ -394,7 +394,7 @@ def _refuse_unlisted(session: Session, wanted: Sequence[Span] | None) -> None:
 
 
 def workers_of(arguments: argparse.Namespace) -> Workers:
-    """Who measures, by --jobs and --executor.
+    """Tells who measures, by --jobs and --executor.
 
     Raises:
         TdbgError: both are given, or the cluster cannot be used.
@@ -417,7 +417,7 @@ def workers_of(arguments: argparse.Namespace) -> Workers:
 
 
 def several_graphs(session: Session) -> bool:
-    """Whether any rank has several graphs: the name of a node may then be that of two."""
+    """Tells whether any rank has several graphs: the name of a node may then be that of two."""
     return bool(session.graph_names())
 
 

@@ -153,7 +153,7 @@ def _lines(answer: Answer) -> Iterator[str]:
 
 
 def _without_origin(answer: Answer) -> Iterator[str]:
-    """What is bad although nothing starts there: before the dump begins, or at steps without an origin."""
+    """Returns what is bad although nothing starts there: before the dump begins, or at steps without an origin."""
     report = answer.report
     for look in report.looks:
         if look.before:

@@ -250,7 +250,7 @@ ALL_SEEN: Final = Unseen()
 
 
 def unseen(session: Session, pairs: Sequence[Pair] | None = None, *, graph: bool = True) -> Unseen:
-    """What could not be looked at of the ranks and steps that were asked for, after everything else was done.
+    """Returns what could not be looked at of the ranks and steps that were asked for, after everything else was done.
 
     Args:
         session: the session.

@@ -325,7 +325,7 @@ def _why(each: Shown) -> str:
 
 
 def _source(each: Shown) -> str:
-    """Where a tensor comes from, when that is not the node at this step itself."""
+    """Tells where a tensor comes from, when that is not the node at this step itself."""
     row = each.row
     if row.index < 0:
         return ""
@@ -444,7 +444,7 @@ def _print_bars(found: Bars, spread: Spread) -> None:
 
 
 def _document(each: Seen) -> dict[str, Any]:
-    """What is added to the document of a tensor."""
+    """Returns what is added to the document of a tensor."""
     spread = each.spread
     if spread is None:
         return {"distribution": None, "error": each.error}

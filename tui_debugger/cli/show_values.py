@@ -155,7 +155,7 @@ class Heat:
 
 
 def canvas(progress: ProgressFn) -> Canvas:
-    """What the terminal has to offer; colours only when the output goes there."""
+    """Returns what the terminal has to offer; colours only when the output goes there."""
     from rich.console import Console
 
     size = shutil.get_terminal_size()

@@ -56,7 +56,7 @@ class Sent:
 
 
 def recorded(path: Path = SESSION) -> Iterator[Sent]:
-    """What the client sent, in its order."""
+    """Returns what the client sent, in its order."""
     kinds = {**wire.UNARY, **wire.STREAMS}
     with lzma.open(path, "rt", encoding="ascii") as file:
         for line in file:
@@ -110,7 +110,7 @@ class Recording:
         return sorted(range(len(self.table)), key=lambda row: ran.get(self.table.names[row], -1))
 
     def _initial(self, row: int) -> Array | None:
-        """What the first operator that reads a parameter read in the first step."""
+        """Returns what the first operator that reads a parameter read in the first step."""
         table = self._dump.tensors(0, 0)
         readers = real_consumers(self._dump.nodes(0), row)
         found = [index for reader, at in readers if (index := table.find(reader, Side.INPUT, at)) >= 0]
@@ -237,7 +237,7 @@ class RecordedTraining:
                 return
 
     def _metadata(self, **more: Any) -> Any:
-        """Who and where: the step counts from 0, and the first stop after a step is again at 0."""
+        """Tells who and where: the step counts from 0, and the first stop after a step is again at 0."""
         recorded = self._recording.metadata
         return wire.message("Metadata")(
             device_name=recorded.device_name, backend=recorded.backend, cur_step=max(self._step, 0), **more
@@ -266,7 +266,7 @@ class RecordedTraining:
         return True
 
     def hits(self, step: int) -> Iterator[ClientHit]:
-        """What the watchpoints find after a step, by execution order."""
+        """Returns what the watchpoints find after a step, by execution order."""
         recording, judge = self._recording, self._judge
         table = recording.table
         for row in recording.run_order:

@@ -37,7 +37,7 @@ class Side:
     path: str = ""
 
     def text(self, beside: TensorKey | None = None, *, with_graph: bool = False) -> str:
-        """What it is, in words; ``beside`` another tensor only what tells them apart."""
+        """Returns what it is, in words; ``beside`` another tensor only what tells them apart."""
         if self.key is None:
             return clean(self.path)
         key, words = self.key, []
@@ -98,7 +98,7 @@ class Couple:
     def compare(
         self, tolerance: Tolerance = EXACT, top: int = TOP, progress: ProgressFn = no_progress
     ) -> tuple[Differences, str]:
-        """How they differ; with a hint where one is only a rearrangement of the other."""
+        """Tells how they differ; with a hint where one is only a rearrangement of the other."""
         types = (self.here.meant, self.there.meant)
         found = compare(self.pairs, tolerance=tolerance, top=top, types=types, progress=progress)
         return found, rearranged(self.here.array, self.there.array, found)
@@ -118,7 +118,6 @@ class Comparer:
     """
 
     def __init__(self, session: Run) -> None:
-        """Opens nothing yet."""
         self.session = session
         self._runs: dict[str, Run] = {}
         self._closed = False
@@ -238,7 +237,7 @@ class Comparer:
         return UnreadableTensorError(what, where=f"rank {key.rank} {clean(place_text(key))}", hint=hint)
 
     def _elsewhere(self, run: Run, key: TensorKey, otherwise: str) -> str:
-        """Which other steps and ranks have a tensor."""
+        """Tells which other steps and ranks have a tensor."""
         steps, ranks = steps_with(run, key), ranks_with(run, key)
         words = [f"rank {key.rank} has it at {named('step', steps)}"] if steps else []
         words += [f"at step {step_text(key.step)} it is in {named('rank', ranks)}"] if ranks else []
@@ -253,7 +252,6 @@ class DifferentShapesError(TdbgError):
     """
 
     def __init__(self, here: tuple[int, ...], there: tuple[int, ...], fit: Fit) -> None:
-        """Says so."""
         how = "element by element in C order" if fit is Fit.RESHAPED else "by stretching one over the other"
         super().__init__(
             "these tensors have different shapes",
@@ -264,7 +262,7 @@ class DifferentShapesError(TdbgError):
 
 
 def has_values(run: Run, key: TensorKey) -> bool:
-    """Whether values of a tensor can be had: from a file, or from a training that holds them."""
+    """Tells whether values of a tensor can be had: from a file, or from a training that holds them."""
     if key.rank not in run.ranks() or key.step not in run.steps(key.rank):
         return False
     return run.row_of(key).has_value

@@ -161,7 +161,7 @@ def choose_bins(
 
 
 def telling_bins(spreads: Sequence[Spread], room: int) -> int:
-    """How many bins, of those that there is room for, say something: few values in many bins are a mere comb."""
+    """Tells how many bins, of those that there is room for, say something: few values in many bins are a mere comb."""
     most = max((each.classes.finite for each in spreads if each.classes is not None), default=0)
     return min(room, max(_FEWEST, 4 * math.isqrt(most)))
 

@@ -48,7 +48,6 @@ class HealthChecks:
     """The checks that a map is made of: the session's own, or, without an enabled watchpoint, for NaN and Inf."""
 
     def __init__(self, session: Run) -> None:
-        """Reads nothing; which watchpoints count is decided now."""
         self.by_default = not session.watchpoints.enabled()
         self._session = session
         self._checks = session.checks([OVERFLOW_ANYWHERE] if self.by_default else None)
@@ -59,11 +58,11 @@ class HealthChecks:
         return self._checks.listed()[1]
 
     def result(self, pair: Pair) -> PairResult | None:
-        """What a pair was found to be by the watchpoints as they are; None when nobody looked."""
+        """Returns what a pair was found to be by the watchpoints as they are; None when nobody looked."""
         return self._checks.book.fresh(pair, self._checks.listed()[0])
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
-        """What of some pairs could not be looked at."""
+        """Returns what of some pairs could not be looked at."""
         return self._checks.unreadable(pairs, self.watchpoints)
 
     def missing(self, pairs: Sequence[Pair]) -> list[Pair]:
@@ -234,7 +233,7 @@ class HealthMap:
         return [pair for pair, checked in self.pairs.items() if checked is None]
 
     def covered_text(self) -> str:
-        """What it speaks of, in words."""
+        """Returns what it speaks of, in words."""
         coverage = self.coverage
         return covered_text(
             tensors=coverage.checked,
@@ -408,7 +407,7 @@ class _Making:
 
 
 def _speaks_of(result: PairResult, nodes: NodeTable) -> bool:
-    """Whether a result's rows are those of a table: nodes may have been read anew since it was made."""
+    """Tells whether a result's rows are those of a table: nodes may have been read anew since it was made."""
     return all(part.nodes.lineage is nodes.lineage and len(part.nodes) <= len(nodes) for part in result.hits.parts)
 
 
@@ -521,7 +520,7 @@ def map_rows(map_: HealthMap, entries: Int64, ranks: Sequence[int]) -> list[tupl
 
 
 def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
-    """What a row is called: the last part of its path, with a slash for a scope; in a flat list the whole id.
+    """Returns what a row is called: the last part of its path, with a slash for a scope; in a flat list the whole id.
 
     Of several graphs that has its own before it.
     """
@@ -533,7 +532,7 @@ def entry_name(map_: HealthMap, entry: int, *, flat: bool = False) -> str:
 
 
 def looked_for(map_: HealthMap) -> list[str]:
-    """What judged, a line each."""
+    """Returns what judged, a line each."""
     if map_.by_default:
         return ["looked for NaN and Inf in every tensor"]
     return [clean(f"looked for {watch_line(each)}") for each in map_.watchpoints]
@@ -559,7 +558,7 @@ class CellText:
 
 
 def cell_text(map_: HealthMap, entry: int, steps: Sequence[int], cell: Cell, *, ranks: int) -> CellText:
-    """What a cell says: how it is and where; and what the worst in it is."""
+    """Returns what a cell says: how it is and where; and what the worst in it is."""
     where = f"step {span_text(steps)}" if steps else "no step"
     if cell.pair is not None and len(steps) > 1:
         where += f" (worst at {step_text(cell.pair[1])})"

@@ -112,7 +112,7 @@ class Relations:
 
 
 def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> Relations:
-    """What is around a tensor; lists, measures nothing.
+    """Returns what is around a tensor; lists, measures nothing.
 
     Raises:
         UnreadableTensorError: the run has no such node.
@@ -122,12 +122,12 @@ def relations(session: Run, key: TensorKey, progress: ProgressFn = no_progress) 
 
 
 def producers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
-    """What a tensor was made from. See ``relations``."""
+    """Returns what a tensor was made from. See ``relations``."""
     return undisturbed(lambda: _Around(session, key, progress).producers())
 
 
 def consumers(session: Run, key: TensorKey, progress: ProgressFn = no_progress) -> tuple[Related, ...]:
-    """What uses a tensor. See ``relations``."""
+    """Returns what uses a tensor. See ``relations``."""
     return undisturbed(lambda: _Around(session, key, progress).consumers())
 
 
@@ -172,7 +172,7 @@ class _Around:
         )
 
     def _taken_from(self) -> str:
-        """What an input was taken from: an operator, a parameter or a constant; empty where no graph tells."""
+        """Returns what an input was taken from: an operator, a parameter or a constant; empty where no graph tells."""
         holder = self.flow.holder(self.row, self.key.slot)
         return self.flow.nodes.names[holder.row] if holder.row >= 0 else ""
 
@@ -191,7 +191,7 @@ class _Around:
         return self._inputs(updater, writes=row) if updater >= 0 else ()
 
     def _inputs(self, row: int, writes: int = -1) -> tuple[Related, ...]:
-        """What goes into a node; each tensor once."""
+        """Returns what goes into a node; each tensor once."""
         slots = {*self.flow.slots(*self.at_side(row, Side.INPUT)), *range(len(self.flow.holders(row)))}
         found: dict[Located, list[int]] = {}
         for slot in sorted(slots):
@@ -245,7 +245,7 @@ class _Around:
                 yield self._related(at, Tie.WRITTEN, self.row, (slot,))
 
     def _made_by(self, row: int, run: tuple[int, int], slots: tuple[int, ...], tie: Tie) -> Related:
-        """What a node makes of the tensor; of an optimizer's node the parameter that it writes."""
+        """Returns what a node makes of the tensor; of an optimizer's node the parameter that it writes."""
         update = update_of(self.flow.nodes.op_type(row))
         if update is not None:
             written = self._written(row, slots)
@@ -338,13 +338,13 @@ class _Marks:
         return tuple(dict.fromkeys(abbr for abbr, mask in self._covers if _is_set(mask, row)))
 
     def hit(self, key: TensorKey) -> Hit | None:
-        """What the check of a tensor's step found on it."""
+        """Returns what the check of a tensor's step found on it."""
         known = self._of(key)
         at = known.hits.find(key) if known is not None else -1
         return known.hits[at] if known is not None and at >= 0 else None
 
     def checked(self, key: TensorKey) -> bool:
-        """Whether a tensor's step was checked with the watchpoints as they are."""
+        """Tells whether a tensor's step was checked with the watchpoints as they are."""
         return self._of(key) is not None
 
     def _of(self, key: TensorKey) -> CheckResult | None:
@@ -362,7 +362,7 @@ def _is_set(mask: npt.NDArray[np.uint8], row: int) -> bool:
 
 
 def tie_words(related: Related, *, upstream: bool) -> str:
-    """How a tensor hangs together with the one in the middle: ``in:1 of MatMul-op12``.
+    """Tells how a tensor hangs together with the one in the middle: ``in:1 of MatMul-op12``.
 
     Args:
         related: the tensor beside it.

@@ -136,7 +136,7 @@ def _origins(
     *,
     overflow: bool,
 ) -> OriginReport | None:
-    """Where it begins: NaN and Inf if there are any, else what the watchpoints found."""
+    """Tells where it begins: NaN and Inf if there are any, else what the watchpoints found."""
     bad = [hit for hit in hits[:_LOOKED_AT] if is_overflow(hit)] if overflow else hits[:_LOOKED_AT]
     until = min(hit.order[0] for hit in bad)
     spans = {rank: session.turn_spans(rank) for rank in {rank for rank, _ in result.pairs}}

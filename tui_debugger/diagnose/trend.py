@@ -90,7 +90,7 @@ class Series:
         return column
 
     def at(self, step: int, round: int = 0) -> int:  # noqa: A002 - see TensorKey
-        """Where a step is in the columns, of several rounds that one or the newest; -1 where it is not."""
+        """Tells where a step is in the columns, of several rounds that one or the newest; -1 where it is not."""
         found = np.flatnonzero((self.steps == step) & ((self.rounds == round) if round else True))
         return int(found[-1]) if len(found) else -1
 
@@ -517,7 +517,7 @@ def _place(point: Point) -> str:
 
 
 def step_words(series: Series, index: int) -> str:
-    """What the table leaves out of one step: the other statistics, or why there are none."""
+    """Returns what the table leaves out of one step: the other statistics, or why there are none."""
     point = series.point(index)
     words = [f"step {_place(point)}"]
     if int(series.state[index]) in (State.MEASURED, State.RECORDED):

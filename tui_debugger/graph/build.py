@@ -183,7 +183,7 @@ def directory_names(graphs: Sequence[GraphInfo]) -> dict[int, str]:
 
 
 def _listing_key(info: GraphInfo, execution_orders: Mapping[int | str, Sequence[str]]) -> int | str:
-    """Which listing holds a graph's nodes: one of its own, else its root's; its name when there is none."""
+    """Tells which listing holds a graph's nodes: one of its own, else its root's; its name when there is none."""
     own = () if info.is_root else (graph_number(info.name),)
     return next((key for key in (info.name, *own, info.root_id) if key in execution_orders), info.name)
 
@@ -391,7 +391,7 @@ def _operator_name(node: ParsedNode) -> str:
 
 
 def _item(node: ParsedNode, numbers: Mapping[str, int]) -> int:
-    """Which item of a tuple a node takes."""
+    """Tells which item of a tuple a node takes."""
     item = node.item
     if item < 0 and len(node.inputs) > 1:
         item = numbers.get(node.inputs[1], -1)
@@ -514,7 +514,7 @@ def together(tables: Mapping[int, NodeTable]) -> tuple[NodeTable, dict[int, Rows
 
 
 def _same(one: NodeTable, other: NodeTable) -> bool:
-    """Whether the nodes of one table are the first nodes of the other, or both are the same."""
+    """Tells whether the nodes of one table are the first nodes of the other, or both are the same."""
     return one is other or (
         len(other) <= len(one)
         and one.graphs == other.graphs

@@ -168,7 +168,7 @@ def in_place_slots(op_type: str, inputs: int) -> frozenset[int]:
 
 
 def is_optimizer_state(name: str, names: Container[str] = ()) -> bool:
-    """Whether a parameter's bare name is that of an optimizer's own parameter.
+    """Tells whether a parameter's bare name is that of an optimizer's own parameter.
 
     Args:
         name: with dots, or with ``_`` as MindSpore 2.10 writes file names.
@@ -190,12 +190,12 @@ def parameter_by_name(name: str, names: Container[str] = ()) -> Category:
 
 
 def is_gradient(name: str) -> bool:
-    """Whether an operator's full name (or the part of it a file name kept) lies in the backward pass."""
+    """Tells whether an operator's full name (or the part of it a file name kept) lies in the backward pass."""
     return name[:1] in {"g", "G"} and _GRADIENT_NAME.match(name) is not None
 
 
 def is_activation(op_type: str) -> bool:
-    """Whether an operator type is, or fuses, an activation function."""
+    """Tells whether an operator type is, or fuses, an activation function."""
     name = op_type.lower()
     if name in ACTIVATIONS or name in _NEWER_ACTIVATIONS:
         return True
@@ -299,7 +299,7 @@ def _nearest(table: NodeTable, rows: list[int], wanted: Mask) -> list[int]:
 
 
 def gradient_of(parameter: str) -> str:
-    """What our client for PyTorch calls the gradient of a parameter (``torch.naming``)."""
+    """Returns what our client for PyTorch calls the gradient of a parameter (``torch.naming``)."""
     return "Gradients/" + parameter.replace(".", "/")
 
 

@@ -68,7 +68,7 @@ def real_inputs(table: NodeTable, row: int) -> list[tuple[int, int]]:
 
 
 def holders(table: NodeTable, nodes: npt.ArrayLike, slots: npt.ArrayLike) -> tuple[Int32, Int32]:
-    """What feeds many inputs at once: ``real_inputs(table, nodes[i])[slots[i]]`` as two columns.
+    """Returns what feeds many inputs at once: ``real_inputs(table, nodes[i])[slots[i]]`` as two columns.
 
     Returns:
         Producer rows and their slots; row -1 (slot 0) where the producer is unknown, the node has no such input as
@@ -97,7 +97,7 @@ _REAL, _PASSES, _PACKS, _PICKS, _ORDERS = range(5)
 
 
 def _kinds(table: NodeTable) -> npt.NDArray[np.int8]:
-    """What every row does with what it is fed."""
+    """Returns what every row does with what it is fed."""
     groups = ((_PASS, _PASSES), (_PACK, _PACKS), (_ITEM, _PICKS), (_ORDER_ONLY, _ORDERS))
     by_type = [next((kind for group, kind in groups if name.lower() in group), _REAL) for name in (*table.types, "")]
     kinds: npt.NDArray[np.int8] = np.array(by_type, np.int8)[table.type_id]
@@ -133,7 +133,7 @@ class _Routes:
         return -1, 0
 
     def sources(self, row: int, slot: int) -> list[tuple[int, int]]:
-        """What one direct input of a real node brings in: one tensor, all of a tuple, or nothing but order."""
+        """Returns what one direct input of a real node brings in: one tensor, all of a tuple, or nothing but order."""
         for _ in range(_MAX_HOPS):
             if row < 0 or self.kinds[row] != _PASSES or self.ptr[row] == self.ptr[row + 1]:
                 break

@@ -43,15 +43,15 @@ def _plain(op_type: str) -> str:
 
 
 def is_collective(op_type: str) -> bool:
-    """Whether every rank that takes part has a node of this kind, and each may give the others values."""
+    """Tells whether every rank that takes part has a node of this kind, and each may give the others values."""
     return _plain(op_type) in _COLLECTIVE
 
 
 def is_sending(op_type: str) -> bool:
-    """Whether it gives its input to one other rank."""
+    """Tells whether it gives its input to one other rank."""
     return _plain(op_type) in _SENDING
 
 
 def is_receiving(op_type: str) -> bool:
-    """Whether what it makes is the input of another rank's sending node."""
+    """Tells whether what it makes is the input of another rank's sending node."""
     return _plain(op_type) in _RECEIVING

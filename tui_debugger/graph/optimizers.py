@@ -96,7 +96,7 @@ def divides(states: Iterable[str]) -> bool:
 
 
 def is_learning_rate(name: str) -> bool:
-    """Whether a parameter is a learning rate by its name."""
+    """Tells whether a parameter is a learning rate by its name."""
     return _RATE_NAME.search(name) is not None
 
 
@@ -148,7 +148,7 @@ def relatives(nodes: NodeTable, row: int, slot: int = 0) -> tuple[Relative, ...]
 
 
 def assigned(nodes: NodeTable, row: int) -> list[int] | None:
-    """What the graph says that a parameter is made of in the step; None where it says nothing.
+    """Returns what the graph says that a parameter is made of in the step; None where it says nothing.
 
     Returns:
         Rows, -1 for what is not known: a buffer that a module changes is made by that module. Empty: the program

@@ -152,7 +152,7 @@ class NodeTable:
         return self.types[int(self.type_id[row])]
 
     def orders_only(self, row: int) -> bool:
-        """Whether a parameter or constant is a monad: it says what runs after what, and never has a value."""
+        """Tells whether a parameter or constant is a monad: it says what runs after what, and never has a value."""
         return self.constants.get(row, "") in MONADS
 
     def category_of(self, row: int) -> Category:
@@ -160,7 +160,7 @@ class NodeTable:
         return Category(int(self.category[row]))
 
     def are_parameters(self, rows: npt.NDArray[np.integer[Any]]) -> Mask:
-        """Which rows are weights or other parameters."""
+        """Tells which rows are weights or other parameters."""
         found: Mask = _IS_PARAMETER[self.category[rows]]
         return found
 

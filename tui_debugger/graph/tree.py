@@ -52,7 +52,7 @@ class Tree:
         return self.scopes[scope] if scope >= 0 else self.paths[int(self.row[index])]
 
     def is_scope(self, index: int) -> bool:
-        """Whether the entry is a scope."""
+        """Tells whether the entry is a scope."""
         return bool(self.scope[index] >= 0)
 
     def index_of_row(self, row: int) -> int:

@@ -111,7 +111,7 @@ class NpyFile:
 
 
 def descr_of(dtype: str) -> str | None:
-    """How a header spells an element type; None for one that cannot be stored."""
+    """Tells how a header spells an element type; None for one that cannot be stored."""
     name = canonical_name(dtype)
     stored = dtype_of(name) if name else None
     if stored is None:

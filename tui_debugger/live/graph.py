@@ -63,7 +63,7 @@ class RankGraph:
         return self._place_of.get((row << 17) | (1 << 16) | slot, -1) if row >= 0 and 0 <= slot <= _MOST_SLOTS else -1
 
     def type(self, place: int) -> SlotType:
-        """What the graph says of its element type and shape."""
+        """Returns what the graph says of its element type and shape."""
         return self._types[place]
 
     def nbytes(self, place: int) -> int | None:
@@ -72,7 +72,7 @@ class RankGraph:
         return None if shape is None else size_of(dtype, shape)
 
     def remote(self, place: int, previous: bool = False) -> RemoteTensor:
-        """What the training calls it."""
+        """Returns what the training calls it."""
         row = int(self.node[place])
         operator = not self.parameter[place] and not self.flags[place]
         name = self.nodes.names[row] if operator else self.nodes.file_names.get(row, self.nodes.names[row])

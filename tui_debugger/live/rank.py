@@ -92,7 +92,7 @@ class LiveTable(Columns):
         super().__init__(Spots(node, np.full(len(node), int(Side.OUTPUT), np.uint8), slot, flags), times)
 
     def spec(self, index: int) -> ReadSpec:
-        """How to read the values; a path that is empty without any."""
+        """Tells how to read the values; a path that is empty without any."""
         fetched = self._values.get(index)
         return ReadSpec("") if fetched is None else ReadSpec(str(fetched.kept.path), dtype=fetched.kept.dtype)
 
@@ -113,7 +113,7 @@ class LiveTable(Columns):
         return sizes, times
 
     def recorded(self, index: int) -> TensorStats | None:
-        """What the training said."""
+        """Returns what the training said."""
         said = self._told.get(index)
         return said.stats if said is not None else None
 
@@ -182,7 +182,6 @@ class Turns:
     """One question after the other; whoever waits may change their mind."""
 
     def __init__(self) -> None:
-        """Nobody asks."""
         self._lock = threading.Lock()
 
     @contextmanager
@@ -245,13 +244,12 @@ class Keeping:
     """The steps of one training. To be used under a lock of its owner."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._steps: dict[int, StepKept] = {}
         self._told = 0
         self._clock = 0
 
     def at(self, step: int) -> StepKept | None:
-        """What is kept of a step."""
+        """Returns what is kept of a step."""
         return self._steps.get(step)
 
     def steps(self) -> list[int]:
@@ -364,7 +362,6 @@ class LiveRank:
     """
 
     def __init__(self, number: int, training: Training, spool: Spool) -> None:
-        """Nothing is known yet but who it is."""
         self.number = number
         self.training = training
         self.fetched = 0
@@ -431,7 +428,7 @@ class LiveRank:
             return table
 
     def missing(self, step: int, row: int, slot: int) -> bool:
-        """Whether the training said that it does not have a tensor."""
+        """Tells whether the training said that it does not have a tensor."""
         with self._lock:
             kept = self._keeping.at(step)
             return kept is not None and self._graph is not None and self._graph.place(row, slot) in kept.missing
@@ -481,7 +478,7 @@ class LiveRank:
             return forgotten
 
     def kept(self, step: int) -> StepKept | None:
-        """What is kept of a step: a copy."""
+        """Returns what is kept of a step: a copy."""
         with self._lock:
             kept = self._keeping.at(step)
             return None if kept is None else StepKept(dict(kept.values), dict(kept.told), stopped=kept.stopped)
@@ -529,7 +526,7 @@ class LiveRank:
                 self._statistics(step, batch, progress)
 
     def holds_outputs(self, progress: ProgressFn = no_progress) -> bool:
-        """Whether the training has the output of any operator of the step at which it stands."""
+        """Tells whether the training has the output of any operator of the step at which it stands."""
         graph = self._graph
         if graph is None:
             return False
@@ -596,7 +593,7 @@ class LiveRank:
     def _reachable(
         self, step: int, places: Sequence[int], open_: Callable[[StepKept, int], bool]
     ) -> tuple[RankGraph, Stop, list[int]]:
-        """What has to be asked, at which stop."""
+        """Returns what has to be asked, at which stop."""
         with self._lock:
             graph, kept = self._graph, self._keeping.at(step) or StepKept()
             if graph is None or self._stop is None or not self._here or self.training.phase is not Phase.STOPPED:
@@ -637,7 +634,7 @@ class LiveRank:
         return self._stop.step - 1
 
     def _remote(self, step: int, graph: RankGraph) -> npt.NDArray[np.bool_]:
-        """Which places the training can be asked for, as values of a step."""
+        """Tells which places the training can be asked for, as values of a step."""
         standing = self._standing_at(step)
         if standing == 1:  # before the first step no operator has run
             first = self._stop is not None and self._stop.step <= START

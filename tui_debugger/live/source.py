@@ -254,7 +254,7 @@ class LiveSource:
         """Names do not say it."""
 
     def refresh(self) -> Changes:
-        """What came since the last call."""
+        """Returns what came since the last call."""
         self.dropped()
         new_ranks, new_steps, grown = [], [], []
         with self._lock:

@@ -186,7 +186,7 @@ class SpoolFile:
         return True
 
     def finish(self, complete: bool = True) -> Kept | None:
-        """What is kept; None when something is missing. Never raises."""
+        """Returns what is kept; None when something is missing. Never raises."""
         if self._ended:
             return None
         try:

@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 def remote_watchpoints(
     watchpoints: Iterable[tuple[Watchpoint, Mask]], nodes: NodeTable, info: TrainingInfo
 ) -> list[RemoteWatchpoint]:
-    """What a training is sent.
+    """Returns what a training is sent.
 
     Args:
         watchpoints: each with the node rows that it covers; constants and nodes that only route values are left out.
@@ -45,7 +45,7 @@ def remote_watchpoints(
 
 
 def judged(condition: Condition, info: TrainingInfo) -> bool:
-    """Whether a training can judge a condition: what a device recorded is known by Ascend only."""
+    """Tells whether a training can judge a condition: what a device recorded is known by Ascend only."""
     return condition.wire != WIRE_OPERATOR_OVERFLOW or info.backend == "Ascend"
 
 

@@ -385,7 +385,7 @@ class Training(Protocol):
         """
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """What the client says of tensors, in the order asked. Raises as ``recheck``."""
+        """Returns what the client says of tensors, in the order asked. Raises as ``recheck``."""
 
     def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
         """Types and shapes only. Raises as ``recheck``."""

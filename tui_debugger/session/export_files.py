@@ -147,7 +147,7 @@ def fresh_directory(path: Path, dump: Path, *, force: bool = False) -> Iterator[
 
 
 def checked_target(path: Path, dump: Path, *, force: bool = False, hint: str = "choose another name") -> Path:
-    """Where to write, if that is allowed at all.
+    """Tells where to write, if that is allowed at all.
 
     Args:
         path: as it was given.

@@ -406,7 +406,7 @@ _HEAD_FILL = "D9D9D9"
 
 
 def has_openpyxl() -> bool:
-    """Whether workbooks can be written."""
+    """Tells whether workbooks can be written."""
     try:
         import openpyxl  # noqa: F401
     except ImportError:

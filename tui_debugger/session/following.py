@@ -37,7 +37,7 @@ class FileState:
 
 
 def state_of(spec: ReadSpec) -> FileState:
-    """How the file of a tensor looks now."""
+    """Tells how the file of a tensor looks now."""
     shared = spec.format == "raw"  # a part of a file that goes on growing
     return FileState(spec, None if shared else identity(spec.path))
 
@@ -46,7 +46,6 @@ class SeenFiles:
     """Safe to use from several threads."""
 
     def __init__(self) -> None:
-        """Nothing is shown."""
         self._lock = threading.Lock()
         self._states: dict[TensorKey, FileState] = {}
 
@@ -58,7 +57,7 @@ class SeenFiles:
                 del self._states[next(iter(self._states))]
 
     def directories(self) -> list[Path]:
-        """Where these files are."""
+        """Tells where these files are."""
         with self._lock:
             return [Path(state.spec.path).parent for state in self._states.values() if state.spec.format != "raw"]
 
@@ -109,7 +108,7 @@ class Follower:
         self._seen = SeenFiles()
 
     def file_state(self, key: TensorKey, spec: ReadSpec) -> FileState:
-        """What is different once a tensor has other values; from now on ``refresh`` looks at its file, too."""
+        """Returns what is different once a tensor has other values; from now on ``refresh`` looks at its file, too."""
         state = state_of(spec)
         self._seen.note(key, state)
         return state
@@ -119,7 +118,7 @@ class Follower:
         return list(dict.fromkeys([*self._source.watch_paths(), *self._seen.directories()]))
 
     def refresh(self, book: KnownResults) -> Changes:
-        """What changed since the last time; the results in ``book`` that it makes stale are gone then."""
+        """Returns what changed since the last time; the results in ``book`` that it makes stale are gone then."""
         changes = self._source.refresh()
         healed = self._cache.heal() | self._rewritten()
         if healed:

@@ -296,7 +296,7 @@ class LiveSession(Session):
         return tuple(live.number for live in standing if self._driver.run(live, steps, stop_on_hit, progress))
 
     def can_run_to_nodes(self, rank: int) -> bool:
-        """Whether ``run_to_node`` works there."""
+        """Tells whether ``run_to_node`` works there."""
         return bool(self._live(rank).training.info.features & wire.RUNS_TO_NODES)
 
     def run_to_node(self, rank: int, row: int | None = None) -> None:
@@ -356,7 +356,7 @@ class LiveSession(Session):
         self._driver.settle()
 
     def latest(self, rank: int, step: int) -> PairResult | None:
-        """What was found last at a step of a training, whatever the list is now."""
+        """Returns what was found last at a step of a training, whatever the list is now."""
         return self._checks.book.latest((rank, step))
 
     def keep(self, rank: int, step: int, hits: HitList, budget: Budget, progress: ProgressFn = no_progress) -> None:
@@ -400,7 +400,7 @@ class LiveSession(Session):
         self._driver.on_new_nodes(do)
 
     def waiting_text(self) -> str:
-        """How a training finds its way here: the environment variables to copy, a line each."""
+        """Tells how a training finds its way here: the environment variables to copy, a line each."""
         return waiting_text(self._trainings.address)
 
     def save(self, directory: Path, progress: ProgressFn = no_progress) -> str:
@@ -543,7 +543,7 @@ class LiveSession(Session):
     def _judged_there(
         self, rank: int, step: int, watchpoints: Sequence[Watchpoint], progress: ProgressFn
     ) -> PairResult | None:
-        """What the client finds at the step at which it stands; None when it does not stand there."""
+        """Returns what the client finds at the step at which it stands; None when it does not stand there."""
         live = self.live.live(rank)
         stop = live.standing if live is not None else None
         if live is None or stop is None or stop.step != step or live.training.phase is not Phase.STOPPED:

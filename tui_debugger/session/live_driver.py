@@ -305,7 +305,7 @@ class Driver:
     # -- what they are doing -----------------------------------------------------------------------
 
     def state(self, live: LiveRank) -> LiveState:
-        """Where a training is."""
+        """Tells where a training is."""
         driven, newest = self._of(live), live.training.stop
         # It stands already, but what it found there was not worked through: that step is not known to be clean.
         early = driven.phase is Phase.RUNNING and live.training.phase is Phase.STOPPED

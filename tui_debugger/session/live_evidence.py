@@ -130,7 +130,6 @@ class _TooLateError(CancelledError):
     """The time is over."""
 
     def __init__(self) -> None:
-        """Says so."""
         super().__init__("no time is left")
 
 

@@ -40,7 +40,7 @@ class Asked:
     round: int = 0
 
     def covers(self, row: TensorRow) -> bool:
-        """Whether a tensor is wanted, among those of the round."""
+        """Tells whether a tensor is wanted, among those of the round."""
         return self.role in ("", row.role) and self.slot in (None, row.slot)
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ def no_such_tensor(found: Found, there: Iterable[TensorRow], what: str = "") -> 
 
 
 def is_slot(text: str) -> bool:
-    """Whether a text says which tensor of a node: ``out:0``, ``in``, ``param:1``."""
+    """Tells whether a text says which tensor of a node: ``out:0``, ``in``, ``param:1``."""
     return _ROLE.fullmatch(text.strip()) is not None
 
 

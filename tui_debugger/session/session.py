@@ -60,7 +60,6 @@ class Selections:
     """Masks over node rows by rank and selection, within a scope. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        """Everything is in scope."""
         self._lock = threading.Lock()
         self._masks: dict[tuple[int, NodeSelection], tuple[NodeTable, Mask]] = {}
         self._scope: NodeQuery | None = None
@@ -295,7 +294,7 @@ class Session:
     def _unreadable_for(
         self, pairs: Sequence[Pair], watchpoints: Sequence[Watchpoint] = ()
     ) -> tuple[UnreadablePart, ...]:
-        """What keeps watchpoints from being sure that they looked at all that they cover in some pairs."""
+        """Returns what keeps watchpoints from being sure that they looked at all that they cover in some pairs."""
         return self.unreadable(pairs, graph=self._selections.restricted or needs_graph(watchpoints))
 
     def pairs(self, ranks: Iterable[int] | None = None, steps: Iterable[int] | None = None) -> tuple[Pair, ...]:
@@ -438,7 +437,7 @@ class Session:
         return opened(key, undisturbed(lambda: self.spec(key)))
 
     def file_state(self, key: TensorKey) -> FileState | None:
-        """What is different once a tensor has other values; None while it has none here. For who shows values.
+        """Returns what is different once a tensor has other values; None while it has none here. For who shows values.
 
         From now on ``refresh`` also tells when its file is written over, which leaves no trace in a directory.
         """
@@ -446,7 +445,7 @@ class Session:
         return None if spec is None else self._follower.file_state(key, spec)
 
     def spec(self, key: TensorKey) -> ReadSpec | None:
-        """How to read a tensor; None when its values were not dumped."""
+        """Tells how to read a tensor; None when its values were not dumped."""
         flow = self.flow(key.rank)
         table = flow.table(key.step)
         index = flow.located(key.step, flow.nodes.find(key.node, key.graph), key.side, key.slot, key.round).index
@@ -530,7 +529,7 @@ class Session:
         return self._checks.known(pairs)
 
     def fresh(self, pairs: Sequence[Pair]) -> bool:
-        """Whether every pair has a fresh result: what ``known`` answers, without putting the results together."""
+        """Tells whether every pair has a fresh result: what ``known`` answers, without putting the results together."""
         return self._checks.fresh(pairs)
 
     @property

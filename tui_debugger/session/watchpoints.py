@@ -332,7 +332,6 @@ class WatchpointList:
     """
 
     def __init__(self, store: WatchpointStore | None = None) -> None:
-        """Restores what the store has kept."""
         self._lock = threading.RLock()
         self._store = store
         self._items: dict[int, Watchpoint] = {}

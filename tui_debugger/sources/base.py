@@ -123,7 +123,7 @@ class TensorTable(Protocol):
         """Indices of a node's tensors: inputs by slot, then outputs by slot; the newest round, or every one."""
 
     def spec(self, index: int) -> ReadSpec:
-        """How to read the tensor's values. Undefined for STAT_ONLY rows."""
+        """Tells how to read the tensor's values. Undefined for STAT_ONLY rows."""
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
         """``spec`` of several rows, as columns."""
@@ -170,7 +170,7 @@ class Changes:
     rebuilt: tuple[int, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything changed."""
+        """Tells whether anything changed."""
         return bool(self.new_steps or self.grown_steps or self.new_nodes or self.new_ranks)
 
 
@@ -267,7 +267,7 @@ class Source(Protocol):
         """
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        """What the name of a tensor's file says of the operator that wrote it; None where it does not say."""
+        """Returns what the name of a tensor's file says of the operator that wrote it; None where it does not say."""
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk."""

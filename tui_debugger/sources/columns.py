@@ -67,7 +67,6 @@ class Columns:
     """
 
     def __init__(self, spots: Spots, timestamp: Int64) -> None:
-        """Takes ownership of the column and makes it read-only."""
         self.spots = spots
         self.node, self.side, self.slot = spots.node, spots.side, spots.slot
         self.flags, self.order, self.round = spots.flags, spots.order, spots.round

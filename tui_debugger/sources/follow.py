@@ -134,7 +134,7 @@ class Follower:
 
 
 def sends_no_events(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
-    """Whether a path lies on a file system that sends no (or not all) events to this machine.
+    """Tells whether a path lies on a file system that sends no (or not all) events to this machine.
 
     Args:
         path: any path.

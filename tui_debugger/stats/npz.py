@@ -297,7 +297,7 @@ def _read(descriptor: int, path: str, size: int) -> Archive:
 
 
 def _member(info: zipfile.ZipInfo) -> Member:
-    """What the directory says of one member."""
+    """Returns what the directory says of one member."""
     problem = ""
     if info.flag_bits & _ENCRYPTED:
         problem = "is encrypted"

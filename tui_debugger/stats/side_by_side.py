@@ -400,7 +400,7 @@ def compared(sums: PartialResult, state: FileState) -> Compared:
 
 
 def put_file(records: Records, row: int, state: State, layout: Layout, seen: FileState) -> None:
-    """What a file is."""
+    """Returns what a file is."""
     at = records.rows[row]
     at["state"], at["meta"] = state, records.meta_number(layout.meta)
     at["size"], at["mtime"] = seen
@@ -415,7 +415,7 @@ def put_error(records: Records, row: int, error: str, seen: FileState) -> None:
 
 
 def put_stats(records: Records, row: int, sums: PartialResult) -> None:
-    """What its elements add up to."""
+    """Returns what its elements add up to."""
     at = records.rows[row]
     for name, value in zip(STORED_NAMES, sums.stats.values(), strict=True):
         at[name] = value
@@ -424,7 +424,7 @@ def put_stats(records: Records, row: int, sums: PartialResult) -> None:
 
 
 def put_compared(records: Records, row: int, answer: Compared) -> None:
-    """What became of the comparison."""
+    """Returns what became of the comparison."""
     at = records.rows[row]
     at["before"] = answer.before
     at["before_size"], at["before_mtime"] = answer.state
@@ -436,7 +436,7 @@ def put_compared(records: Records, row: int, answer: Compared) -> None:
 
 
 def put_asked(records: Records, rows: Mask, need: RequiredStats) -> None:
-    """What was asked about some rows; whatever is found replaces it."""
+    """Returns what was asked about some rows; whatever is found replaces it."""
     if need.change:
         records.rows["asked"][rows] = CHANGE_ASKED
     for bounds in need.ranges:

@@ -34,7 +34,7 @@ class Axis(Protocol):
         """The value at 1."""
 
     def place(self, values: Float64) -> Float64:
-        """Where finite values stand, 0 to 1; NaN for those that cannot stand on this axis."""
+        """Tells where finite values stand, 0 to 1; NaN for those that cannot stand on this axis."""
 
     def ticks(self, most: int) -> list[float]:
         """At most so many round values within the range, ascending."""

@@ -95,7 +95,7 @@ def flat_hit_rows(hit: Hit) -> list[Row]:
 
 
 def result_row(result: WatchResult) -> Row:
-    """What one watchpoint found on one tensor."""
+    """Returns what one watchpoint found on one tensor."""
     return {
         "watchpoint": result.watchpoint,
         "condition": result.condition,
@@ -113,7 +113,7 @@ def param_row(param: ParamResult) -> Row:
 
 
 def coverage_row(coverage: Coverage) -> Row:
-    """What a check looked at."""
+    """Returns what a check looked at."""
     return {
         "checked": coverage.checked,
         "unreadable": coverage.unreadable,

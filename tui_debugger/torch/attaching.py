@@ -496,7 +496,7 @@ class Attachment(Handle):
             self._iterated = False
 
     def _takes_over(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether an optimizer that has stepped is the one that ends the steps from now on.
+        """Tells whether an optimizer that has stepped is the one that ends the steps from now on.
 
         Programs make a new one when they go on to another phase. One that makes several steps for each step of the one
         that ends them (the critic of a GAN), or that steps inside it, is none of those: how many were usual is known.

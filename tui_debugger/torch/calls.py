@@ -87,7 +87,7 @@ class Calls:
         return () if any(place.module is root for place in tree.places) else (Place(root, "", "", ""),)
 
     def hook(self, place: Place) -> Hook:
-        """What is to be called before a module runs (``with_kwargs``)."""
+        """Returns what is to be called before a module runs (``with_kwargs``)."""
         return _Enter(self, place)
 
     @contextmanager
@@ -148,7 +148,7 @@ class Calls:
         self._given(place, args, kwargs)
 
     def _given(self, place: Place, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """What a pass works on. A module that is called by itself may be given what another one made."""
+        """Returns what a pass works on. A module that is called by itself may be given what another one made."""
         recording, no_grad = self._recording, self.no_grad
         whole = place.module is self._root
         scope = "inputs" if whole else "inputs." + place.scope.replace("/", ".")
@@ -201,7 +201,7 @@ class _Enter(Hook):
 
 
 def capturing() -> bool:
-    """Whether a CUDA graph is being captured: Python code runs without tensors."""
+    """Tells whether a CUDA graph is being captured: Python code runs without tensors."""
     cuda: Any = torch.cuda
     return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 

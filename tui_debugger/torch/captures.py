@@ -60,7 +60,7 @@ def total(x: torch.Tensor) -> torch.Tensor:
 
 
 def inside(x: torch.Tensor, bounds: Bounds) -> torch.Tensor:
-    """How many elements lie in a range, exactly as if they had been cast to double first."""
+    """Tells how many elements lie in a range, exactly as if they had been cast to double first."""
     if x.element_size() <= _EXACT_IN_SINGLE:
         x = x.to(torch.float32)
     start, end = (float(each) for each in single_bounds(*bounds)) if x.dtype == torch.float32 else bounds
@@ -182,7 +182,6 @@ class Room:
     """
 
     def __init__(self, budget: int) -> None:
-        """All of it is free."""
         self.left = budget
         self.make: Callable[[], None] | None = None
 
@@ -300,7 +299,7 @@ class Step:
         return (each for each in self.entries if isinstance(each, Capture))
 
     def __len__(self) -> int:
-        """How many tensors there are: what bounds a step."""
+        """Tells how many tensors there are: what bounds a step."""
         return len(self.entries) + self._grouped
 
     def names(self) -> Iterator[str]:
@@ -332,7 +331,7 @@ class Step:
         self._grouped = 0
 
     def get(self, key: Key) -> Capture | None:
-        """What was seen last under a name."""
+        """Returns what was seen last under a name."""
         if key not in self._by_key:
             self._take_apart()
         return self._by_key.get(key)

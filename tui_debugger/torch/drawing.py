@@ -144,7 +144,7 @@ class ExchangeGraph(GraphBuilder):
         super().add_node(node, exchange.kind, [local_of(parameter)], outputs, ranks=exchange.ranks)
 
     def _of_readers(self, weights: Sequence[str]) -> list[str]:
-        """What the gradient of gathered weights is made of: what modules that read them got and got back."""
+        """Returns what the gradient of gathered weights is made of: what modules that read them got and got back."""
         readers = [name for name, inputs in self._drawn.items() if any(weight in inputs for weight in weights)]
         came = [name for name, node in self._seen.items() if node.forward in readers]
         fed = [each for name in readers for each in self._drawn[name] if each not in self._gathered]
@@ -242,7 +242,7 @@ class _Drawing:
         self.add(name, node.kind, self._structure.inputs_of(name), slots, node.source)
 
     def add_parameter_gradient(self, parameter: str, tensor: torch.Tensor) -> None:
-        """What an optimizer will use as the gradient of a parameter."""
+        """Returns what an optimizer will use as the gradient of a parameter."""
         name = gradient_of(parameter)
         kind = BIAS_GRADIENT if _BIAS.search(parameter) else PARAMETER_GRADIENT
         self.add(name, kind, self._structure.inputs_of_gradient(name), [slot_of(tensor)])
@@ -286,7 +286,6 @@ class States:
     """What optimizers keep, by name: mostly the same tensors in every step, looked for anew only when they are not."""
 
     def __init__(self) -> None:
-        """Knows nothing."""
         self._tree: Tree | None = None
         self._known: list[tuple[torch.optim.Optimizer, torch.Tensor, Any, tuple[Any, ...]]] = []
         self._named: list[tuple[str, torch.Tensor]] = []
@@ -302,7 +301,7 @@ class States:
         return self._named
 
     def _same(self, optimizers: Sequence[torch.optim.Optimizer]) -> bool:
-        """Whether every parameter has what it had, and there is no other one."""
+        """Tells whether every parameter has what it had, and there is no other one."""
         if sum(1 for each in optimizers for _ in parameters_of(each)) != len(self._known):
             return False
         for optimizer, parameter, state, tensors in self._known:

@@ -28,7 +28,7 @@ def readable(tensor: torch.Tensor) -> bool:
 
 
 def is_simple(tensor: torch.Tensor) -> bool:
-    """Whether a tensor is a dense one with elements, of a type whose norm can be taken, and no subclass's."""
+    """Tells whether a tensor is a dense one with elements, of a type whose norm can be taken, and no subclass's."""
     plain = type(tensor) is torch.Tensor or type(tensor) is torch.nn.Parameter
     return (
         plain and tensor.dtype in _SIMPLE and tensor.layout is torch.strided and tensor.numel() > 0 and readable(tensor)
@@ -78,7 +78,7 @@ _NAMES: Final = {
 
 
 def numeric(tensor: torch.Tensor) -> bool:
-    """Whether statistics are defined for a tensor."""
+    """Tells whether statistics are defined for a tensor."""
     return tensor.dtype in _NAMES
 
 

@@ -30,7 +30,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 def wide_type(device: torch.device) -> torch.dtype:
-    """What sums are made in: float64, which Apple's GPUs do not have."""
+    """Returns what sums are made in: float64, which Apple's GPUs do not have."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
@@ -38,14 +38,13 @@ class Waiting:
     """Collects results without looking at them, so that nothing waits for the device until ``fetch``."""
 
     def __init__(self) -> None:
-        """Starts empty."""
         self._values: list[torch.Tensor] = []
         self._apart: list[int] = []
         """For each of them how many places it has: 1, or one for each of its numbers."""
         self._places = 0
 
     def __len__(self) -> int:
-        """How many results wait."""
+        """Tells how many results wait."""
         return self._places
 
     def add(self, values: torch.Tensor) -> int:
@@ -92,7 +91,7 @@ class Fetched:
 
 
 def _starts(start: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where the numbers of each place start, by where those of each result do."""
+    """Tells where the numbers of each place start, by where those of each result do."""
     if not len(places) or int(places.max()) == 1:
         return start
     first = np.repeat(start[:-1], places)

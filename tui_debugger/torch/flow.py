@@ -102,7 +102,6 @@ class Flow:
     """
 
     def __init__(self) -> None:
-        """Knows no tensor."""
         self.changed: set[str] = set()
         self.following = True
         self.seeing = True
@@ -153,7 +152,7 @@ class Flow:
             self._set(tensor, Made((output,), own=bool(output)), anew=True)
 
     def doubt(self, tensor: torch.Tensor) -> None:
-        """What was computed of the sources of a tensor before it came to be is not recorded."""
+        """Returns what was computed of the sources of a tensor before it came to be is not recorded."""
         made = self.of(tensor)
         self._set(tensor, Made(tuple(unique([*made.sources, UNKNOWN]))), anew=True)
 
@@ -167,7 +166,7 @@ class Flow:
         return known[1] if known is not None and known[0]() is tensor else ""
 
     def of(self, tensor: torch.Tensor) -> Made:
-        """How a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
+        """Tells how a tensor came to be. One that holds no fractions and that nobody knows says nothing bad."""
         known = self._find(tensor)
         if known is not None:
             return known
@@ -178,7 +177,7 @@ class Flow:
         return internals.storage_of(internals.part_of(tensor)) in self._mixed
 
     def has_maker(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor was made of something that is known."""
+        """Tells whether a tensor was made of something that is known."""
         return any(each != UNKNOWN and not each.startswith(_SEED) for each in self.of(tensor).sources)
 
     def sources(self, tensors: Iterable[torch.Tensor]) -> list[str]:
@@ -372,12 +371,12 @@ def _updates_statistics(func: Any, args: Any) -> bool:
 
 
 def _fractions(tensor: torch.Tensor) -> bool:
-    """Whether a tensor can hold a NaN."""
+    """Tells whether a tensor can hold a NaN."""
     return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _begins_backward() -> bool:
-    """Whether ``backward`` makes the gradient of a loss by itself just now."""
+    """Tells whether ``backward`` makes the gradient of a loss by itself just now."""
     frame = sys._getframe(1)  # noqa: SLF001 - the only way to look at the callers
     for _ in range(8):
         if frame.f_code.co_name == "_make_grads":
@@ -389,7 +388,7 @@ def _begins_backward() -> bool:
 
 
 def place_of(tensor: torch.Tensor) -> PlaceInMemory:
-    """Where in its storage a tensor lies."""
+    """Tells where in its storage a tensor lies."""
     return int(tensor.storage_offset()), tuple(tensor.shape), tensor.stride(), tensor.dtype
 
 
@@ -403,6 +402,6 @@ def range_of(place: PlaceInMemory) -> tuple[int, int]:
 
 
 def is_dense(place: PlaceInMemory) -> bool:
-    """Whether a place has no gaps."""
+    """Tells whether a place has no gaps."""
     start, end = range_of(place)
     return math.prod(place[1]) * place[3].itemsize == end - start

@@ -63,7 +63,7 @@ class Flying:
             self.close()
 
     def plans(self) -> Plans:
-        """What it watches, of the graph that it knows."""
+        """Returns what it watches, of the graph that it knows."""
         return Plans(self._recorder.judge)
 
     def begins(self, step: int, *, attached: bool) -> None:
@@ -106,7 +106,7 @@ class Flying:
             self._tell(self._recorder.flush(ends=ends))
 
     def _rest(self) -> None:
-        """What was recorded since the last step ended."""
+        """Returns what was recorded since the last step ended."""
         recording = self._training.recording
         if len(recording.step) or recording.passes:
             recording.end_pass()

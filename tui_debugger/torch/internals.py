@@ -103,7 +103,7 @@ class Hook:
         self._first = first
 
     def __call__(self, *arguments: Any) -> None:
-        """What PyTorch calls. Nothing is returned: nothing is changed."""
+        """Returns what PyTorch calls. Nothing is returned: nothing is changed."""
         self._act(*self._first, *arguments)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
@@ -120,7 +120,7 @@ def _nothing() -> Callable[..., None]:
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """How often the values were changed in place; 0 for those that do not count that."""
+    """Tells how often the values were changed in place; 0 for those that do not count that."""
     try:
         return tensor._version  # noqa: SLF001 - see above
     except RuntimeError:  # made in inference mode
@@ -132,7 +132,7 @@ Counter = torch.Tensor | weakref.ref[torch.Tensor]
 
 
 def counters(operator: Any, args: Any, kwargs: Any, outputs: Sequence[torch.Tensor]) -> Sequence[Counter]:
-    """What counts the changes of each output of an operator that is just being run.
+    """Returns what counts the changes of each output of an operator that is just being run.
 
     Outputs do not have the counts yet that the program's tensors will have: views will share that of the tensor that
     they look into. What is made of nothing, or only like another tensor, gets one of its own, and would be copied if
@@ -156,7 +156,7 @@ def counting(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def saves_for_itself(operator: Any, args: Sequence[Any]) -> bool:
-    """Whether autograd itself, and no program, runs an operator.
+    """Tells whether autograd itself, and no program, runs an operator.
 
     It takes the history from what it saves, without going through its own layers (those below it run with them
     switched off; a tensor of inference mode, which it cannot save, never goes through them), and from the gradient of
@@ -175,12 +175,12 @@ _COUNTS = torch._C.DispatchKey.ADInplaceOrView  # noqa: SLF001 - see above
 
 
 def in_backward() -> bool:
-    """Whether autograd runs in this thread: a module that is called now is being recomputed for a checkpoint."""
+    """Tells whether autograd runs in this thread: a module that is called now is being recomputed for a checkpoint."""
     return bool(torch._C._current_graph_task_id() != -1)  # noqa: SLF001 - see above
 
 
 def run_backward() -> Any:
-    """What ``backward`` and ``torch.autograd.grad`` call with the tensors, their gradients, and more."""
+    """Returns what ``backward`` and ``torch.autograd.grad`` call with the tensors, their gradients, and more."""
     autograd: Any = torch.autograd
     return autograd._engine_run_backward  # noqa: SLF001 - see above
 
@@ -215,7 +215,7 @@ def no_autocast() -> AbstractContextManager[None]:
 
 
 def transformed(tensor: torch.Tensor) -> bool:
-    """Whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
+    """Tells whether ``torch.func`` (vmap, grad ...) runs, or a tensor stands for others in there.
 
     Whatever is computed while it runs has no values of its own, not even what is made of a plain tensor.
     """
@@ -250,18 +250,18 @@ def name_of(operator: Any) -> str:
 
 
 def changes_its_arguments(operator: Any) -> bool:
-    """Whether an operator works in place."""
+    """Tells whether an operator works in place."""
     return bool(operator._schema.is_mutable) or name_of(operator).startswith("c10d::")  # noqa: SLF001 - see above
 
 
 def exchanges(operator: Any) -> bool:
-    """Whether an operator is part of a collective operation: what it returns may come from another process."""
+    """Tells whether an operator is part of a collective operation: what it returns may come from another process."""
     return name_of(operator).startswith(("c10d::", "_c10d_functional", "_dtensor::"))
 
 
 @functools.cache
 def ends_later(operator: Any) -> bool:
-    """Whether what an operator returns is not there yet: processes exchange values while the program goes on."""
+    """Tells whether what an operator returns is not there yet: processes exchange values while the program goes on."""
     name = name_of(operator)
     return name.startswith(("c10d::", "_c10d_functional::")) and not name.endswith(("wait_tensor", "_autograd"))
 
@@ -298,7 +298,7 @@ def written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
-    """What tells the memory of a tensor from others while it lives; None where a tensor has none of its own."""
+    """Returns what tells the memory of a tensor from others while it lives; None where a tensor has none of its own."""
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or transformed(tensor):
         return None
     try:
@@ -308,7 +308,7 @@ def storage_of(tensor: torch.Tensor) -> int | None:
 
 
 def address_of(storage: torch.UntypedStorage) -> int:
-    """What ``storage_of`` says of a tensor in a storage."""
+    """Returns what ``storage_of`` says of a tensor in a storage."""
     return int(storage._cdata)  # noqa: SLF001 - see above
 
 
@@ -318,7 +318,7 @@ def hold_weakly(storage: torch.UntypedStorage) -> StorageWeakRef:
 
 
 def other_mode() -> bool:
-    """Whether something sees every operator already."""
+    """Tells whether something sees every operator already."""
     return bool(torch._C._len_torch_dispatch_stack())  # noqa: SLF001 - see above
 
 
@@ -424,7 +424,7 @@ class FlatShard:
 
 
 def flat_shards(module: torch.nn.Module) -> list[FlatShard]:
-    """What ``FullyShardedDataParallel`` made of the weights of a module."""
+    """Returns what ``FullyShardedDataParallel`` made of the weights of a module."""
     handle: Any = getattr(module, "_handle", None)
     flat = getattr(handle, "flat_param", None)
     if not isinstance(flat, torch.Tensor):
@@ -453,7 +453,7 @@ def _flat_text(shard: Any, shape: Sequence[int]) -> str:
 
 
 def shards(module: torch.nn.Module) -> list[Shard]:
-    """What ``fully_shard`` made of the weights of a module."""
+    """Returns what ``fully_shard`` made of the weights of a module."""
     get: Any = getattr(module, "_get_fsdp_state", None)
     if get is None:
         return []
@@ -470,7 +470,7 @@ def _shard(each: Any) -> Shard:
 
 
 def spread_of(tensor: torch.Tensor) -> Spread | None:
-    """How a distributed tensor lies on the processes; None for any other tensor."""
+    """Tells how a distributed tensor lies on the processes; None for any other tensor."""
     mesh: Any = getattr(tensor, "device_mesh", None)
     placements: Any = getattr(tensor, "placements", None)
     if mesh is None or placements is None:
@@ -490,7 +490,7 @@ def spread_of(tensor: torch.Tensor) -> Spread | None:
 
 
 def is_view(tensor: torch.Tensor) -> bool:
-    """Whether a tensor looks into another one."""
+    """Tells whether a tensor looks into another one."""
     return bool(tensor._is_view())  # noqa: SLF001 - see above
 
 
@@ -513,15 +513,15 @@ def part_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def is_partial(tensor: torch.Tensor) -> bool:
-    """Whether the processes have terms of a sum that was not made yet."""
+    """Tells whether the processes have terms of a sum that was not made yet."""
     return any(place.is_partial() for place in getattr(tensor, "placements", ()))
 
 
 def is_replicated(tensor: torch.Tensor) -> bool:
-    """Whether several processes have the same part of a distributed tensor."""
+    """Tells whether several processes have the same part of a distributed tensor."""
     return any(place.is_replicate() for place in getattr(tensor, "placements", ()))
 
 
 def is_exchanged(tensor: torch.Tensor) -> bool:
-    """Whether a tensor comes right out of a collective operation."""
+    """Tells whether a tensor comes right out of a collective operation."""
     return hasattr(getattr(tensor, "_local_tensor", tensor), "trigger_wait")

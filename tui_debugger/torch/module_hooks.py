@@ -168,7 +168,7 @@ _IS_SCALED: Final = "_tdbg_scaled"
 
 
 def _telling_of_backward(original: Any) -> Any:
-    """What runs backward passes, which says first what it begins with."""
+    """Returns what runs backward passes, which says first what it begins with."""
 
     @functools.wraps(original)
     def run(tensors: Sequence[Any], gradients: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
@@ -491,7 +491,7 @@ class ModuleHooks:
         return made if UNKNOWN not in made else unique([*made, *flow.sources(leaves((args, kwargs)))])
 
     def _holds_others(self, place: Place) -> bool:
-        """Whether modules inside a module are seen as well."""
+        """Tells whether modules inside a module are seen as well."""
         inside = f"{place.scope}/" if place.scope else ""
         return any(scope.startswith(inside) for scope in self._kinds if scope and scope != place.scope)
 

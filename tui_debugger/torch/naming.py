@@ -61,7 +61,7 @@ class Buffers(Mapping[str, torch.Tensor]):
         return (name for name, (module, attribute) in self._owners.items() if _holds(module, attribute))
 
     def __len__(self) -> int:
-        """How many are there."""
+        """Tells how many are there."""
         return sum(1 for _ in self)
 
 
@@ -196,7 +196,7 @@ def _owners(root: nn.Module) -> dict[str, tuple[nn.Module, str]]:
 
 
 def _is_kept(tensor: torch.Tensor) -> bool:
-    """Whether a module keeps a tensor as it is; FSDP puts views of what it gathered in place of weights."""
+    """Tells whether a module keeps a tensor as it is; FSDP puts views of what it gathered in place of weights."""
     try:
         return tensor.grad_fn is None and not internals.is_view(tensor)
     except RuntimeError:  # the gathered weights are gone
@@ -208,5 +208,5 @@ def _holds(module: nn.Module, attribute: str) -> bool:
 
 
 def _transparent(module: nn.Module) -> bool:
-    """Whether a module only wraps another one, whose output is its own."""
+    """Tells whether a module only wraps another one, whose output is its own."""
     return any(isinstance(getattr(module, name, None), nn.Module) for name in _WRAPPED[1:])

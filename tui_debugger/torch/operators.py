@@ -57,7 +57,6 @@ class Operators:
     """
 
     def __init__(self, recording: Recording, tree: Tree, guard: Guard) -> None:
-        """Installs nothing yet."""
         self._recording = recording
         self._tree = tree
         self._guard = guard
@@ -255,7 +254,6 @@ class Unfilled:
     """
 
     def __init__(self) -> None:
-        """Knows none."""
         self._memories: dict[int, _Memory] = {}
 
     def watch(self) -> None:
@@ -340,7 +338,7 @@ class Unfilled:
         written: Sequence[torch.Tensor],
         tensors: Sequence[torch.Tensor],
     ) -> None:
-        """What an operator has read, or written, is filled."""
+        """Returns what an operator has read, or written, is filled."""
         name = internals.name_of(func)
         waited = name.endswith("::wait_tensor")
         in_part = kind in _FILLS_IN_PART and name.endswith("_")

@@ -114,7 +114,7 @@ class Plans:
         self._shared: dict[tuple[int, ...], Plan | None] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything is watched."""
+        """Tells whether anything is watched."""
         return bool(self.judge)
 
     def of(self, name: str) -> Plan | None:
@@ -126,11 +126,11 @@ class Plans:
             return plan
 
     def knows(self, name: str) -> bool:
-        """Whether the debugger knew a node: hits of others are reported when the graph was sent again."""
+        """Tells whether the debugger knew a node: hits of others are reported when the graph was sent again."""
         return name in self._known or not self._known
 
     def strange(self, name: str) -> bool:
-        """Whether nobody can say how a node is to be watched: some of the others are, in different ways."""
+        """Tells whether nobody can say how a node is to be watched: some of the others are, in different ways."""
         if not self.judge or self.knows(name) or self._relative(name) or self._common():
             return False
         return any(self.judge.watchpoints(each) for each in self._forward)
@@ -144,7 +144,7 @@ class Plans:
         return self._kinds.get(kind_in(name), "")
 
     def _common(self) -> list[Watchpoint]:
-        """What watches all nodes of the forward pass."""
+        """Returns what watches all nodes of the forward pass."""
         if self._general is None:
             every = [self.judge.watchpoints(each) for each in self._forward]
             self._general = [each for each in every[0] if all(each in some for some in every)] if every else []
@@ -198,7 +198,7 @@ VANISHING: Final = 1e-9
 
 
 def _quantities(quantity: str, threshold: float, holds: str) -> int:
-    """What decides a check. Whether *all* elements are zero shows in any of them."""
+    """Returns what decides a check. Whether *all* elements are zero shows in any of them."""
     if quantity == "abs_mean" and holds == "lt" and threshold <= VANISHING:
         return Quick.ENERGY
     if quantity == "zero_percentage":

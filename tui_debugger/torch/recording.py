@@ -51,7 +51,7 @@ class Passes:
         room.make = self._make_room
 
     def __bool__(self) -> bool:
-        """Whether there was any."""
+        """Tells whether there was any."""
         return self.now is not None or self._last is not None
 
     def begin(self) -> Step:
@@ -92,7 +92,7 @@ class Passes:
         self._step.adopt(list(found.values()))
 
     def find(self, key: Key) -> tuple[Step, Capture] | None:
-        """What is known of a tensor: of the pass that runs, that hit first, that ended last."""
+        """Returns what is known of a tensor: of the pass that runs, that hit first, that ended last."""
         for each in (self.now, self._step, self._first, self._last):
             capture = each.get(key) if each is not None else None
             if each is not None and capture is not None:
@@ -297,7 +297,7 @@ class Recording:
         self._stop(name, hits)
 
     def _in_known_order(self, name: str, *, no_grad: bool = False) -> bool:
-        """Whether all that ran in this pass up to a node was followed before in this order.
+        """Tells whether all that ran in this pass up to a node was followed before in this order.
 
         Programs do not do the same in every step (experts, layers that are dropped at random). What a node is made of
         is known for the orders that were followed; in a new one it is not, and from the next step on it is followed.
@@ -466,7 +466,7 @@ class Recording:
     # -- inside --------------------------------------------------------------------------------------
 
     def _step(self, name: str, count: int, *, no_grad: bool = False) -> Step | None:
-        """Where a tensor belongs; None when there are too many."""
+        """Tells where a tensor belongs; None when there are too many."""
         step = (self.passes.now or self.passes.begin()) if no_grad else self.step
         if len(step) < MOST:
             return step

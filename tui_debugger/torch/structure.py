@@ -43,7 +43,7 @@ def slot_of(tensor: torch.Tensor) -> Slot:
 
 
 def output_of(name: str, slot: int) -> str:
-    """What stands for one output of a node where it is an input of another one."""
+    """Returns what stands for one output of a node where it is an input of another one."""
     return f"{name}:{slot}" if slot else name
 
 
@@ -69,7 +69,6 @@ class Structure:
     """
 
     def __init__(self) -> None:
-        """Knows nothing."""
         self.nodes: dict[str, Node] = {}
         self.inputs: dict[str, Slot] = {}
         self.gradients: dict[str, list[str]] = {}
@@ -100,7 +99,7 @@ class Structure:
             self.changed = True
 
     def add_inputs(self, name: str, inputs: Iterable[str]) -> None:
-        """What a known node was made of in this step, beside what it was made of in others."""
+        """Returns what a known node was made of in this step, beside what it was made of in others."""
         node = self.nodes[name]
         merged = without(unique([*node.inputs, *inputs]), name)
         if merged != node.inputs:
@@ -111,14 +110,14 @@ class Structure:
             self.changed = True
 
     def add_gradient(self, name: str, inputs: Iterable[str]) -> None:
-        """What the gradient of a parameter was made of in this step."""
+        """Returns what the gradient of a parameter was made of in this step."""
         merged = without(unique([*self.gradients.get(name, ()), *inputs]), name)
         if merged != self.gradients.get(name):
             self.gradients[name] = merged
             self.changed = True
 
     def feed(self, name: str, sources: Iterable[str]) -> None:
-        """What a buffer, or an input of the model, holds was made in the step itself."""
+        """Returns what a buffer, or an input of the model, holds was made in the step itself."""
         merged = unique([*self.fed.get(name, ()), *sources])
         if merged != self.fed.get(name):
             self.fed[name] = merged
@@ -131,12 +130,12 @@ class Structure:
             self.changed = True
 
     def inputs_of(self, name: str) -> list[str]:
-        """What a node was made of, as far as that is known."""
+        """Returns what a node was made of, as far as that is known."""
         known = self.nodes[name].inputs
         return unique([*known, UNKNOWN]) if name in self.doubted else known
 
     def inputs_of_gradient(self, name: str) -> list[str]:
-        """What the gradient of a parameter was made of, as far as that is known."""
+        """Returns what the gradient of a parameter was made of, as far as that is known."""
         known = self.gradients.get(name)
         if known is None or self.gradients_doubted:
             return unique([*(known or ()), UNKNOWN])

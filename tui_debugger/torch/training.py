@@ -49,7 +49,6 @@ class Previous:
     """Copies of weights as they were before the step, of those that watchpoints compare (and all at the beginning)."""
 
     def __init__(self) -> None:
-        """Has none."""
         self._values: dict[str, torch.Tensor] = {}
         self._sums: dict[str, tuple[float, float]] = {}
 
@@ -58,7 +57,7 @@ class Previous:
         return self._values.get(name)
 
     def sum_of(self, name: str) -> tuple[float, float] | None:
-        """What Σ|x| of these values lies between; None where it has to be measured."""
+        """Returns what Σ|x| of these values lies between; None where it has to be measured."""
         return self._sums.get(name)
 
     def follow(self, step: Step) -> None:
@@ -116,13 +115,12 @@ class Lasting:
     """Weights and optimizer state: mostly the same tensors in every step, grouped anew only when they are not."""
 
     def __init__(self) -> None:
-        """Knows none."""
         self._plans: Plans | None = None
         self._tensors: list[tuple[str, torch.Tensor]] = []
         self._grouping = Grouping()
 
     def grouped(self, tensors: list[tuple[str, torch.Tensor]], plans: Plans) -> Grouping:
-        """How these are grouped."""
+        """Tells how these are grouped."""
         same = self._plans is plans and len(tensors) == len(self._tensors)
         same = same and all(
             new[1] is old[1] and new[0] == old[0] for new, old in zip(tensors, self._tensors, strict=True)
@@ -248,7 +246,6 @@ class Expectation:
     """What optimizers and modules did in the step that is recorded."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
         self.skipped = False
         """A gradient scaler left the step out, because gradients were not finite."""
         self.scaled = False
@@ -270,7 +267,7 @@ class Expectation:
         self._by_gradient: dict[str, str] = {}
 
     def know(self, tree: Tree) -> None:
-        """Which modules own which parameters."""
+        """Tells which modules own which parameters."""
         names = {id(parameter): name for name, parameter in tree.parameters.items()}
         self._parameters = tree.parameters
         self._by_gradient = {gradient_of(name): name for name in tree.parameters}
@@ -298,7 +295,7 @@ class Expectation:
         self._with_gradient.update(names)
 
     def holds(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether an optimizer is one of this model."""
+        """Tells whether an optimizer is one of this model."""
         own = {id(parameter) for parameter in self._parameters.values()}
         return any(id(parameter) in own for group in optimizer.param_groups for parameter in group["params"])
 
@@ -318,7 +315,7 @@ class Expectation:
         self._outputs.clear()
 
     def excuses(self, name: str, result: WatchResult) -> bool:
-        """Whether there is a reason for what a watchpoint found on a node."""
+        """Tells whether there is a reason for what a watchpoint found on a node."""
         parameter = name if name in self._parameters else self._by_gradient.get(name, "")
         condition = CONDITIONS[result.condition]
         if condition.wire == WIRE_OVERFLOW or result.verdict is Verdict.BLOCKED:
@@ -331,14 +328,14 @@ class Expectation:
         return condition.wire == WIRE_NOT_CHANGED and name == parameter and self._at_rest(self._parameters[parameter])
 
     def _at_rest(self, parameter: torch.nn.Parameter) -> bool:
-        """Whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
+        """Tells whether no optimizer was to change a parameter in this step, or the learning rate still rises."""
         key = id(parameter)
         if not parameter.requires_grad or (key in self._optimizer and self._optimizer[key] not in self._stepped):
             return True
         return key in self._rates_before and self._rates[key] > self._rates_before[key]
 
     def _idle(self, parameter: str) -> bool:
-        """Whether the modules that own a parameter did not run in this step, or on nothing."""
+        """Tells whether the modules that own a parameter did not run in this step, or on nothing."""
         owners = self._owners.get(parameter, [])
         ran = self._ran()
         if not owners or any(ran.get(owner) for owner in owners):
@@ -428,7 +425,6 @@ class Training:
     def __init__(
         self, model: torch.nn.Module, optimizers: Sequence[torch.optim.Optimizer], recording: Recording
     ) -> None:
-        """Looks at the model."""
         self.tree: Tree = tree_of(model)
         self.distribution = Distribution()
         self.recording = recording
@@ -464,7 +460,7 @@ class Training:
         self._buffers = {name: (id(each), version_of(each)) for name, each in self.tree.buffers.items() if _plain(each)}
 
     def owns(self, module: torch.nn.Module) -> bool:
-        """Whether a module is part of the model."""
+        """Tells whether a module is part of the model."""
         return id(module) in self._scopes
 
     def put_in(self, owner: torch.nn.Module, name: str, new: torch.nn.Module | torch.nn.Parameter) -> None:
@@ -713,7 +709,7 @@ class Training:
         return self._names
 
     def plans(self, watchpoints: Sequence[RemoteWatchpoint]) -> Plans:
-        """What a list of watchpoints asks for.
+        """Returns what a list of watchpoints asks for.
 
         The first list after the graph was sent anew may have been made before the debugger had seen the new nodes.
         """
@@ -726,7 +722,7 @@ class Training:
         return Plans(judge, known, forward)
 
     def identity(self) -> Identity:
-        """Who trains."""
+        """Tells who trains."""
         device = next((each.device for each in self.tree.parameters.values()), torch.device("cpu"))
         rank, world = _ranks()
         program = f"PyTorch {torch.__version__}"
@@ -772,7 +768,7 @@ def _plain(buffer: torch.Tensor) -> bool:
 
 
 def _mask(buffer: torch.Tensor) -> bool:
-    """Whether a buffer that never changes has infinities by design."""
+    """Tells whether a buffer that never changes has infinities by design."""
     values = local(buffer)
     return bool(values.isinf().any()) and not bool(values.isnan().any())
 

@@ -81,7 +81,7 @@ class _Columns:
     summed: Mask
 
     def suspicious(self, plan: Plan) -> Mask:
-        """Which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
+        """Tells which of them some watchpoint may hit, or cannot be judged for NaN or Inf."""
         found: Mask = ~(np.isfinite(self.low) & np.isfinite(self.high)) & self.ranged
         found |= ~np.isfinite(self.magnitude) & self.summed
         found |= ~np.isfinite(self.energy) & self.normed
@@ -150,7 +150,7 @@ class _Columns:
         return known & found
 
     def _before(self) -> tuple[Doubles, Doubles]:
-        """What mean |prev| lies between."""
+        """Returns what mean |prev| lies between."""
         measured = self._sums([each.reference for each in self.captures])
         given = [each.between or (np.nan, np.nan) for each in self.captures]
         least, most = np.array(given, np.float64).T
@@ -209,7 +209,7 @@ class _Grouped(_Columns):
 
 
 def rough_record(capture: Capture, fetched: Fetched) -> Record:
-    """What the quick numbers of a screened line tell. Its counts say whether there are some, not how many."""
+    """Returns what the quick numbers of a screened line tell. Its counts say whether there are some, not how many."""
 
     def number(place: int) -> float:
         return float(fetched.all(place)[0]) if place >= 0 else math.nan
@@ -276,7 +276,7 @@ def look_now(step: Step, judge: Judge, *, recheck: bool = False) -> list[Capture
 
 
 def judge_one(capture: Capture, waiting: Waiting, judge: Judge) -> list[ClientHit]:
-    """What the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
+    """Returns what the watchpoints say about a tensor that was just made, whose numbers wait by themselves."""
     fetched = waiting.fetch()
     capture.told, capture.fetched = True, fetched
     if capture.screened and capture.look is None and not suspects([capture], fetched):
@@ -311,7 +311,7 @@ def find_records(step: Step, captures: Sequence[Capture], judge: Judge) -> None:
 
 
 def initial_hits(names: Iterable[str], records: Iterable[Record], judge: Judge) -> list[ClientHit]:
-    """What the condition on initial values says about weights before the first step."""
+    """Returns what the condition on initial values says about weights before the first step."""
     hits = []
     for name, record in zip(names, records, strict=True):
         results = judge.results(name, record, initial=True)

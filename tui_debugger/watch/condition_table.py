@@ -158,7 +158,7 @@ class Condition:
         raise BadWatchpointError(msg, hint=f"it has {names}" if names else "it takes no parameters")
 
     def available(self, device: str) -> bool:
-        """Whether the condition can be judged on a run of this device (``""``: unknown)."""
+        """Tells whether the condition can be judged on a run of this device (``""``: unknown)."""
         return not self.platforms or device in self.platforms
 
 

@@ -182,12 +182,12 @@ def _plan(condition_id: str, params: Params) -> JudgingPlan:
 
 
 def judging_plan(watchpoint: Watchpoint) -> JudgingPlan:
-    """How a watchpoint is judged."""
+    """Tells how a watchpoint is judged."""
     return _plan(watchpoint.condition, watchpoint.params)
 
 
 def needs(watchpoint: Watchpoint) -> RequiredStats:
-    """What a record must hold so that this watchpoint can be judged from it."""
+    """Returns what a record must hold so that this watchpoint can be judged from it."""
     return _plan(watchpoint.condition, watchpoint.params).need
 
 
@@ -280,7 +280,7 @@ def _judge(plan: JudgingPlan, record: Record) -> tuple[bool, tuple[ParamResult, 
 
 
 def _unrecorded(plan: JudgingPlan, record: Record) -> bool:
-    """Whether a quantity that decides is missing although there are elements: a statistic.csv holds only some."""
+    """Tells whether a quantity that decides is missing although there are elements: a statistic.csv holds only some."""
     stats = record.stats
     if stats is None or not stats.finite:
         return False

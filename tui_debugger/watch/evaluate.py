@@ -155,7 +155,7 @@ class ColumnEvaluator:
 
 
 def _verdicts(error: Int16, first_step: Mask) -> Int8:
-    """What kind of thing the error bits of rows are."""
+    """Returns what kind of thing the error bits of rows are."""
     verdict = np.full(len(error), Verdict.CANNOT_JUDGE, np.int8)
     verdict[(error == int(ErrorBits.NO_PREVIOUS)) & first_step] = Verdict.NOT_COMPARABLE
     verdict[(error & int(NOT_FINITE)) != 0] = Verdict.BLOCKED

@@ -94,7 +94,7 @@ def activation_family(op_type: str) -> str:
 
 
 def activation_ranges(op_type: str) -> Iterator[Watchpoint]:
-    """What is recommended for the outputs of an operator because it is an activation."""
+    """Returns what is recommended for the outputs of an operator because it is an activation."""
     return _by_activation([op_type])
 
 

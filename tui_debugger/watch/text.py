@@ -181,7 +181,7 @@ def _split(text: str) -> list[str]:
 
 
 def _may_quote(current: str) -> bool:
-    """Whether a quote may open here: at the start of a clause's text."""
+    """Tells whether a quote may open here: at the start of a clause's text."""
     body = current.strip().removeprefix("-").strip()
     return not body or (body.endswith("=") and body[:-1].strip() in _KINDS)
 

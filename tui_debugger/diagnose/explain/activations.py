@@ -92,7 +92,7 @@ def saturation_facts(evidence: Evidence, family: str) -> Iterator[str]:
 
 
 def _saturated(evidence: Evidence, family: str) -> Iterator[Cause]:
-    """What speaks for a shifted or too wide argument, by family."""
+    """Returns what speaks for a shifted or too wide argument, by family."""
     stats = evidence.stats
     if stats is None:
         return

@@ -294,7 +294,7 @@ class Evidence:
 
     @staticmethod
     def readable(row: TensorRow) -> bool:
-        """Whether the values are here, and not too many to be read for a number or two."""
+        """Tells whether the values are here, and not too many to be read for a number or two."""
         return row.has_value and not row.remote and row.meta is not None and row.meta.nbytes <= MOST_BYTES
 
     @property
@@ -337,7 +337,7 @@ class Evidence:
         return self.inputs_of(self.maker, self.key.step, self.key.round) if self.maker >= 0 else ()
 
     def inputs_of(self, row: int, step: int, round: int = 0) -> tuple[Given, ...]:  # noqa: A002 - see TensorKey
-        """What went into a node, by slot; of very many only the first ones."""
+        """Returns what went into a node, by slot; of very many only the first ones."""
         listed = [each for each in self.session.tensor_rows(self.key.rank, step, row, round) if each.role == "in"]
         found = []
         for each in self.measured(listed[:MOST_INPUTS]):
@@ -483,7 +483,7 @@ class Evidence:
         return (self.name(each) for each in holders if each >= 0)
 
     def source_of(self, optimizer: Optimizer, row: TensorRow) -> TensorKey:
-        """Where an input of the update was made, as far as that was dumped: a parameter, an operator's output."""
+        """Tells where an input of the update was made, as far as that was dumped: a parameter, an operator's output."""
         node = self.updater[0]
         if row.role != "in" or node < 0:
             return row.key
@@ -573,7 +573,7 @@ def _split(condition: str, param: ParamResult) -> tuple[str, str]:
 
 
 def _factor(param: ParamResult) -> str:
-    """How far off the limit: ``46 times the limit``, ``a 46th`` is hard to read, so ``46 times below it``."""
+    """Tells how far off the limit: ``46 times the limit``, ``a 46th`` is hard to read, so ``46 times below it``."""
     actual, limit = param.actual, float(param.value)
     if actual is None or not math.isfinite(actual) or not limit or actual * limit <= 0 or actual == limit:
         return ""
@@ -598,7 +598,7 @@ def quantity(stats: TensorStats | None, name: str) -> float | None:
 
 
 def course(evidence: Evidence, result: WatchResult) -> Iterator[str]:
-    """How the quantities that hit were one step earlier."""
+    """Tells how the quantities that hit were one step earlier."""
     before = evidence.before
     for param in hit_params(result):
         earlier = quantity(before.stats if before is not None else None, param.name)
@@ -632,7 +632,7 @@ def course_words(earlier: float, now: float, *, share: bool) -> str:
 
 
 def suddenly(evidence: Evidence, what: str = "it") -> Cause | None:
-    """Whether the tensor's mean magnitude changed abruptly since the step before."""
+    """Tells whether the tensor's mean magnitude changed abruptly since the step before."""
     before, now = evidence.before, evidence.stats
     earlier = before.stats.abs_mean if before is not None and before.stats is not None else None
     if before is None or not earlier or now is None or now.abs_mean is None:

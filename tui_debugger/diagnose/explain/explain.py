@@ -197,7 +197,7 @@ _KEPT: Final = (Verdict.BLOCKED, Verdict.BY_DESIGN)
 
 
 def explain(session: Run, key: TensorKey, hit: Hit | None = None, progress: ProgressFn = no_progress) -> Guidance:
-    """What was found on a tensor, what speaks for which cause, and what to look at next.
+    """Returns what was found on a tensor, what speaks for which cause, and what to look at next.
 
     Args:
         session: an open session, offline or live.
@@ -260,7 +260,7 @@ def _sections(evidence: Evidence, results: Sequence[WatchResult], *, checked: bo
 
 
 def _kept(results: Sequence[WatchResult]) -> list[str]:
-    """Which conditions NaN or Inf kept from being judged, as a fact."""
+    """Tells which conditions NaN or Inf kept from being judged, as a fact."""
     names = dict.fromkeys(CONDITIONS[each.condition].abbr for each in results if each.error and each.verdict in _KEPT)
     return [f"not judged because of that: {', '.join(names)}"] if names else []
 
@@ -303,7 +303,7 @@ def _ordered(evidence: Evidence, section: Section) -> Section:
 
 
 def _missing(evidence: Evidence) -> list[str]:
-    """What could not be looked at."""
+    """Returns what could not be looked at."""
     tensor, found = evidence.tensor, []
     if tensor.error:
         found.append(f"the tensor itself: {tensor.error}")

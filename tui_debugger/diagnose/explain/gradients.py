@@ -177,7 +177,7 @@ def zeroed(evidence: Evidence) -> Iterator[Cause]:
 
 
 def _multiplied(evidence: Evidence, given: Given) -> Iterator[Cause]:
-    """What a forward value makes of the gradient that meets it."""
+    """Returns what a forward value makes of the gradient that meets it."""
     stats = given.stats
     if stats is None or not stats.count:
         return

@@ -107,14 +107,14 @@ def are(amount: int) -> str:
 
 
 def accounts(expected: int, made: int, kind: str) -> str:
-    """Whether the number of such arguments explains the number of bad values."""
+    """Tells whether the number of such arguments explains the number of bad values."""
     if expected == made and made:
         return f": that is every {kind.lstrip('+-')} of the output"
     return ""
 
 
 def overflow_cause(limits: FloatLimits, size: float, how: str, what: str) -> Cause:
-    """Whether a result can exceed the element type."""
+    """Tells whether a result can exceed the element type."""
     title = f"a {what} beyond the range of {limits.name}"
     if size > limits.largest:
         return Cause(title, f"{how} exceeds what {limits.name} can hold, {num(limits.largest)}", Standing.LIKELY)
@@ -147,7 +147,7 @@ class Domain:
     open_ends: bool = False
 
     def __call__(self, case: Case) -> Iterator[Cause]:
-        """What of the argument lies outside."""
+        """Returns what of the argument lies outside."""
         stats = case.stats(self.slot)
         title = f"an argument that {self.function} is not defined for"
         if stats is None:
@@ -216,7 +216,7 @@ def divide(case: Case, numerator: int = 0, denominator: int = 1) -> Iterator[Cau
 
 
 def _tiny(case: Case, below: TensorStats, label: str, top: float | None) -> Iterator[Cause]:
-    """Whether a denominator without 0 is so small that the quotient exceeds the type."""
+    """Tells whether a denominator without 0 is so small that the quotient exceeds the type."""
     limits = case.limits
     if limits is None or not top or below.zero or below.minimum is None or below.maximum is None:
         return
@@ -310,7 +310,7 @@ def power(case: Case) -> Iterator[Cause]:
 
 
 def _whole(stats: TensorStats) -> bool:
-    """Whether an exponent is a single whole number: of several values the statistics do not tell."""
+    """Tells whether an exponent is a single whole number: of several values the statistics do not tell."""
     same = stats.minimum is not None and stats.minimum == stats.maximum
     return same and float(stats.minimum or 0.0).is_integer()
 
@@ -414,7 +414,7 @@ LIKELY, POSSIBLE, UNKNOWN, RULED_OUT = Standing
 
 
 def causes(case: Case) -> tuple[Cause, ...]:
-    """What speaks for and against the usual reasons of this operator; empty when no rule knows it."""
+    """Returns what speaks for and against the usual reasons of this operator; empty when no rule knows it."""
     check = _BY_NAME.get(case.name)
     if check is None and case.name.startswith(_PRODUCTS):
         check = matmul
@@ -422,7 +422,7 @@ def causes(case: Case) -> tuple[Cause, ...]:
 
 
 def likely(case: Case) -> list[str]:
-    """What its inputs speak for, a sentence each; empty when they explain nothing."""
+    """Returns what its inputs speak for, a sentence each; empty when they explain nothing."""
     return [f"{cause.title}: {cause.evidence}" for cause in causes(case) if cause.standing is LIKELY]
 
 
@@ -509,7 +509,7 @@ def _lookup(case: Case) -> Iterator[Cause]:
 
 
 def untold(case: Case) -> Cause:
-    """What is left to say when no rule knows the operator and its inputs are finite."""
+    """Returns what is left to say when no rule knows the operator and its inputs are finite."""
     tops = [f"in:{row.slot} {finite_words(row.stats)}" for row in case.inputs if row.stats is not None]
     return Cause(
         "the operator itself, or its kernel",

@@ -91,7 +91,7 @@ def operator_overflow(evidence: Evidence, result: WatchResult) -> Section:
 
 
 def clean(evidence: Evidence, judged: str) -> Section:
-    """What can be said about a tensor without a finding."""
+    """Returns what can be said about a tensor without a finding."""
     stats = evidence.stats
     if stats is None:
         why = evidence.tensor.error or "it was not dumped at this step"
@@ -200,7 +200,7 @@ DIFFERENCES = frozenset({"sub", "subtract", "add", "addn", "biasadd"})
 
 
 def overflow(evidence: Evidence, conditions: tuple[str, ...]) -> Section:
-    """What is known about the NaN and Inf of a tensor that has some."""
+    """Returns what is known about the NaN and Inf of a tensor that has some."""
     stats = evidence.stats
     if stats is None:
         msg = "only for a tensor whose statistics are known"
@@ -254,7 +254,7 @@ def _source(evidence: Evidence, given: Given) -> str:
 
 
 def _turned(evidence: Evidence, stats: TensorStats, bad: tuple[Given, ...]) -> Iterator[Cause]:
-    """How this operator made NaN of Inf."""
+    """Tells how this operator made NaN of Inf."""
     if not stats.nan or any(given.stats is not None and given.stats.nan for given in bad):
         return
     kind = type_name(evidence.maker_type)
@@ -385,7 +385,7 @@ def bad_since(evidence: Evidence) -> Since | None:
 
 
 def _of_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
-    """Whether the gradient that the optimizer used is to blame."""
+    """Tells whether the gradient that the optimizer used is to blame."""
     gradient = optimizer.gradient
     if gradient is None or gradient.stats is None:
         yield Cause("a bad gradient", f"the gradient that {tail(optimizer.name)} got was not dumped", UNKNOWN)

@@ -63,7 +63,7 @@ def _section(evidence: Evidence, result: WatchResult, weighed: tuple[Cause, ...]
 
 
 def _place_in(evidence: Evidence, bounds: dict[str, float]) -> Iterator[Cause]:
-    """How the values lie beside the asked range."""
+    """Tells how the values lie beside the asked range."""
     stats = evidence.stats
     if stats is None or stats.mean is None or stats.variance is None:
         return
@@ -101,7 +101,7 @@ def _tensor(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
 
 
 def amplified(evidence: Evidence, *, large: bool) -> Iterator[Cause]:
-    """Whether the size came in with an input, or was made here."""
+    """Tells whether the size came in with an input, or was made here."""
     quotient = type_name(evidence.maker_type) in QUOTIENTS  # what is divided by does not come out again
     known = [given for given in evidence.dumped if not given.constant and not (quotient and given.slot == 1)]
     now = evidence.stats.abs_mean if evidence.stats is not None else None

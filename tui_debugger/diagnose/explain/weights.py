@@ -99,7 +99,7 @@ def _rate_too_high(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
 
 
 def _plain_words(optimizer: Optimizer) -> str:
-    """What a step is by the gradient alone, in relation to the weight."""
+    """Returns what a step is by the gradient alone, in relation to the weight."""
     return "learning rate / mean |w|" if optimizer.normalised else "learning rate × mean |gradient| / mean |w|"
 
 
@@ -125,7 +125,7 @@ def _gradient_too_large(evidence: Evidence, optimizer: Optimizer, before: Tensor
 
 
 def _more_than_the_gradient(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
-    """Whether learning rate times gradient explains the change; the rest is momentum, decay and the like.
+    """Tells whether learning rate times gradient explains the change; the rest is momentum, decay and the like.
 
     Nothing is said where steps in between were not dumped: the change is then the work of several updates.
     """
@@ -182,7 +182,7 @@ def stalled_by(evidence: Evidence) -> list[Stalling]:
 
 
 def all_zero(stats: TensorStats | None) -> bool:
-    """Whether a tensor has elements, and all of them are 0."""
+    """Tells whether a tensor has elements, and all of them are 0."""
     return stats is not None and bool(stats.count) and stats.zero == stats.count
 
 
@@ -275,7 +275,7 @@ def _rate_too_low(
 
 
 def _rounded_away(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
-    """Whether the step is less than half the distance to the next number the type can hold."""
+    """Tells whether the step is less than half the distance to the next number the type can hold."""
     limits, plain, weight = limits_of(evidence.tensor.meta), plain_step(optimizer), _size_before(evidence)
     if limits is None or plain is None or not weight or not plain:
         return
@@ -290,7 +290,7 @@ def _rounded_away(evidence: Evidence, optimizer: Optimizer) -> Iterator[Cause]:
 
 
 def plain_step(optimizer: Optimizer) -> float | None:
-    """How far an average element moves by the gradient alone; None where rate or gradient is unknown."""
+    """Tells how far an average element moves by the gradient alone; None where rate or gradient is unknown."""
     gradient = optimizer.gradient.stats if optimizer.gradient is not None else None
     if optimizer.rate is None or gradient is None or gradient.abs_mean is None or gradient.bad:
         return None

@@ -100,7 +100,7 @@ class Tracer:
         self._told: dict[Spot, Hop] = {}
 
     def state(self, key: TensorKey) -> State:
-        """Whether a tensor is bad; reads it when that is not known.
+        """Tells whether a tensor is bad; reads it when that is not known.
 
         Raises:
             UnreadableTensorError, CancelledError, RenumberedError: as for ``trace``.
@@ -236,7 +236,7 @@ class Tracer:
         return replace(found, way=way)
 
     def _peers(self, look: _Look) -> tuple[OriginInput, ...]:
-        """What went in on the other ranks of an exchange."""
+        """Returns what went in on the other ranks of an exchange."""
         found = list[OriginInput]()
         for at in look.exchange.inputs if look.exchange is not None else ():
             there = self._rank(at.rank)

@@ -396,7 +396,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def knows_edges(flow: Flow, row: int) -> bool:
-    """Whether a graph tells what a node's values are used for."""
+    """Tells whether a graph tells what a node's values are used for."""
     return not int(flow.nodes.flags[row]) & NodeFlag.FILE_ONLY
 
 
@@ -656,7 +656,7 @@ def _look(
 
 
 def _question(found: WatchResult, questions: Mapping[int, Question]) -> Question:
-    """What makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
+    """Returns what makes a tensor bad: where NaN or Inf kept a condition from being judged, they do."""
     return OVERFLOW if found.verdict is Verdict.BLOCKED else questions[found.watchpoint]
 
 
@@ -686,6 +686,6 @@ def _left(checker: Checker, step: int, asked: list[Asked]) -> list[Asked]:
 
 
 def _is_carried(flow: Flow, hit: Hit) -> bool:
-    """Whether the next step starts with it: the value of a parameter that steps change."""
+    """Tells whether the next step starts with it: the value of a parameter that steps change."""
     row = flow.holder(hit.row, hit.key.slot).row if hit.key.side is Side.INPUT else hit.row
     return row >= 0 and flow.nodes.category_of(row) in PARAMETERS and flow.updated(row)

@@ -105,7 +105,7 @@ def why(origin: Origin, *, overflow: bool) -> str:
 
 
 def _designed(origin: Origin) -> str:
-    """What to know of inputs with an Inf that was written by intent."""
+    """Returns what to know of inputs with an Inf that was written by intent."""
     found = [fed.row for fed in origin.inputs if fed.designed]
     if not found:
         return ""
@@ -179,7 +179,7 @@ def first_known_words(origin: Origin) -> str:
 
 
 def advice_words(origin: Origin) -> str:
-    """What to dump to know whether it starts there; empty where that would not help."""
+    """Returns what to dump to know whether it starts there; empty where that would not help."""
     if origin.start is not Start.UNKNOWN:
         return ""
     if origin.exchanged and not origin.missing:
@@ -204,17 +204,17 @@ def last_part(name: str) -> str:
 
 
 def is_overflow(path: Path) -> bool:
-    """Whether a path is about NaN and Inf."""
+    """Tells whether a path is about NaN and Inf."""
     return CONDITIONS[path.question.condition].wire == WIRE_OVERFLOW
 
 
 def question_words(path: Path) -> str:
-    """What counts as bad: ``NaN or Inf``, or the watchpoint."""
+    """Returns what counts as bad: ``NaN or Inf``, or the watchpoint."""
     return "NaN or Inf" if is_overflow(path) else clean(watch_line(dataclasses.replace(path.question, name="")))
 
 
 def way_words(hop: Hop | Branch) -> str:
-    """How a tensor went into the hop before it: ``in:1 of Mul-op383``."""
+    """Tells how a tensor went into the hop before it: ``in:1 of Mul-op383``."""
     way, key = hop.way, hop.tensor.key
     slots = ", ".join(f"in:{slot}" for slot in way.slots)
     into = f"{slots} of {last_part(way.into)}"
@@ -239,7 +239,7 @@ def way_words(hop: Hop | Branch) -> str:
 
 
 def hazard_words(origin: Origin) -> list[str]:
-    """What in the inputs gives NaN or Inf: ``the logarithm of 0: 1 of 4 elements of in:0 is 0, ...``."""
+    """Returns what in the inputs gives NaN or Inf: ``the logarithm of 0: 1 of 4 elements of in:0 is 0, ...``."""
     hit = origin.hit
     if hit.stats is None:
         return []
@@ -355,7 +355,7 @@ def _some(names: list[str]) -> str:
 
 
 def initial_words(hit: Hit | None) -> str:
-    """What to know of a finding on initial values; empty for other hits."""
+    """Returns what to know of a finding on initial values; empty for other hits."""
     initial = (
         [result for result in findings(hit) if CONDITIONS[result.condition].initial_only] if hit is not None else []
     )
@@ -376,7 +376,7 @@ def length_words(path: Path) -> str:
 
 
 def nearest_words(path: Path) -> str:
-    """Where the origin is that is nearest to a clean tensor."""
+    """Tells where the origin is that is nearest to a clean tensor."""
     if path.nearest is None:
         return "no origin is known in the steps that were checked"
     tensor = path.nearest.tensor
@@ -564,7 +564,7 @@ Row = dict[str, Any]
 
 
 def report_rows(report: OriginReport) -> Row:
-    """What a search found: origins, what each rank began with, how it spread."""
+    """Returns what a search found: origins, what each rank began with, how it spread."""
     leading = {look.pair[0] for look in report.leading}
     first = report.shown_look
     return {

@@ -226,7 +226,7 @@ def with_nearest(session: Run, path: Path, hit: Hit | None) -> Path:
 
 
 def questions_about(session: Run, hit: Hit | None) -> tuple[Watchpoint, ...]:
-    """What is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
+    """Returns what is bad about a tensor: NaN or Inf before all, then what else watchpoints found on it."""
     from tui_debugger.diagnose.origin.search import findings
     from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
@@ -290,7 +290,6 @@ class Upstream:
     """Looks around in one rank, with one question."""
 
     def __init__(self, session: Run, rank: int, watchpoint: Watchpoint, progress: ProgressFn) -> None:
-        """Reads nothing yet."""
         self.rank = rank
         self._session = session
         self._watchpoint = watchpoint
@@ -307,7 +306,7 @@ class Upstream:
     # -- one tensor ----------------------------------------------------------------------------------
 
     def located(self, spot: Spot) -> Located:
-        """Where a tensor stands; index -1 when it was not dumped."""
+        """Tells where a tensor stands; index -1 when it was not dumped."""
         return self.flow.located(spot.step, spot.row, spot.side, spot.slot, spot.round)
 
     def spot(self, at: Located) -> Spot:
@@ -319,7 +318,7 @@ class Upstream:
         return self.flow.key(self.located(spot))
 
     def record(self, spot: Spot) -> Record | None:
-        """What is known about a tensor after looking at it; None when it was not dumped."""
+        """Returns what is known about a tensor after looking at it; None when it was not dumped."""
         self._fetch([spot])
         at = self.located(spot)
         if at.index < 0:
@@ -328,7 +327,7 @@ class Upstream:
         return self.measurements.record(at.step, at.index)
 
     def state(self, spot: Spot) -> State:
-        """Whether a tensor is bad."""
+        """Tells whether a tensor is bad."""
         record = self.record(spot)
         if record is None or not record.need.covers(self._question.need):
             return State.UNKNOWN
@@ -421,7 +420,7 @@ class Upstream:
         return sorted(found.values(), key=lambda lead: (lead.began[0], lead.way.link is not Link.BEFORE, lead.began))
 
     def _written(self, judged: Judged, at: Located) -> Spot:
-        """Where a bad source was first written: what its producer wrote, unless that is clean or not there."""
+        """Tells where a bad source was first written: what its producer wrote, unless that is clean or not there."""
         held = judged.source.held
         if held is not None and judged.source.own:
             written = self.spot(held)
@@ -489,7 +488,7 @@ class Upstream:
         return [self.spot(each.at) for each in judged if each.state is State.CLEAN and each.at and not each.constant]
 
     def statistics_alike(self, spot: Spot, other: Record | None) -> bool:
-        """Whether a tensor has the very statistics of another one."""
+        """Tells whether a tensor has the very statistics of another one."""
         record = self.record(spot)
         return record is not None and other is not None and record.stats is not None and record.stats == other.stats
 
@@ -513,7 +512,7 @@ class Exchange:
 
 
 def exchanges(op_type: str) -> bool:
-    """Whether what a node makes may come from another rank."""
+    """Tells whether what a node makes may come from another rank."""
     return is_collective(op_type) or is_receiving(op_type)
 
 

@@ -17,7 +17,6 @@ class Notice:
     """Writes lines to the standard error, never the same twice in a row, and never fails."""
 
     def __init__(self) -> None:
-        """Has said nothing yet."""
         self._last = ""
 
     def __call__(self, text: str) -> None:

@@ -38,7 +38,7 @@ __all__ = ["Agent", "ClientHit", "ClientValue", "Identity", "Probe", "TrainingTe
 
 
 def of_the_training(error: BaseException) -> bool:
-    """Whether an exception was raised in a signal handler that the training installed.
+    """Tells whether an exception was raised in a signal handler that the training installed.
 
     Python runs handlers between any two instructions of the main thread, those of the client included; time limits of
     clusters and "save and stop" handlers raise from there, and the training has to get it.
@@ -176,7 +176,6 @@ class Conversation:
     """
 
     def __init__(self, link: Link, probe: Probe, session: str) -> None:
-        """Says nothing yet."""
         self.link = link
         self.node: str | None = None
         self.ahead = 0
@@ -206,13 +205,13 @@ class Conversation:
         self.link.stream(name, messages.graph_chunks(graphs))
 
     def judge(self, step: int, *, recheck: bool = False) -> Sequence[ClientHit]:
-        """What the watchpoints say about the step that just ended."""
+        """Returns what the watchpoints say about the step that just ended."""
         self._tell()
         self._reported = dict(self._watchpoints)
         return self._probe.evaluate(recheck, step == START) if self._watchpoints else ()
 
     def rest(self) -> Sequence[ClientHit]:
-        """What the watchpoints say about what ran after the last step ended."""
+        """Returns what the watchpoints say about what ran after the last step ended."""
         self._tell()
         self._reported = dict(self._watchpoints)
         return self._probe.rest() if self._watchpoints else ()

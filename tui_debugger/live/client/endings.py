@@ -70,7 +70,7 @@ class Ending:
                     handler(handler.number, None)
 
     def waits(self, handler: _Handler) -> bool:
-        """Whether a signal has to wait, because this very thread is at work."""
+        """Tells whether a signal has to wait, because this very thread is at work."""
         if self._worker != threading.get_ident():
             return False
         self._late = [handler]
@@ -95,7 +95,7 @@ class _Hook:
         self.before = before
 
     def __call__(self, *given: Any) -> None:
-        """What Python calls: for the main thread with three arguments, for others with one that holds them."""
+        """Returns what Python calls: for the main thread with three arguments, for others with one that holds them."""
         error, thread = (given[1], None) if len(given) > 1 else _of_a_thread(given[0])
         try:
             if self in (_hooks.main, _hooks.threads) and isinstance(error, Exception):
@@ -118,7 +118,7 @@ class _Handler:
         self.func: Callable[[int, FrameType | None], Any] = before if callable(before) else _by_default
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """What Python calls."""
+        """Returns what Python calls."""
         chained = self.func is not _by_default
         if _handlers.get(number) is self and os.getpid() == _hooks.process:
             if any(each.waits(self) for each in _endings):

@@ -420,7 +420,7 @@ class FlightRecorder:
             self._nbytes = _squeeze(kept, self.flight.memory)
 
     def judged(self, step: int, hits: Sequence[ClientHit], values: Values | None = None) -> str:
-        """What the watchpoints said about the step kept last: writes when that is an event that needs a dump.
+        """Returns what the watchpoints said about the step kept last: writes when that is an event that needs a dump.
 
         Args:
             step: its number. Called again for the same step it adds to what was said before.
@@ -469,7 +469,7 @@ class FlightRecorder:
         return [self._ring[place] for place in range(count)]
 
     def _inputs(self, name: str) -> Sequence[Key]:
-        """What a node was made from, as far as the graph says."""
+        """Returns what a node was made from, as far as the graph says."""
         table = self._table
         row = table.find(name) if table is not None else -1
         if table is None or row < 0:
@@ -525,7 +525,7 @@ class FlightRecorder:
         return fresh
 
     def _may_write(self, *, whole: bool) -> bool:
-        """Whether there may be another dump; not ``whole``: one that leaves one for the first NaN or Inf."""
+        """Tells whether there may be another dump; not ``whole``: one that leaves one for the first NaN or Inf."""
         most = self.flight.dumps if whole or self._overflowed else self.flight.dumps - 1
         return self._dumps < most and bool(self._ring) and not self._off and os.getpid() == self._process
 
@@ -580,7 +580,7 @@ class FlightRecorder:
         return f"{reason.splitlines()[0]}: the last {len(self._ring)} steps are in {path}"
 
     def _remarks(self) -> Iterator[str]:
-        """What whoever reads a dump has to know."""
+        """Returns what whoever reads a dump has to know."""
         last = self._ring[-1]
         if last.partial:
             yield f"step {last.step} did not come to its end: what is there of it was seen before that"
@@ -646,7 +646,7 @@ class _Events:
         return found
 
     def _follows(self, name: str) -> bool:
-        """Whether a tensor that is bad for the first time is so because others are."""
+        """Tells whether a tensor that is bad for the first time is so because others are."""
         if (GRADIENTS + name, 0) in self._now:
             return True
         sources = [key for key in self._inputs(name) if key[0] != name]
@@ -658,7 +658,7 @@ class _Events:
 
 
 def _is_overflow(hit: ClientHit) -> bool:
-    """What kept a condition from being judged is no hit of it, but a NaN or Inf all the same."""
+    """Returns what kept a condition from being judged is no hit of it, but a NaN or Inf all the same."""
     result = hit.result
     return result.verdict is Verdict.BLOCKED or (result.verdict is Verdict.FINDING and result.condition in OVERFLOW)
 

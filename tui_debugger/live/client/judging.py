@@ -45,7 +45,7 @@ class Judge:
         self._needs.clear()
 
     def __bool__(self) -> bool:
-        """Whether anything is watched."""
+        """Tells whether anything is watched."""
         return bool(self._by_name or self._scopes)
 
     def watchpoints(self, name: str) -> Sequence[Watchpoint]:
@@ -68,7 +68,7 @@ class Judge:
         return self._needs[name]
 
     def results(self, name: str, record: Record, *, initial: bool = False) -> list[WatchResult]:
-        """What the watchpoints on a node say about one of its tensors, by watchpoint id.
+        """Returns what the watchpoints on a node say about one of its tensors, by watchpoint id.
 
         A comparison with a step before which there was nothing to compare with is nothing to report.
 
@@ -116,7 +116,7 @@ class Patience:
         self._now: dict[tuple[str, Watchpoint], tuple[int, int]] = {}
 
     def stands(self, name: str, watchpoint: Watchpoint, result: WatchResult) -> bool:
-        """Whether what a watchpoint says of a node is a finding by now. May be asked several times in a step."""
+        """Tells whether what a watchpoint says of a node is a finding by now. May be asked several times in a step."""
         excused, in_a_row = self._excused(name, result), _in_a_row(watchpoint)
         if in_a_row <= 1 and not excused:
             return True

@@ -88,7 +88,6 @@ class Feed(Iterator[Any]):
     """Hands messages from the training's thread to gRPC's, a few ahead."""
 
     def __init__(self) -> None:
-        """Holds nothing yet."""
         self._changed = threading.Condition()
         self._waiting: deque[Any] = deque()
         self._ended = False
@@ -169,7 +168,6 @@ class Link:
     """
 
     def __init__(self, settings: Settings, session: str) -> None:
-        """Opens a channel; whether anybody is there shows with the first heartbeat."""
         import grpc  # not before there is an address
 
         self._grpc = grpc
@@ -243,7 +241,7 @@ class Link:
             self._end(exchange)
 
     def heartbeat(self, limit: float) -> LinkLostError | None:
-        """Whether the debugger answers, from any thread but the main one: None, or what is wrong."""
+        """Tells whether the debugger answers, from any thread but the main one: None, or what is wrong."""
         if self._line is not None:
             self._line.put(messages.heartbeat(), 0.0)
         try:
@@ -342,7 +340,7 @@ class Link:
         return self._reply(exchange, 0.0) if answered else None
 
     def _meaning(self, failure: Any) -> LinkLostError:
-        """What a failed call says about the debugger."""
+        """Returns what a failed call says about the debugger."""
         if not isinstance(failure, self._grpc.RpcError):
             return LinkLostError(_GONE)
         code, codes = failure.code(), self._grpc.StatusCode

@@ -73,7 +73,7 @@ def metadata(
     done: bool = False,
     unrecorded: Iterable[Unrecorded] = (),
 ) -> Any:
-    """Where a training stands.
+    """Tells where a training stands.
 
     Args:
         process: who.
@@ -285,7 +285,6 @@ class GraphBuilder:
     """
 
     def __init__(self, name: str = GRAPH_NAME) -> None:
-        """Starts an empty graph that is its own root."""
         self._graph: Any = wire.message("GraphProto")(name=name.encode(), root_name=b"0")
         self._keys: dict[str, bytes] = {}
         self._inputs: list[tuple[Any, Sequence[str]]] = []
@@ -350,7 +349,7 @@ class GraphBuilder:
         self._inputs.append((node, inputs))
 
     def add_item(self, name: str, node: str, slot: int) -> None:
-        """What takes one output out of the tuple that a node has. It has no values of its own."""
+        """Returns what takes one output out of the tuple that a node has. It has no values of its own."""
         if name in self._keys:
             return
         self.add_node(name, ITEM, [node])
@@ -358,7 +357,7 @@ class GraphBuilder:
         index.value.int_val = slot
 
     def add_update(self, weights: Iterable[tuple[str, str]], name: str = "optimizer/WeightUpdate") -> None:
-        """What updates weights, so that they are known for weights.
+        """Returns what updates weights, so that they are known for weights.
 
         Args:
             weights: (name of the parameter, name of its gradient's node or empty).

@@ -28,7 +28,6 @@ class TrainingTerminated(SystemExit):
     """
 
     def __init__(self, step: int) -> None:
-        """Ends the process with status 0."""
         super().__init__(0)
         self.step = step
 
@@ -103,7 +102,7 @@ class Probe(Protocol):
     """
 
     def identity(self) -> Identity:
-        """Who trains. Asked at every (re)connection."""
+        """Tells who trains. Asked at every (re)connection."""
 
     def attached(self) -> None:
         """A debugger is there: install hooks. Called before ``graphs``."""
@@ -129,7 +128,7 @@ class Probe(Protocol):
         """
 
     def unfinished(self) -> bool:
-        """Whether anything was recorded after the last step ended."""
+        """Tells whether anything was recorded after the last step ended."""
 
     def rest(self) -> Sequence[ClientHit]:
         """Judges that, in execution order: the training ends, and the step that it belongs to never will."""

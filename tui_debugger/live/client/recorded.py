@@ -25,7 +25,6 @@ class UnrecordedCounts:
     """Counts by kind, since the process began."""
 
     def __init__(self) -> None:
-        """Everything was recorded so far."""
         self._by_kind: dict[str, Unrecorded] = {}
 
     def add(self, what: str, step: int, example: str = "", count: int = 1) -> None:
@@ -120,7 +119,7 @@ class Room:
     used: int = 0
 
     def take(self, nbytes: int) -> bool:
-        """Whether there is room for so many more; if so they are counted."""
+        """Tells whether there is room for so many more; if so they are counted."""
         if self.used + nbytes > self.most:
             return False
         self.used += nbytes
@@ -177,7 +176,7 @@ class Recordings:
     # -- recording -----------------------------------------------------------------------------------
 
     def wanted(self, name: str, kind: str) -> bool:
-        """Whether a tensor need be converted at all: while nobody is there, only to learn of its name."""
+        """Tells whether a tensor need be converted at all: while nobody is there, only to learn of its name."""
         return self.keeping or self.measuring or self.copying or _full_name(name, kind) not in self.nodes
 
     def lose(self, what: str, name: str, count: int = 1) -> None:
@@ -236,7 +235,7 @@ class Recordings:
         return True
 
     def _need(self, name: str) -> RequiredStats | None:
-        """What has to be measured of a tensor; None: nothing."""
+        """Returns what has to be measured of a tensor; None: nothing."""
         wanted = self.judge.need(name)
         other = self.flight_judge.need(name) if self.flight_judge is not None else None
         if wanted is None and other is None:
@@ -244,7 +243,7 @@ class Recordings:
         return (wanted or RequiredStats()) | (other or RequiredStats())
 
     def _takes_values(self, need: RequiredStats | None, held: Held) -> bool:
-        """Whether the values are copied, and there is room: everything when a debugger is there.
+        """Tells whether the values are copied, and there is room: everything when a debugger is there.
 
         Else what the next step is compared with, and what the flight recorder may have to write.
         """
@@ -354,7 +353,7 @@ class Recordings:
     def _of(
         self, judge: Judge, name: str, held: Held, *, again: bool = False, initial: bool = False
     ) -> list[tuple[int, ClientHit]]:
-        """What watchpoints say about one tensor. ``again``: its name came again later in the step.
+        """Returns what watchpoints say about one tensor. ``again``: its name came again later in the step.
 
         Of such a tensor no change is judged: what the step made of it is what came later.
         """
@@ -374,7 +373,7 @@ class Recordings:
         return [(held.order, ClientHit(name, 0, result, record.meta, record.stats)) for result in results]
 
     def _record(self, name: str, held: Held, need: RequiredStats) -> Record | None:
-        """What is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
+        """Returns what is known of a tensor, measured now from its copy when the watchpoints are newer than it."""
         if held.record is not None and held.record.need.covers(need):
             return held.record
         if held.values is None:

@@ -47,7 +47,7 @@ def meta_of(data_type: int, dims: Sequence[int] = _NO_DIMS) -> TensorMeta | None
 
 
 def stats_of(base: Any, statistics: Any | None, *, full: bool) -> RemoteStats:
-    """What a client says of a tensor.
+    """Returns what a client says of a tensor.
 
     Args:
         base: its ``TensorBase``.
@@ -62,7 +62,7 @@ def stats_of(base: Any, statistics: Any | None, *, full: bool) -> RemoteStats:
 
 
 def stats_beside_hit(hit: Any) -> tuple[TensorMeta | None, TensorStats | None]:
-    """What our own client sends along with a hit."""
+    """Returns what our own client sends along with a hit."""
     meta = meta_of(int(hit.base.data_type), hit.base.shape) if hit.HasField("base") else None
     return meta, _stats(hit.statistics, full=True) if meta and hit.HasField("statistics") else None
 
@@ -198,7 +198,6 @@ class Answer(ABC):
     """
 
     def __init__(self) -> None:
-        """Nothing has come."""
         self._lock = threading.Lock()
         self._cancelled = False
         self.stray = 0
@@ -321,7 +320,7 @@ class Values(Answer):
             self._write(self._now, message)
 
     def _place(self, message: Any) -> int | None:
-        """Which tensor it belongs to: the one that arrives, or the next one of that name that was asked for."""
+        """Tells which tensor it belongs to: the one that arrives, or the next one of that name that was asked for."""
         if self._at >= 0 and _is(self._tensors[self._at], message) and (self._now or self._same(message)):
             return self._at
         for number in range(self._at + 1, len(self._tensors)):

@@ -46,11 +46,11 @@ class Heartbeat:
         self.heard(now)
 
     def silent(self, now: float) -> bool:
-        """Whether a client that has nothing to do but answer has not been heard of for long."""
+        """Tells whether a client that has nothing to do but answer has not been heard of for long."""
         return now - self._last > ANSWER_SECONDS
 
     def missed(self, now: float) -> bool:
-        """Whether three heartbeats in a row did not come."""
+        """Tells whether three heartbeats in a row did not come."""
         return self.period is not None and now - self._last > MISSES * (self.period + 0.5)
 
 
@@ -481,7 +481,7 @@ class Conversation:
         return command
 
     def after(self, command: Command) -> Events:
-        """What follows from a command that was just given."""
+        """Returns what follows from a command that was just given."""
         return self.finish() if isinstance(command, Exit) else []
 
     # What people want ----------------------------------------------------------------------------------------------
@@ -638,7 +638,7 @@ class Conversation:
             events.append(Event.HITS)
 
     def _repeats(self, last: Command | None, report: Report) -> bool:
-        """Whether the command to go on never arrived: a client that counts stands where it stood."""
+        """Tells whether the command to go on never arrived: a client that counts stands where it stood."""
         return (
             isinstance(last, RunStep)
             and self.stop is not None

@@ -39,7 +39,6 @@ class Registry:
     """All trainings of a server."""
 
     def __init__(self, clock: Callable[[], float], limits: Limits, memory: Memory) -> None:
-        """No training yet."""
         self._clock, self._limits, self._memory = clock, limits, memory
         self._lock = threading.Lock()
         self._trainings: list[RemoteTraining] = []
@@ -102,7 +101,7 @@ class Registry:
         self.refuse(caller.address, hello.judged.refusal)
 
     def is_turned_away(self, caller: Caller) -> bool:
-        """Whether this client was."""
+        """Tells whether this client was."""
         with self._lock:
             return caller.key in self._turned_away
 
@@ -125,7 +124,7 @@ class Registry:
         return cut
 
     def is_cut_off(self, caller: Caller) -> bool:
-        """Whether this client broke too many rules."""
+        """Tells whether this client broke too many rules."""
         with self._lock:
             return self._strikes.get(caller.key, 0) >= self._limits.strikes
 
@@ -264,7 +263,7 @@ class Registry:
 
 
 def _same_place(training: RemoteTraining, caller: Caller, device: str) -> bool:
-    """Whether a training of MindSpore ran on this machine and device, and waits in no call."""
+    """Tells whether a training of MindSpore ran on this machine and device, and waits in no call."""
     return (
         not training.hello.own
         and training.caller.host == caller.host

@@ -32,7 +32,6 @@ class Watched:
     """One call that is reading."""
 
     def __init__(self, context: Any, clock: Callable[[], float]) -> None:
-        """A call that reads from now on."""
         self.context, self._clock = context, clock
         self.since = clock()
         self.messages = 0
@@ -92,7 +91,7 @@ def _nothing() -> None:
 
 
 def _was_cancelled(context: Any) -> bool:
-    """Whether a call that is over was cut before its reply was sent.
+    """Tells whether a call that is over was cut before its reply was sent.
 
     gRPC knows, and has no public way to say it. Where its insides change, a broken connection is noticed later, by
     missing heartbeats.
@@ -143,7 +142,7 @@ class Call:
             return self._parse(next(messages, b""))
 
     def is_whole(self, *, doubtful: bool = False) -> bool:
-        """Whether the connection still stands: a stream that has ended then ended well.
+        """Tells whether the connection still stands: a stream that has ended then ended well.
 
         Args:
             doubtful: wait a moment for the news that it broke.
@@ -183,7 +182,7 @@ UNIX = "unix:"
 
 
 def is_private(host: str) -> bool:
-    """Whether only this machine can reach an address: loopback, or a Unix socket."""
+    """Tells whether only this machine can reach an address: loopback, or a Unix socket."""
     if host.startswith(UNIX) or host == "localhost":
         return True
     try:
@@ -244,13 +243,12 @@ class Service:
     """Answers the calls."""
 
     def __init__(self, registry: Registry, gate: Gate, limits: Limits, memory: Memory, patience: Patience) -> None:
-        """The calls of one server."""
         self._registry, self._gate = registry, gate
         self._limits, self._memory, self._patience = limits, memory, patience
         self.closing = False
 
     def handlers(self) -> Any:
-        """What gRPC is given."""
+        """Returns what gRPC is given."""
         methods = {name: grpc.stream_unary_rpc_method_handler(self._answer(name)) for name in wire.UNARY | wire.STREAMS}
         return grpc.method_handlers_generic_handler(wire.SERVICE, methods)
 
@@ -380,7 +378,7 @@ class Service:
         call.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
 
     def _ended(self, call: Call, training: RemoteTraining, *, doubtful: bool = False) -> bool:
-        """Whether a stream ended well; ``doubtful`` when it matters to know before going on."""
+        """Tells whether a stream ended well; ``doubtful`` when it matters to know before going on."""
         if call.is_whole(doubtful=doubtful):
             return True
         training.lose(call.connection)

@@ -52,7 +52,6 @@ class Shelf:
     """
 
     def __init__(self, memory: Memory, most_hits: int, graphs: int) -> None:
-        """Waits for so many graphs."""
         self._memory, self._most_hits = memory, most_hits
         self._expected = graphs
         self.graphs: tuple[bytes, ...] = ()
@@ -142,7 +141,6 @@ class RemoteTraining:
         memory: Memory,
         listener: Listener,
     ) -> None:
-        """A training that has just introduced itself."""
         self.hello, self.caller = hello, caller
         self.hidden = False
         self.connection = 0
@@ -226,7 +224,7 @@ class RemoteTraining:
         return answer if isinstance(answer, tuple) else ()
 
     def statistics(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
-        """What the client says of tensors."""
+        """Returns what the client says of tensors."""
         return self._numbers(Level.STATISTICS, tensors, progress)
 
     def bases(self, tensors: Sequence[RemoteTensor], progress: ProgressFn = no_progress) -> Sequence[RemoteStats]:
@@ -333,7 +331,7 @@ class RemoteTraining:
         self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
-        """What it says it could not record so far."""
+        """Returns what it says it could not record so far."""
         if unrecorded:
             with self._changed:
                 self._unrecorded = together(self._unrecorded, unrecorded)

@@ -125,7 +125,6 @@ class Solver:
     """Solves one problem; use once."""
 
     def __init__(self, pools: Sequence[Pool], nets: Sequence[Net]) -> None:
-        """Pools must number their variables consecutively from 0."""
         self._pools, self._nets, self._budget = pools, nets, BUDGET
         self._pool_of = [index for index, pool in enumerate(pools) for _ in range(pool.size)]
         self._nets_of: list[list[int]] = [[] for _ in self._pool_of]
@@ -280,7 +279,7 @@ class Solver:
         return list(components.values())
 
     def _tied(self, component: list[int], domains: Domains) -> bool:
-        """Whether a net makes the choice of one variable depend on another's."""
+        """Tells whether a net makes the choice of one variable depend on another's."""
         members = set(component)
         for index in {net for variable in component for net in self._nets_of[variable]}:
             pins = [pin for pin in self._wires[index].pins if pin[0] in members]
@@ -289,7 +288,7 @@ class Solver:
         return False
 
     def _free(self, component: list[int], domains: Domains) -> bool:
-        """Whether each variable may take any choice of the others, whatever those take."""
+        """Tells whether each variable may take any choice of the others, whatever those take."""
         first = domains[component[0]]
         alike = all(np.array_equal(domains[variable], first) for variable in component[1:])
         return alike and len({self._pool_of[v] for v in component}) == 1 and not self._tied(component, domains)

@@ -282,7 +282,7 @@ class TimeBounds:
         return -times[at] if at >= 0 else negative_high
 
     def fits(self, row: int, timestamp: int) -> bool:
-        """Whether a row may have run at a time; an unknown time (0) fits."""
+        """Tells whether a row may have run at a time; an unknown time (0) fits."""
         return not timestamp or self._low[row] < timestamp < -self._high[row]
 
 

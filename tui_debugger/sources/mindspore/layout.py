@@ -113,7 +113,7 @@ def relative(path: Path, root: Path) -> str:
 
 
 def stamp(path: Path) -> Stamp:
-    """What changes when entries appear in a directory (or a file is rewritten)."""
+    """Returns what changes when entries appear in a directory (or a file is rewritten)."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -165,7 +165,7 @@ class _Reader:
         self._root, self._rank = root, rank
 
     def entries(self, path: Path, *, numbers: bool = False) -> list[os.DirEntry[str]]:
-        """What lies in a directory of ``numbers`` or of names; ``3`` comes before ``03``."""
+        """Returns what lies in a directory of ``numbers`` or of names; ``3`` comes before ``03``."""
         found: list[os.DirEntry[str]] = []
         try:
             with os.scandir(path) as entries:
@@ -178,7 +178,7 @@ class _Reader:
         return sorted(found, key=lambda entry: (len(entry.name) if _is_number(entry.name) else 0, entry.name))
 
     def directory(self, entry: os.DirEntry[str], path: Path, step: int | None = None) -> bool:
-        """Whether an entry is a directory that may be listed; if not, that is noted."""
+        """Tells whether an entry is a directory that may be listed; if not, that is noted."""
         if not _is_directory(entry):
             self.miss(path, None, step)
         elif not os.access(path, os.R_OK | os.X_OK):
@@ -208,7 +208,7 @@ class _Reader:
 
 
 def _may_be_net(entry: os.DirEntry[str], nets: Collection[str]) -> bool:
-    """Whether an entry of a rank is a net's directory, or in the place of one; other files are none of ours."""
+    """Tells whether an entry of a rank is a net's directory, or in the place of one; other files are none of ours."""
     name = entry.name
     if name in nets:
         return True
@@ -424,7 +424,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _holds_numbers(path: Path) -> bool:
-    """Whether something in a directory has graphs, or cannot be looked at."""
+    """Tells whether something in a directory has graphs, or cannot be looked at."""
     if os.path.isfile(path):  # noqa: PTH113 - never raises
         return False
     try:
@@ -435,7 +435,7 @@ def _holds_numbers(path: Path) -> bool:
 
 
 def is_rank(directory: Path) -> bool:
-    """Whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
+    """Tells whether a ``rank_N`` directory looks like part of a dump; one without metadata counts."""
     if any(is_directory(directory / mark) for mark in RANK_MARKS):
         return True
     return any(

@@ -225,7 +225,7 @@ class _Columns:
         return self.time[rows], self.operator[rows]
 
     def repeated(self) -> bool:
-        """Whether any tensor was written several times."""
+        """Tells whether any tensor was written several times."""
         for rows in self.roots.values():
             for some in (rows[rows < self._files], rows[rows >= self._files]):
                 keys = np.sort(tensor_keys(self.prefix[some], self.side[some], self.slot[some]))
@@ -314,7 +314,6 @@ class Listing:
     """
 
     def __init__(self, known_names: KnownNames, parts: Sequence[Part]) -> None:
-        """Joins directories."""
         self.known_names, self.parts = known_names, tuple(parts)
 
     def __len__(self) -> int:
@@ -521,7 +520,7 @@ class _Collector:
             self._missing.append((b"", why_not(self._path, error)))
 
     def _mapped(self, name: bytes) -> Parts | None:
-        """What ``mapping.csv`` says about a name of digits; None for another name, or when it says nothing."""
+        """Returns what ``mapping.csv`` says about a name of digits; None for another name, or when it says nothing."""
         if not name.removesuffix(SUFFIX).isdigit():
             return None
         return self._known_names.parts(self._place, _with_suffix(self._names().get(name.removesuffix(SUFFIX), b"")))
@@ -586,7 +585,7 @@ def _joined(columns: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt
 
 
 def _kind(name: bytes) -> str:
-    """What an entry that is no tensor file is called in a notice."""
+    """Returns what an entry that is no tensor file is called in a notice."""
     if name.startswith(b"Opdebug."):
         return "overflow records (not read yet)"
     if name.endswith(SUFFIX):
@@ -602,7 +601,7 @@ def _with_suffix(name: bytes) -> bytes:
 
 
 def _is_file(entry: os.DirEntry[bytes]) -> bool:
-    """Whether an entry is not a directory; a dangling link is a file that cannot be read."""
+    """Tells whether an entry is not a directory; a dangling link is a file that cannot be read."""
     try:
         return not entry.is_dir()
     except OSError:

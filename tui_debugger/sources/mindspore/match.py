@@ -290,11 +290,11 @@ class Choices:
         return tuple(content)
 
     def decided(self, possible: Mask) -> bool:
-        """Whether all choices that are possible hold the same bytes."""
+        """Tells whether all choices that are possible hold the same bytes."""
         return len({self._alike[choice] for choice in np.flatnonzero(possible)}) == 1
 
     def numbers(self, side: int, slot: int, *, in_place: bool) -> Int64:
-        """What each choice holds at a place."""
+        """Returns what each choice holds at a place."""
         key = side, slot, in_place
         if key not in self._numbers:
             found = [
@@ -538,7 +538,7 @@ class _Matching:
             self._doubted.update(group for candidates in self._candidate_sets for group in candidates.groups)
 
     def result(self) -> Match:
-        """What came out."""
+        """Returns what came out."""
         match = _result(self._keys, self._settled, self._proposed)
         match.uncertain[list(self._doubted)] = True
         match.uncertain[:] |= np.isin(match.node, list(self._strained)) & (match.node != NOWHERE)
@@ -676,5 +676,5 @@ class _Earlier:
         return self._rows.get(key, ())
 
     def doubted(self, key: Key) -> bool:
-        """Whether the name was uncertain."""
+        """Tells whether the name was uncertain."""
         return key in self._doubted

@@ -124,7 +124,6 @@ class ContentDigests:
     """What the store knows about the contents of one listing's files. For one call of the matcher."""
 
     def __init__(self, store: DiskCache, files: Files) -> None:
-        """Nothing is asked yet."""
         self._store, self._files = store, files
         self._rows: dict[int, dict[tuple[bytes, bool], _Row]] = {}
         self._fresh: set[int] = set()
@@ -235,7 +234,7 @@ class MatchCache:
         self._store, self._nodes = store, nodes
 
     def key(self, groups: Groups, earlier: Match | None) -> bytes:
-        """What a match of these groups is found by."""
+        """Returns what a match of these groups is found by."""
         hasher = blake2b(self._nodes.memo(_digest), digest_size=16)
         hasher.update(groups.digest + (b"" if earlier is None else _pack(earlier, _NO_FILES)))
         if earlier is not None:

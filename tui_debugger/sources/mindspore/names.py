@@ -175,7 +175,6 @@ class Pattern:
     __slots__ = ("__dict__", "__weakref__", "device", "ending", "prefix")
 
     def __init__(self, prefix: Int32, device: Int32, ending: Int32) -> None:
-        """Takes the columns and makes them read-only."""
         self.prefix, self.device, self.ending = prefix, device, ending
         for column in (prefix, device, ending):
             column.flags.writeable = False
@@ -206,7 +205,6 @@ class KnownNames:
     """
 
     def __init__(self) -> None:
-        """Knows nothing but the empty token."""
         self.places: list[tuple[int, bool]] = []
         self.prefixes: list[bytes] = []
         self.devices: list[bytes] = []

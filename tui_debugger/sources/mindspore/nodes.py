@@ -72,7 +72,7 @@ def graph_paths(rank: Path) -> list[Path]:
 
 
 def graph_signature(rank: Path) -> Signature:
-    """What changes when a graph or order file of a rank arrives or is rewritten."""
+    """Returns what changes when a graph or order file of a rank arrives or is rewritten."""
     paths = graph_paths(rank) + _numbered(rank / ORDER_DIRECTORY, ORDER_FILE)
     return tuple((path.name, looks) for path in paths if (looks := stamp(path)) != NEVER)
 
@@ -156,7 +156,6 @@ class EarlierMatches:
     """The results of matches by prefix; of several about one name the last counts."""
 
     def __init__(self) -> None:
-        """Nothing was matched."""
         self._row = np.zeros(0, np.int32)
         self._doubtful = np.zeros(0, np.bool_)
         self._open: dict[int, dict[int, tuple[int, ...]]] = {}
@@ -167,11 +166,11 @@ class EarlierMatches:
         return any(self._open.values())
 
     def open_in(self, root: int) -> bool:
-        """Whether another step could decide more about a root graph."""
+        """Tells whether another step could decide more about a root graph."""
         return bool(self._open.get(root))
 
     def earlier(self, groups: Groups) -> Match | None:
-        """What is decided about some groups, as the matcher takes it; None when nothing is."""
+        """Returns what is decided about some groups, as the matcher takes it; None when nothing is."""
         self._grow(groups)
         known = np.flatnonzero(self._row[groups.prefixes] != _NEVER)
         if not len(known):
@@ -257,7 +256,7 @@ class NodeMap:
         self.table = self._graph if same else with_roots(self.table, roots)
 
     def in_order(self, graphs: Iterable[int]) -> bool:
-        """Whether it is known when these graphs run."""
+        """Tells whether it is known when these graphs run."""
         return set(self._sequence).issuperset(graphs)
 
     def put_in_order(self, sequence: Sequence[int]) -> None:

@@ -82,7 +82,7 @@ def read_history(rank: Path) -> History:
 
 
 def history_signature(rank: Path) -> tuple[tuple[str, Stamp], ...]:
-    """What changes when a history file appears or grows."""
+    """Returns what changes when a history file appears or grows."""
     return tuple((path.name, stamp(path)) for _, path in _files(rank))
 
 
@@ -239,7 +239,7 @@ class RankRun:
         return self._listings.generation
 
     def notices(self) -> list[str]:
-        """What is missing, broken or ignored, one sentence each."""
+        """Returns what is missing, broken or ignored, one sentence each."""
         notices = [*self._history.notices, *check_history(self._history, self._layout), *self._graph_notices]
         trainings = len(self._order().begins)
         if trainings > 1:
@@ -411,7 +411,7 @@ class RankRun:
         return source, graph_signature(source)
 
     def _outdated_nodes(self, grown: set[int], new_steps: bool) -> bool:
-        """Whether a graph arrived, or nodes were matched with a step that was only half there."""
+        """Tells whether a graph arrived, or nodes were matched with a step that was only half there."""
         if self._find_graphs() != (self._graph_source, self._signature):
             return True
         if not self._provisional:

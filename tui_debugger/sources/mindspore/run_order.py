@@ -85,7 +85,7 @@ def begins(key: Int64, time: Int64, operator: Mask) -> Int64:
 
 
 def _begin(before: Int64, after: Int64, stamps: Int64, ends: Int64) -> int:
-    """Where a run begins, given the sorted times of the same tensors in the run before and in it."""
+    """Tells where a run begins, given the sorted times of the same tensors in the run before and in it."""
     low, high = int(before[-1]), int(after[0])
     if low >= high:  # files were lost or added: the time that is right for most
         tried = np.unique(np.append(before, after))
@@ -299,7 +299,7 @@ def run_order(dumped: Mapping[int, Spans], history: Mapping[int, Sequence[int]])
 
 
 def is_ascending(lines: Sequence[int], steps: set[int]) -> bool:
-    """Whether a history file names these steps, all of them, in ascending order."""
+    """Tells whether a history file names these steps, all of them, in ascending order."""
     named = [line for line in lines if line in steps]
     return set(named) == steps and named == sorted(named)
 
@@ -417,7 +417,7 @@ def _trainings(runs: Sequence[Run], history: Mapping[int, Sequence[int]]) -> tup
 
 
 def _alike(dumped: Sequence[tuple[int, Run]], begins: Sequence[int]) -> bool:
-    """Whether every graph began each training in which it ran with the same step."""
+    """Tells whether every graph began each training in which it ran with the same step."""
     first: dict[int, int] = {}
     seen: set[tuple[int, int]] = set()
     for number, run in dumped:
@@ -430,6 +430,6 @@ def _alike(dumped: Sequence[tuple[int, Run]], begins: Sequence[int]) -> bool:
 
 
 def _repeats(lines: Sequence[int], times: int) -> bool:
-    """Whether the lines are the same ones over and over again, so many times."""
+    """Tells whether the lines are the same ones over and over again, so many times."""
     length, rest = divmod(len(lines), times)
     return times > 1 and bool(length) and not rest and all(lines[at] == lines[at % length] for at in range(len(lines)))

@@ -182,7 +182,6 @@ class RunTimes:
     """
 
     def __init__(self) -> None:
-        """Nothing was looked at."""
         self._lock = threading.RLock()
         self._first_looks: dict[Path, FirstLook] = {}
         self._fresh: set[Path] = set()
@@ -235,7 +234,7 @@ class RunTimes:
             self._order = None
 
     def _stays(self, root: int, step: int, exact: Span) -> bool:
-        """Whether a run that began earlier than was seen, or when nobody knew, still stands where it stood."""
+        """Tells whether a run that began earlier than was seen, or when nobody knew, still stands where it stood."""
         if self._certain:
             return True
         order = self._order
@@ -291,7 +290,7 @@ class RunTimes:
 
 
 def _is_certain(layout: RankLayout, history: Mapping[int, Sequence[int]]) -> bool:
-    """Whether the order of the runs is known without a look at any directory."""
+    """Tells whether the order of the runs is known without a look at any directory."""
     if len(layout.graphs) != 1 or len(history) != 1:
         return False
     graph = layout.graphs[0]

@@ -79,7 +79,7 @@ def read_metadata(rank: Path) -> Metadata:
 
 
 def at_least(version: str, major: int, minor: int) -> bool:
-    """Whether a version text is at least major.minor; an unknown version is not."""
+    """Tells whether a version text is at least major.minor; an unknown version is not."""
     parts = version.split(".")
     if len(parts) < 2 or not (parts[0].isdigit() and parts[1].isdigit()):
         return False
@@ -223,7 +223,7 @@ class MindSporeSource:
         return chain.from_iterable(map(read_rows, files)) if files else None
 
     def written_by(self, spec: ReadSpec) -> Writer | None:
-        """What the name of a tensor's file says: see ``names``."""
+        """Returns what the name of a tensor's file says: see ``names``."""
         parsed = parse_name(os.path.basename(spec.path))  # noqa: PTH119 - keeps surrogates, and is quick
         if parsed is None:
             return None
@@ -285,7 +285,7 @@ class MindSporeSource:
         return None
 
     def _nets(self) -> Collection[str]:
-        """What the nets of this dump are called, as far as the metadata and the names in any rank tell."""
+        """Returns what the nets of this dump are called, as far as the metadata and the names in any rank tell."""
         return {*self._listed.nets, self._metadata.net} - {""}
 
     def _read_metadata(self) -> Metadata:

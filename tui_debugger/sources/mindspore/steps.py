@@ -62,7 +62,6 @@ class ListingCache:
     """What the store knows of directories. Not thread-safe: its owner locks."""
 
     def __init__(self, store: DiskCache, known_names: KnownNames) -> None:
-        """Nothing is asked yet."""
         self._store, self._known_names = store, known_names
         self._unpacked: OrderedDict[tuple[bytes, int], _Unpacked] = OrderedDict()
         self._keys: WeakKeyDictionary[Pattern, bytes] = WeakKeyDictionary()
@@ -149,7 +148,7 @@ def _column(payload: bytes, start: int, count: int, dtype: str) -> npt.NDArray[A
 
 
 def _sound(timestamp: Int64, odd_at: Int64, odd_ends: Int64, names: bytes) -> bool:
-    """Whether the columns of a listing can be what was written."""
+    """Tells whether the columns of a listing can be what was written."""
     if len(timestamp) and timestamp.min() < 0:
         return False
     if not len(odd_at):
@@ -315,7 +314,7 @@ class StepListings:
         return [each for found in list(self._missing.values()) for each in found]
 
     def changed(self, step: int, places: Sequence[Place]) -> bool:
-        """Whether the directories of a listed step look different now."""
+        """Tells whether the directories of a listed step look different now."""
         state = self._states[step]
         if _stamps(places) != state.stamps:
             return True
@@ -380,12 +379,12 @@ def _nothing(place: Place, part: Part) -> tuple[tuple[bytes, str], ...]:
 
 
 def place_stamps(path: Path) -> Stamps:
-    """What changes when the listing of a directory would."""
+    """Returns what changes when the listing of a directory would."""
     return stamp(path), stamp(path / STATISTICS), stamp(path / MAPPING)
 
 
 def young(stamps: Iterable[Stamp]) -> bool:
-    """Whether something changed so recently that another change may look the same."""
+    """Tells whether something changed so recently that another change may look the same."""
     now = time.time_ns()
     return any(abs(now - each[0]) < YOUNG_NS for each in stamps)
 

@@ -104,7 +104,7 @@ class StepTable(Columns):
         self._stat_starts = np.cumsum([0, *(len(entry.rows) for entry in statistics)])
 
     def spec(self, index: int) -> ReadSpec:
-        """How to read the values; for a STAT_ONLY row the path of its statistic file, which is no tensor."""
+        """Tells how to read the values; for a STAT_ONLY row the path of its statistic file, which is no tensor."""
         files = self._files
         ending = int(files.ending[index])
         if ending == NO_FILE:

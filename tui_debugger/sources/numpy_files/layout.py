@@ -123,7 +123,7 @@ def natural(name: str) -> list[tuple[int, str]]:
 
 
 def is_array(name: str) -> bool:
-    """Whether a file of that name holds arrays."""
+    """Tells whether a file of that name holds arrays."""
     return name.endswith(SUFFIXES) and not name.startswith(".")
 
 
@@ -317,13 +317,13 @@ def _above(start: Path) -> Path | None:
 
 
 def _is_step(name: str) -> bool:
-    """Whether a directory is called after a step or a rank, and after nothing else."""
+    """Tells whether a directory is called after a step or a rank, and after nothing else."""
     says = parse_name(name)
     return says.tells and not says.rest
 
 
 def _has_steps(directory: Path) -> bool:
-    """Whether something directly in a directory is named after a step or a rank, and holds arrays."""
+    """Tells whether something directly in a directory is named after a step or a rank, and holds arrays."""
     for name in _names(directory):
         if not parse_name(_stem(name)).tells:
             continue
@@ -337,7 +337,7 @@ def _has_numbers(directory: Path) -> bool:
 
 
 def _has_named_files(directory: Path) -> bool:
-    """Whether files further below are named after steps: a directory for each tensor."""
+    """Tells whether files further below are named after steps: a directory for each tensor."""
     return any(parse_name(_stem(name)).step is not None for name in _arrays(directory))
 
 

@@ -106,7 +106,7 @@ class StepTable(Columns):
         self._files, self._file, self._members, self._member = files, file, members, member
 
     def spec(self, index: int) -> ReadSpec:
-        """How to read the values."""
+        """Tells how to read the values."""
         return _spec(os.fsdecode(self._files[int(self._file[index])]), self._members[int(self._member[index])])
 
     def specs(self, indices: npt.NDArray[np.integer[Any]]) -> Specs:
@@ -215,7 +215,7 @@ class NumpySource:
         return (before[-1], 0) if before else None
 
     def unreadable(self) -> Sequence[UnreadablePart]:
-        """What could not be listed, of the directories above the steps and of the steps that were listed."""
+        """Returns what could not be listed, of the directories above the steps and of the steps that were listed."""
         with self._lock:
             listed = [part for listing in self._listings.values() for part in listing.parts]
             return tuple(sorted({*self._layout.parts, *listed}, key=lambda part: (part.where, part.why)))
@@ -471,7 +471,7 @@ class _Lister:
 
 
 def _state(paths: Iterator[tuple[str, int, int]] | _State) -> _State:
-    """How directories and archives look now."""
+    """Tells how directories and archives look now."""
     found = []
     for path, _, _ in paths:
         try:
