@@ -1,4 +1,4 @@
-"""Every action of the screen, once: key bindings, footer, command palette, help page and README come from here."""
+"""Every action of the screen, once: key bindings, footer, command palette, help page and manual come from here."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Action:
         keys: key names as Textual spells them (a printable character stands for itself).
         where: ``global``, ``list`` (any table), ``tree`` (the node tree), or a pane id.
         group: heading on the help page.
-        help: one sentence for the help page and the README.
+        help: one sentence for the help page and the manual.
     """
 
     id: str

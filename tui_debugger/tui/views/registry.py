@@ -24,7 +24,7 @@ class ViewKind:
     Attributes:
         id: also the id of its action.
         key: the same on the main screen and in every other view.
-        title, help: for footers, palette, help page and README.
+        title, help: for footers, palette, help page and manual.
         about: what it shows.
         place: module below ``tui.views`` and name of the class.
     """
