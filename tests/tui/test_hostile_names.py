@@ -8,6 +8,7 @@ import pytest
 from textual.content import Content
 
 from tests.hostile import EVIL, LOG, UNSAFE, write_hostile_dump
+from tests.thorough import few
 from tests.tui.driver import Driver, opened
 from tests.tui.live_driver import listening
 from tui_debugger.live.client.messages import GraphBuilder
@@ -77,7 +78,7 @@ async def test_no_dialog_draws_them(hostile: Path, pane: str) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.id)
-@pytest.mark.parametrize("node", ["Log", "ReLU", "Lonely", "Spoilt", "Text"])
+@pytest.mark.parametrize("node", few(["Log", "ReLU", "Lonely", "Spoilt", "Text"], 2))
 async def test_no_view_draws_them(hostile: Path, view: ViewKind, node: str) -> None:
     async with opened(hostile) as screen:
         await to_node(screen, node)

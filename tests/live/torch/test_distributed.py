@@ -16,7 +16,7 @@ import pytest
 
 from tests.cli.running import run
 from tests.live.torch.driving import ROOT
-from tests.thorough import few, later
+from tests.thorough import few
 from tui_debugger.diagnose.origin.upstream import trace
 from tui_debugger.graph.edges import real_inputs
 from tui_debugger.graph.operator_types import is_collective
@@ -278,7 +278,8 @@ def test_among_all_operators_a_bad_weight_is_found_where_it_was_gathered(
     assert (0, "blocks/1/up/Addmm") in found.bad
 
 
-@pytest.mark.parametrize("level", ["module", later("op")])
+@pytest.mark.thorough  # four processes that import PyTorch
+@pytest.mark.parametrize("level", ["module", "op"])
 def test_parts_and_shards_together(four: Trainings, capsys: Capture, level: str, tmp_path: Path) -> None:
     """Tensor-parallel in pairs, and FSDP over these."""
     healthy = four.watch(capsys, tmp_path / "healthy", "two_d", MORE, level=level, steps=4)
