@@ -26,7 +26,7 @@ Memory = Callable[[Any], str]
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     """Makes ``tdbg show memory`` about one node with one output."""
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((60, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((60, 24)))
 
     def make(value: Any) -> str:
         source = MemorySource(
