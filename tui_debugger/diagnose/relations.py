@@ -25,9 +25,10 @@ from tui_debugger.graph.categories import update_of
 from tui_debugger.graph.edges import real_consumers
 from tui_debugger.model import PARAMETERS, Frame, Hit, ProgressFn, Side, TensorKey, Verdict, no_progress
 from tui_debugger.text.clean import clean
+from tui_debugger.text.distribution import statistic_texts
 from tui_debugger.text.numbers import NONE
 from tui_debugger.text.rows import hit_row, key_row
-from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, statistic_texts, step_text
+from tui_debugger.text.tensors import run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.watch.condition_table import CONDITIONS
 
 if TYPE_CHECKING:

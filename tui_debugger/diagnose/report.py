@@ -17,11 +17,12 @@ from tui_debugger.diagnose.origin.search import Origin, OriginReport, StepSearch
 from tui_debugger.diagnose.origin.text import origin_lines, report_rows, said, when_words
 from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.model import Hit, ProgressFn, RunInfo, TensorKey, Verdict, no_progress, turn_of
+from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
 from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.markdown import code, fenced, prose, table, without_homes
 from tui_debugger.text.numbers import brief, plural
 from tui_debugger.text.rows import coverage_row, hit_row, part_rows, watch_row
-from tui_debugger.text.tensors import STATISTIC_TITLES, place_text, statistic_texts, step_text
+from tui_debugger.text.tensors import place_text, step_text
 from tui_debugger.version import __version__
 from tui_debugger.watch.recommended import RECOMMENDED
 from tui_debugger.watch.text import format_watch

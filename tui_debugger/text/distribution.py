@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from tui_debugger.model import TensorStats
 from tui_debugger.stats.distribution import Bin
-from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS
+from tui_debugger.stats.fields import DISTRIBUTION_COUNTS, DISTRIBUTION_MOMENTS, TENSOR_TABLE, Field, Form
 from tui_debugger.stats.quantiles import Conversion, Headroom, Quantiles, capacity
-from tui_debugger.text.numbers import number, percent, plural, share
+from tui_debugger.text.numbers import NONE, count, number, percent, plural, share
 from tui_debugger.text.tensors import short
 
 
@@ -145,3 +146,20 @@ def _times(factor: float) -> str:
         return f"{factor:.3g}×"
     digit, _, exponent = f"{factor:.0e}".partition("e")
     return f"{digit}e{int(exponent)}×"
+
+
+STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
+"""What ``statistic_texts`` are."""
+
+
+def statistic_texts(stats: TensorStats | None) -> list[str]:
+    """Returns the statistics that the tables of commands and reports have; a dash each when nothing is known."""
+    if stats is None:
+        return [NONE] * len(STATISTIC_TITLES)
+    return [_statistic_text(field, field.value(stats)) for field in TENSOR_TABLE]
+
+
+def _statistic_text(field: Field, value: float | None) -> str:
+    if field.form is Form.COUNT:
+        return count(int(value or 0))
+    return short(value) if field.form is Form.REAL else f"{percent(value or 0.0)}%"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import NONE, brief, count, number, percent
+from tui_debugger.text.numbers import brief, number, percent
 
 if TYPE_CHECKING:
     from tui_debugger.model import Frame, TensorKey, TensorMeta, TensorStats
@@ -113,23 +112,6 @@ def flags(stats: TensorStats) -> str:
     """Returns what should not be there, ``NaN! 3 +Inf! 1``; empty for a finite tensor."""
     found = (("NaN!", stats.nan), ("+Inf!", stats.pos_inf), ("-Inf!", stats.neg_inf))
     return " ".join(f"{name} {amount:,}" for name, amount in found if amount)
-
-
-STATISTIC_TITLES: Final = tuple(field.title for field in TENSOR_TABLE)
-"""What ``statistic_texts`` are."""
-
-
-def statistic_texts(stats: TensorStats | None) -> list[str]:
-    """Returns the statistics that the tables of commands and reports have; a dash each when nothing is known."""
-    if stats is None:
-        return [NONE] * len(STATISTIC_TITLES)
-    return [_statistic_text(field, field.value(stats)) for field in TENSOR_TABLE]
-
-
-def _statistic_text(field: Field, value: float | None) -> str:
-    if field.form is Form.COUNT:
-        return count(int(value or 0))
-    return short(value) if field.form is Form.REAL else f"{percent(value or 0.0)}%"
 
 
 def tensor_parts(meta: TensorMeta | None, stats: TensorStats | None, spread: Histogram | None) -> tuple[str, ...]:

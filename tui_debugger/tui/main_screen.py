@@ -154,6 +154,7 @@ class MainScreen(CachedLines, Screen[None]):
         context = self._make_context(session)
         self.session = session
         self.work.progress.clear()
+        self.tensors_pane.refresh_rows()  # which brings the columns of statistics
         self.node_filter = NodeFilter(context)
         self.inspector = Inspector(context)
         self.watcher = Watcher(context, self.node_filter, self._recommended, self._watchpoints_changed)

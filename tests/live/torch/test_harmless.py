@@ -103,7 +103,9 @@ def test_detach_removes_every_hook(server: Any, happened: Any) -> None:
     assert happened.training(Event.DONE).phase is Phase.DONE
 
 
-@pytest.mark.parametrize("where", ["captures.meta_of", "training.gradient_of", "training.see_all", "probe.judge_step"])
+@pytest.mark.parametrize(
+    "where", ["captures.meta_of", "training.gradient_of", "training.see_all", "attaching.judge_step"]
+)
 def test_a_failure_inside_tdbg_switches_it_off_and_training_goes_on(
     server: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], where: str
 ) -> None:

@@ -25,19 +25,11 @@ from tui_debugger.graph.operator_types import plain_type
 from tui_debugger.graph.table import PARAMETER
 from tui_debugger.model import Frame, Hit, Side, TensorKey
 from tui_debugger.text.clean import clean
+from tui_debugger.text.distribution import STATISTIC_TITLES, statistic_texts
 from tui_debugger.text.hits import contents, hit_text, watch_line
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.rows import frame_row, key_row, meta_row, result_row, stats_row
-from tui_debugger.text.tensors import (
-    STATISTIC_TITLES,
-    round_text,
-    run_text,
-    shape_text,
-    short_names,
-    slot_text,
-    statistic_texts,
-    step_text,
-)
+from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, step_text
 from tui_debugger.watch.condition_table import CONDITIONS, WIRE_OVERFLOW
 
 _NAMED = 6

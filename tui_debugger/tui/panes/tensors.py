@@ -1,17 +1,15 @@
-"""Pane 5: the tensors of the selected node, and the columns of their statistics, the same in every list of tensors."""
+"""Pane 5: the tensors of the selected node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.binding import BindingType
 from textual.message import Message
 
-from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import count, number, percent
 from tui_debugger.text.tensors import round_text, shape_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, matcher, pane_bindings
@@ -19,52 +17,12 @@ from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
-    from tui_debugger.model import TensorStats
     from tui_debugger.session import TensorRow
 
 
-_WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
-STATISTICS: Final = tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in TENSOR_TABLE)
-COUNTS: Final = STATISTICS[:2]
-ENDS: Final = STATISTICS[2:4]
-
-
-def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """Returns the numbers of NaN and Inf; ``unknown`` stands where nothing is known."""
-    if stats is None:
-        return _nothing(unknown, len(COUNTS))
-    return [_cell(field, stats) for field in TENSOR_TABLE[:2]]
-
-
-def end_cells(stats: TensorStats | None) -> list[Cell]:
-    """Returns the least and the greatest finite element."""
-    return _nothing(theme.NONE, len(ENDS)) if stats is None else [_cell(field, stats) for field in TENSOR_TABLE[2:4]]
-
-
-def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
-    """Returns all of ``STATISTICS``."""
-    if stats is None:
-        return _nothing(unknown, len(STATISTICS))
-    return [_cell(field, stats) for field in TENSOR_TABLE]
-
-
-def _cell(field: Field, stats: TensorStats) -> Cell:
-    value = field.value(stats)
-    if field.form is Form.REAL:
-        return number(value)
-    if field.form is Form.PERCENT:
-        return percent(value or 0.0)
-    amount = int(value or 0)
-    if not amount:
-        return Text("0", theme.DIM)
-    return Text(count(amount), theme.FINDING) if field.alarm else count(amount)
-
-
-def _nothing(text: str, cells: int) -> list[Cell]:
-    return [Text(text, theme.DIM)] * cells
-
-
 def _columns(*, rounds: bool) -> tuple[Column, ...]:
+    from tui_debugger.tui.panes.statistic_cells import STATISTICS  # the first frame waits for no table of statistics
+
     return (
         Column("", 1, frozen=True),
         Column("io", 5, frozen=True),
@@ -93,12 +51,13 @@ class TensorsPane(Pane):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = VirtualTable(_columns(rounds=False), empty="no node selected", id="tensor-table")
+        self.table = VirtualTable((), empty="no node selected", id="tensor-table")
         self._rows: tuple[TensorRow, ...] = ()
         self._shown: tuple[TensorRow, ...] = ()
         self._node_name = ""
         self._measured = False
-        self._rounds = False
+        self._rounds: bool | None = None
+        """How wide the columns are; None before there are any."""
         self.absent = "not dumped"
 
     def show(self, name: str, rows: tuple[TensorRow, ...], *, measured: bool, empty: str) -> None:
@@ -145,6 +104,8 @@ class TensorsPane(Pane):
         return False
 
     def _cells(self, row: TensorRow) -> Sequence[Cell]:
+        from tui_debugger.tui.panes.statistic_cells import statistic_cells
+
         mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
         name = Text(f"{row.slot}{round_text(row.key.round)}", theme.DIM if row.earlier else theme.NORMAL)
         head: list[Cell] = [mark, Text(row.role, theme.DIM if row.earlier else theme.STRONG), name]

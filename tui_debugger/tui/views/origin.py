@@ -38,7 +38,7 @@ from tui_debugger.text.tensors import round_text, run_text, shape_text, short_na
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.panes.tensors import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
+from tui_debugger.tui.panes.statistic_cells import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges

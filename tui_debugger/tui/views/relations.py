@@ -34,7 +34,7 @@ from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_te
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.panes.tensors import count_cells
+from tui_debugger.tui.panes.statistic_cells import count_cells
 from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
