@@ -184,7 +184,7 @@ def test_a_step_whose_files_change_while_it_waits_to_be_judged_is_judged_again(
         def on_judge(_: Checker, plan: Plan, __: ProgressFn) -> None:
             judged[plan.step] += 1
             if plan.step == BAD and judged[BAD] == 1:
-                session._checks.book.drop_from(0, BAD)
+                session._checks.known_results.drop_from(0, BAD)
 
         recorded(monkeypatch, Checker, "judge", on_judge)
         result = session.check(session.pairs(), on_result=results.append)

@@ -173,20 +173,20 @@ SAMPLE: Final = 16
 class Measurements:
     """Records of the tensors that a data flow has pinned."""
 
-    def __init__(self, flow: Flow, shelf: RankStats, workers: Workers, memory: StoredStats) -> None:
-        """``shelf`` holds what is known and takes what is measured, ``memory`` what earlier sessions measured."""
+    def __init__(self, flow: Flow, rank_stats: RankStats, workers: Workers, memory: StoredStats) -> None:
+        """``rank_stats`` holds what is known and takes what is measured, ``memory`` what earlier sessions measured."""
         self.flow = flow
-        self._shelf = shelf
+        self._rank_stats = rank_stats
         self._workers = workers
         self._memory = memory
 
     def undisturbed(self) -> AbstractContextManager[object]:
         """While it is held no other thread puts records in, which would make rows unknown for a moment."""
-        return self._shelf.lock
+        return self._rank_stats.lock
 
     def record(self, step: int, index: int) -> Record | None:
         """Returns what is known about a tensor."""
-        return self._shelf.get(step, self.flow.table(step), index)
+        return self._rank_stats.get(step, self.flow.table(step), index)
 
     def records(self, step: int) -> Records:
         """Returns what is known about all tensors of a step; row numbers are those of its table."""
@@ -194,9 +194,9 @@ class Measurements:
 
     def kept(self, step: int) -> StepStats:
         """Returns what is known about a step, what earlier sessions measured included."""
-        kept = self._shelf.at(step, self.flow.table(step))
+        kept = self._rank_stats.at(step, self.flow.table(step))
         if not kept.remembered:
-            with self._shelf.lock:
+            with self._rank_stats.lock:
                 self._memory.recall(step, kept, lambda rows: self.befores(step, rows), self._states)
         return kept
 
@@ -285,7 +285,7 @@ class Measurements:
         Asking for every file costs a tenth of reading them. Where another step has the same tensors, and the largest
         are as large here, the others are taken for it, too.
         """
-        kept = self._shelf.at(step, self.flow.table(step))
+        kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.sizes is None:
             kept.sizes = self._sizes_as_elsewhere(kept) if kept.states is None else None
         if kept.sizes is None:
@@ -293,7 +293,7 @@ class Measurements:
         return kept.sizes
 
     def _sizes_as_elsewhere(self, kept: StepStats) -> Int64 | None:
-        for other in self._shelf.steps().values():
+        for other in self._rank_stats.steps().values():
             if other.table.node is kept.table.node and other.states is not None:
                 sizes = other.states[0]
                 largest = np.argsort(sizes, kind="stable")[-SAMPLE:]
@@ -308,7 +308,7 @@ class Measurements:
 
     def _states(self, step: int) -> tuple[Int64, Int64]:
         """Sizes and modification times of a step's files, as they were when first asked for."""
-        kept = self._shelf.at(step, self.flow.table(step))
+        kept = self._rank_stats.at(step, self.flow.table(step))
         if kept.states is None:
             kept.states = kept.table.file_states(np.arange(len(kept.table)))
         return kept.states
@@ -331,10 +331,10 @@ class Measurements:
         return missing
 
     def _put_recorded(self, kept: StepStats, step: int, index: int, need: RequiredStats) -> None:
-        known = self._shelf.get(step, kept.table, index)
+        known = self._rank_stats.get(step, kept.table, index)
         first = self.flow.is_first(located_at(kept.table, step, index))
         whole = need if known is None else need | known.need
-        with self._shelf.lock:
+        with self._rank_stats.lock:
             kept.records.put(index, _recorded(kept.table, index, whole, first_step=first))
 
     def _compared(self, step: int, rows: Int64, need: RequiredStats) -> tuple[Int64, Int64, Mask]:
@@ -357,15 +357,15 @@ class Measurements:
         for step in np.unique(reading.step[done]).tolist():
             source = np.flatnonzero(done & (reading.step == step))
             target = reading.index[source]
-            kept = self._shelf.at(step, self.flow.table(step))
-            with self._shelf.lock:
+            kept = self._rank_stats.at(step, self.flow.table(step))
+            with self._rank_stats.lock:
                 kept.records.place(result, source, target)
                 kept.fresh[target] = True
             changed.append(kept)
         broken = (result.rows["state"] == State.UNREADABLE) | (result.rows["before"] == Before.UNREADABLE)
         for at in np.flatnonzero(broken).tolist():
             step, index = int(reading.step[at]), int(reading.index[at])
-            self._shelf.note_failure(step, self.flow.table(step), index, reading.files(at))
+            self._rank_stats.note_failure(step, self.flow.table(step), index, reading.files(at))
         self._memory.keep(changed)
 
 

@@ -103,14 +103,14 @@ class Examined:
 
     Attributes:
         hit: the tensor.
-        making: which node made it, from what.
+        provenance: which node made it, from what.
         start: the answer for the first question that starts here, else for the first question.
         asked: the numbers of the questions that start here; when none does, of all that were asked.
         sources: the verdicts behind ``start``.
     """
 
     hit: Hit
-    making: Provenance
+    provenance: Provenance
     start: Start
     asked: tuple[int, ...]
     sources: tuple[Judged, ...]
@@ -123,13 +123,13 @@ class Examined:
     @property
     def row(self) -> int:
         """The node to be named."""
-        updated = self.start is Start.UPDATED and self.making.parameter >= 0
-        return self.making.parameter if updated else self.making.row
+        updated = self.start is Start.UPDATED and self.provenance.parameter >= 0
+        return self.provenance.parameter if updated else self.provenance.row
 
     @property
     def other(self) -> int:
         """The node to be named beside it, or -1."""
-        return self.making.other if self.row == self.making.row else self.making.row
+        return self.provenance.other if self.row == self.provenance.row else self.provenance.row
 
 
 _MARKED = frozenset({Start.MADE, Start.UNSEEN, Start.CHANGED, Start.SOURCE, Start.BEFORE})
@@ -167,15 +167,15 @@ class Examiner:
         Raises:
             CancelledError: from ``progress``.
         """
-        makings = Provenances(self.measurements, step)
-        made = [(hit, makings.of(hit), tuple(questions)) for hit, questions in hits]
+        provenances = Provenances(self.measurements, step)
+        made = [(hit, provenances.of(hit), tuple(questions)) for hit, questions in hits]
         text = f"rank {self.flow.rank} step {step}: origins"
         self._ensure(((q, s.at) for _, m, q in made for s in m.sources), progress, text)
         own = {(m.node, m.round) for _, m, _ in made if any(source.own for source in m.sources)}
-        self._ensure((((OVERFLOW,), at) for node in own for at in makings.outputs(*node)), progress, text)
-        replaced = ((q, s.held) for _, m, q in made for s in m.sources if self._replaced(makings, m, s, q))
+        self._ensure((((OVERFLOW,), at) for node in own for at in provenances.outputs(*node)), progress, text)
+        replaced = ((q, s.held) for _, m, q in made for s in m.sources if self._replaced(provenances, m, s, q))
         self._ensure(replaced, progress, text)
-        return [self._examined(makings, *each) for each in made]
+        return [self._examined(provenances, *each) for each in made]
 
     def _ensure(
         self, asked: Iterable[tuple[Sequence[Question], Located | None]], progress: ProgressFn, text: str
@@ -192,30 +192,34 @@ class Examiner:
         self._records.clear()
 
     def _replaced(
-        self, makings: Provenances, making: Provenance, source: ValueSource, questions: Sequence[Question]
+        self, provenances: Provenances, provenance: Provenance, source: ValueSource, questions: Sequence[Question]
     ) -> bool:
         bad = any(self._holds(source.at, question) for question in questions)
-        return bad and source.own and source.held is not None and self._overwritten(makings, making, source)
+        return bad and source.own and source.held is not None and self._overwritten(provenances, provenance, source)
 
-    def _examined(self, makings: Provenances, hit: Hit, making: Provenance, questions: Sequence[Question]) -> Examined:
+    def _examined(
+        self, provenances: Provenances, hit: Hit, provenance: Provenance, questions: Sequence[Question]
+    ) -> Examined:
         answers = []
         for question in questions:
-            sources = tuple(self._judge(makings, making, source, question) for source in making.sources)
-            start = _decide(making, sources, question)
-            if question is OVERFLOW and start is not Start.FED and self._is_designed(makings, hit):
+            sources = tuple(self._judge(provenances, provenance, source, question) for source in provenance.sources)
+            start = _decide(provenance, sources, question)
+            if question is OVERFLOW and start is not Start.FED and self._is_designed(provenances, hit):
                 start = Start.DESIGNED
             answers.append((start, sources))
         starts = [number for number, (start, _) in enumerate(answers) if start in Start.origins()]
         start, sources = answers[starts[0] if starts else 0]
-        return Examined(hit, making, start, tuple(starts or range(len(questions))), sources)
+        return Examined(hit, provenance, start, tuple(starts or range(len(questions))), sources)
 
-    def _judge(self, makings: Provenances, making: Provenance, source: ValueSource, question: Question) -> Judged:
+    def _judge(
+        self, provenances: Provenances, provenance: Provenance, source: ValueSource, question: Question
+    ) -> Judged:
         held = self._holds(source.at, question)
         if source.after and (held or not question.overflow):  # what is left there, not what the node got
             return Judged(source, source.at, State.UNKNOWN)
         if (
             held
-            and self._replaced(makings, making, source, (question,))
+            and self._replaced(provenances, provenance, source, (question,))
             and self._holds(source.held, question) is False
         ):
             return Judged(source, source.held, State.CLEAN, before=True)
@@ -239,9 +243,9 @@ class Examiner:
             self._designs[at.step] = StepDesigns(self.measurements, at.step)
         return self._designs[at.step].intended_at(at.row, at.side, at.slot)
 
-    def _is_designed(self, makings: Provenances, hit: Hit) -> bool:
+    def _is_designed(self, provenances: Provenances, hit: Hit) -> bool:
         key = hit.key
-        at = self.flow.located(makings.step, hit.row, key.side, key.slot, key.round)
+        at = self.flow.located(provenances.step, hit.row, key.side, key.slot, key.round)
         return at.index >= 0 and self._designed(at)
 
     def _is_attribute(self, source: ValueSource) -> bool:
@@ -265,23 +269,23 @@ class Examiner:
             return None
         return question.holds(record, self.flow.is_first(at))
 
-    def _overwritten(self, makings: Provenances, making: Provenance, source: ValueSource) -> bool:
+    def _overwritten(self, provenances: Provenances, provenance: Provenance, source: ValueSource) -> bool:
         """Tells whether an input file shows the node's own result: in-place operators are dumped after the kernel."""
         record = self._record(source.at)
         if record is None or record.stats is None:
             return False
-        outputs = map(self._record, makings.outputs(making.node, making.round))
+        outputs = map(self._record, provenances.outputs(provenance.node, provenance.round))
         return any(output is not None and output.stats == record.stats for output in outputs)
 
 
-def _decide(making: Provenance, sources: Sequence[Judged], question: Question) -> Start:
-    if making.parameter >= 0 and question.need.previous:
+def _decide(provenance: Provenance, sources: Sequence[Judged], question: Question) -> Start:
+    if provenance.parameter >= 0 and question.need.previous:
         # That a parameter changed (or did not) is its own matter: what it was fed with has no such value to compare.
-        return Start.SOURCE if making.start is Start.SOURCE else Start.UPDATED
+        return Start.SOURCE if provenance.start is Start.SOURCE else Start.UPDATED
     counted = [each for each in sources if question.overflow or not each.constant]
     bad = [each for each in counted if each.state is State.BAD]
-    if any(each.source.initial and each.source == making.before for each in bad):
+    if any(each.source.initial and each.source == provenance.before for each in bad):
         return Start.BEFORE
     if bad:
         return Start.CONSTANT if all(each.constant for each in bad) else Start.FED
-    return Start.UNKNOWN if making.exchanged or any(each.missing for each in sources) else making.start
+    return Start.UNKNOWN if provenance.exchanged or any(each.missing for each in sources) else provenance.start

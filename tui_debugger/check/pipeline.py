@@ -1,6 +1,6 @@
-"""Checks groups of steps as an assembly line does.
+"""Checks batches of steps as an assembly line does.
 
-While the workers read one group, this thread judges the one before and finds out what has to be read for the next.
+While the workers read one batch, this thread judges the one before and finds out what has to be read for the next.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ class Batch:
 
 
 class CheckPipeline:
-    """Sends groups through, one after the other."""
+    """Sends batches through, one after the other."""
 
     def __init__(
         self,
-        groups: Iterator[Batch | None],
+        batches: Iterator[Batch | None],
         deliver: Callable[[Judged], None],
         steady: Steady,
         passed: Callable[[int], None],
@@ -126,12 +126,12 @@ class CheckPipeline:
         """Nothing is done yet.
 
         Args:
-            groups: made when they are asked for; None after a bit of work for that.
+            batches: made when they are asked for; None after a bit of work for that.
             deliver: gets every result.
-            steady: where the progress of all groups goes.
+            steady: where the progress of all batches goes.
             passed: told how many steps were read, or checked, since it was told last.
         """
-        self._groups = groups
+        self._batches = batches
         self._deliver = deliver
         self._passed = passed
         self._steady = steady
@@ -144,14 +144,14 @@ class CheckPipeline:
         Raises:
             CancelledError: from a progress; ``finish`` then judges what was read.
         """
-        while (group := self._next()) is not None:
-            if group.reading is not None:
-                self._read(group)
+        while (batch := self._next()) is not None:
+            if batch.reading is not None:
+                self._read(batch)
             else:
                 self.finish()
-                self._unjudged = group.judge()
+                self._unjudged = batch.judge()
                 self.finish()
-                self._passed(len(group.steps))
+                self._passed(len(batch.steps))
         self.finish()
 
     def finish(self) -> None:
@@ -164,25 +164,25 @@ class CheckPipeline:
             pass
 
     def _next(self) -> Batch | None:
-        """The next group, ready to be read."""
+        """The next batch, ready to be read."""
         while self._prepare_following(None):
             pass
-        group, self._following = self._following, None
-        return group[0] if group is not None else None
+        batch, self._following = self._following, None
+        return batch[0] if batch is not None else None
 
-    def _read(self, group: Batch) -> None:
+    def _read(self, batch: Batch) -> None:
         shared = False
 
         def bit() -> bool:
             nonlocal shared
             shared = True
             with self._steady.aside():
-                return self._judge_one() or self._prepare_following(group.reading)
+                return self._judge_one() or self._prepare_following(batch.reading)
 
-        group.read(bit)
+        batch.read(bit)
         self.finish()
-        self._unjudged = group.judge()
-        self._passed(len(group.steps))
+        self._unjudged = batch.judge()
+        self._passed(len(batch.steps))
         if not shared:  # this thread reads: then it judges nothing meanwhile
             self.finish()
 
@@ -194,13 +194,13 @@ class CheckPipeline:
         return judged is not None
 
     def _prepare_following(self, under_way: Reading | None) -> bool:
-        """Does a bit for the next group; False when it is ready, or there is none."""
+        """Does a bit for the next batch; False when it is ready, or there is none."""
         if self._following is not None:
             return next(self._following[1], _END) is not _END
-        group = next(self._groups, _END)
-        if isinstance(group, Batch):
-            self._following = group, group.prepare(under_way)
-        return group is not _END
+        batch = next(self._batches, _END)
+        if isinstance(batch, Batch):
+            self._following = batch, batch.prepare(under_way)
+        return batch is not _END
 
 
 MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
@@ -208,32 +208,36 @@ MakeChecker = Callable[[int, Sequence[Watchpoint], ProgressFn], Checker]
 
 
 class CheckRunner:
-    """What the groups of one check share.
+    """What the batches of one check share.
 
     Attributes:
         version: of the watchpoint list.
     """
 
     def __init__(
-        self, book: KnownResults, checker: MakeChecker, listed: tuple[int, Sequence[Watchpoint]], tickets: ExitStack
+        self,
+        known_results: KnownResults,
+        checker: MakeChecker,
+        listed: tuple[int, Sequence[Watchpoint]],
+        tickets: ExitStack,
     ) -> None:
-        """``book`` takes results by the version of the list; ``tickets`` is held until the end of the check."""
+        """``known_results`` takes results by the list's version; ``tickets`` is held until the end of the check."""
         self.version, self._watchpoints = listed
-        self._book = book
+        self._known_results = known_results
         self._checker = checker
         self._tickets = tickets
 
-    def groups(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch | None]:
-        """Steps of a rank as groups that can be read while others are judged; None after a bit of work for that."""
-        given = {(rank, step): self._tickets.enter_context(self._book.judging((rank, step))) for step in steps}
+    def batches(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch | None]:
+        """Steps of a rank as batches that can be read while others are judged; None after a bit of work for that."""
+        given = {(rank, step): self._tickets.enter_context(self._known_results.judging((rank, step))) for step in steps}
 
         def put(pair: Pair, result: PairResult) -> bool:
-            return self._book.put(given[pair], self.version, result)
+            return self._known_results.put(given[pair], self.version, result)
 
         done = 0
         try:
             checker = self._checker(rank, self._watchpoints, progress)
-            for some in checker.groups(steps) if not checker.alone else ():
+            for some in checker.batches(steps) if not checker.alone else ():
                 if some is None:
                     yield None
                     continue
@@ -246,7 +250,7 @@ class CheckRunner:
             yield from self.alone(rank, steps[done:], scaled(progress, done, len(steps), len(steps) - done))
 
     def alone(self, rank: int, steps: Sequence[int], progress: ProgressFn) -> Iterator[Batch]:
-        """Steps of a rank as one group that is checked by itself."""
+        """Steps of a rank as one batch that is checked by itself."""
         yield Batch(rank, steps, None, progress, put=_kept, again=self._again(rank, progress))
 
     def _again(self, rank: int, progress: ProgressFn) -> Callable[[Sequence[int]], Iterator[Judged]]:
@@ -257,10 +261,10 @@ class CheckRunner:
         for attempt in range(1, RENUMBERINGS + 1):
             changed: list[int] = []
             with ExitStack() as stack:
-                tickets = {step: stack.enter_context(self._book.judging((rank, step))) for step in steps}
+                tickets = {step: stack.enter_context(self._known_results.judging((rank, step))) for step in steps}
                 try:
                     for step, result in self._checker(rank, self._watchpoints, progress).check_all(steps, progress):
-                        if self._book.put(tickets.pop(step), self.version, result) or attempt >= ATTEMPTS:
+                        if self._known_results.put(tickets.pop(step), self.version, result) or attempt >= ATTEMPTS:
                             yield (rank, step), result
                         else:
                             changed.append(step)
@@ -297,7 +301,7 @@ class Checks:
     """The checks of one session.
 
     Attributes:
-        book: what every pair was last found to be.
+        known_results: what every pair was last found to be.
         listed: answers the watchpoints that judge, and the version of their list.
         unreadable: tells what of some pairs could not be looked at, where some watchpoints judge them.
     """
@@ -320,7 +324,7 @@ class Checks:
             unreadable: tells what of some pairs could not be looked at.
         """
         self.unreadable = unreadable
-        self.book = KnownResults()
+        self.known_results = KnownResults()
         self._workers = workers
         self._listing = listing
         self.listed = listed
@@ -340,17 +344,17 @@ class Checks:
                 on_result(replace(merged([judged], watchpoints, version, 0.0, False), asked=len(pairs)))
 
         with ListingAhead(self._listing) as ahead, ExitStack() as tickets:
-            judges = CheckRunner(self.book, self._checker, (version, watchpoints), tickets)
+            runner = CheckRunner(self.known_results, self._checker, (version, watchpoints), tickets)
             steady, window = Steady(progress), _Window()
-            groups = self._groups(pairs, judges, steady, window=window, ahead=ahead, deliver=deliver)
-            line = CheckPipeline(groups, deliver, steady, window.passed)
+            batches = self._batches(pairs, runner, steady, window=window, ahead=ahead, deliver=deliver)
+            pipeline = CheckPipeline(batches, deliver, steady, window.passed)
             try:
-                line.run()
+                pipeline.run()
             except CancelledError:
                 cancelled = True
                 steady.silence()
                 with suppress(CancelledError):  # the workers were closed
-                    line.finish()
+                    pipeline.finish()
         place = {pair: number for number, pair in enumerate(pairs)}
         finished.sort(key=lambda each: place[each[0]])
         result = merged(finished, watchpoints, version, time.monotonic() - started, cancelled)
@@ -359,7 +363,7 @@ class Checks:
     def known(self, pairs: Sequence[Pair]) -> CheckResult | None:
         """See ``Session.known``."""
         version, watchpoints = self.listed()
-        found = [(pair, self.book.fresh(pair, version)) for pair in pairs]
+        found = [(pair, self.known_results.fresh(pair, version)) for pair in pairs]
         results = [(pair, result) for pair, result in found if result is not None]
         if len(results) != len(found):
             return None
@@ -368,12 +372,12 @@ class Checks:
     def fresh(self, pairs: Sequence[Pair]) -> bool:
         """See ``Session.fresh``."""
         version, _ = self.listed()
-        return all(self.book.fresh(pair, version) is not None for pair in pairs)
+        return all(self.known_results.fresh(pair, version) is not None for pair in pairs)
 
     def cost(self, pairs: Sequence[Pair]) -> int:
         """See ``Session.cost``."""
         version, watchpoints = self.listed()
-        missing = [pair for pair in pairs if self.book.fresh(pair, version) is None]
+        missing = [pair for pair in pairs if self.known_results.fresh(pair, version) is None]
         return undisturbed(
             lambda: sum(self._checker(rank, watchpoints, no_progress).cost(step) for rank, step in missing)
         )
@@ -383,10 +387,10 @@ class Checks:
         parts = self.unreadable(pairs, result.watchpoints)
         return replace(result, coverage=replace(result.coverage, parts=parts)) if parts else result
 
-    def _groups(
+    def _batches(
         self,
         pairs: Sequence[Pair],
-        judges: CheckRunner,
+        runner: CheckRunner,
         steady: Steady,
         *,
         window: _Window,
@@ -404,7 +408,9 @@ class Checks:
             to_come = (self._workers.asked - asked) * (len(pairs) - start) // max(start, 1)
             if to_come and self._workers.prestart(to_come):
                 ahead.list(pairs[end : end + window.largest])
-            found = {pair: result for pair in part if (result := self.book.fresh(pair, judges.version)) is not None}
+            found = {
+                pair: result for pair in part if (result := self.known_results.fresh(pair, runner.version)) is not None
+            }
             for judged in found.items():
                 deliver(judged)
             if found:
@@ -415,7 +421,7 @@ class Checks:
                 steps = [step for of, step in missing if of == rank]
                 tell = scaled(steady, done, len(pairs), len(steps))
                 # A step that takes long is shown before anything is done for the next one.
-                yield from judges.groups(rank, steps, tell) if len(part) > 1 else judges.alone(rank, steps, tell)
+                yield from runner.batches(rank, steps, tell) if len(part) > 1 else runner.alone(rank, steps, tell)
                 done += len(steps)
             window.grow()
 

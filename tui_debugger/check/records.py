@@ -131,7 +131,7 @@ class RankStats:
                 kept.records.forget(np.array([index]))
 
     def without_changes(self) -> RankStats:
-        """A new shelf with all records but the comparisons with a previous step."""
+        """Returns a copy with all records but the comparisons with a previous step."""
         other = RankStats()
         with self.lock:
             other._failures = dict(self._failures)
@@ -142,48 +142,48 @@ class RankStats:
 
 
 class StatsCache:
-    """The shelves of all ranks.
+    """What is known of all ranks.
 
-    A shelf that is replaced stays with those who work with it: what they measure meanwhile is lost with it instead of
-    passing for knowledge about the present.
+    A ``RankStats`` that is replaced stays with those who work with it: what they measure meanwhile is lost with it
+    instead of passing for knowledge about the present.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shelves: dict[int, tuple[object, RankStats]] = {}
+        self._by_rank: dict[int, tuple[object, RankStats]] = {}
 
-    def shelf(self, rank: int, lineage: object) -> RankStats:
+    def rank_stats(self, rank: int, lineage: object) -> RankStats:
         """The records of a rank; none are left when its nodes are numbered anew (see ``NodeTable.lineage``)."""
         with self._lock:
-            kept = self._shelves.get(rank)
+            kept = self._by_rank.get(rank)
             if kept is None or kept[0] is not lineage:
-                kept = self._shelves[rank] = (lineage, RankStats())
+                kept = self._by_rank[rank] = (lineage, RankStats())
             return kept[1]
 
-    def shelves(self) -> list[RankStats]:
-        """The shelves as they are now."""
+    def all_ranks(self) -> list[RankStats]:
+        """Returns what is known of every rank, as it is now."""
         with self._lock:
-            return [shelf for _, shelf in self._shelves.values()]
+            return [rank_stats for _, rank_stats in self._by_rank.values()]
 
     def heal(self) -> set[tuple[int, int]]:
         """(rank, step) of the unreadable tensors whose files look different now; they are looked at again."""
         with self._lock:
-            shelves = {rank: shelf for rank, (_, shelf) in self._shelves.items()}
-        return {(rank, step) for rank, shelf in shelves.items() for step in shelf.heal()}
+            all_ranks = {rank: rank_stats for rank, (_, rank_stats) in self._by_rank.items()}
+        return {(rank, step) for rank, rank_stats in all_ranks.items() for step in rank_stats.heal()}
 
     def forget(self, rank: int, step: int, place: tuple[int, Side, int, int] | None = None) -> None:
         """See ``Shelf.forget``."""
         with self._lock:
-            kept = self._shelves.get(rank)
+            kept = self._by_rank.get(rank)
         if kept is not None:
             kept[1].forget(step, place)
 
     def forget_changes(self, rank: int) -> None:
         """Drops comparisons with a previous step of one rank: a step in between may have appeared."""
         with self._lock:
-            if rank in self._shelves:
-                lineage, shelf = self._shelves[rank]
-                self._shelves[rank] = (lineage, shelf.without_changes())
+            if rank in self._by_rank:
+                lineage, rank_stats = self._by_rank[rank]
+                self._by_rank[rank] = (lineage, rank_stats.without_changes())
 
 
 def _identity(table: TensorTable, index: int) -> Identity:

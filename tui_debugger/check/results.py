@@ -112,7 +112,7 @@ class Ticket:
     """Stands for a pair that is being judged."""
 
     def __init__(self, pair: Pair) -> None:
-        """``outdated`` is set by the book that gave the ticket."""
+        """``outdated`` is set by the known_results that gave the ticket."""
         self.pair = pair
         self.outdated = False
 

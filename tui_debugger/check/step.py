@@ -265,7 +265,7 @@ class Checker:
             RenumberedError: the nodes were read anew meanwhile.
         """
         done = 0
-        for group in self.groups(steps):
+        for group in self.batches(steps):
             if group is None:
                 continue
             wants = RequiredByStep()
@@ -276,7 +276,7 @@ class Checker:
                 yield plan.step, self.judge(plan, part)
             done += len(group)
 
-    def groups(self, steps: Sequence[int]) -> Iterator[list[int] | None]:
+    def batches(self, steps: Sequence[int]) -> Iterator[list[int] | None]:
         """Steps that are read together: a large one stands alone, so that it keeps no other from being finished.
 
         None after every step that was listed.

@@ -59,7 +59,7 @@ class HealthChecks:
 
     def result(self, pair: Pair) -> PairResult | None:
         """Returns what a pair was found to be by the watchpoints as they are; None when nobody looked."""
-        return self._checks.book.fresh(pair, self._checks.listed()[0])
+        return self._checks.known_results.fresh(pair, self._checks.listed()[0])
 
     def unreadable(self, pairs: Sequence[Pair]) -> tuple[UnreadablePart, ...]:
         """Returns what of some pairs could not be looked at."""
@@ -72,7 +72,7 @@ class HealthChecks:
     def forget_from(self, rank: int, steps: Collection[int]) -> None:
         """The files of some steps changed (none: of all): what was found there and later does not hold any more."""
         if self.by_default:  # the session looks after its own
-            self._checks.book.keep_only(rank, self._session.steps_before(rank, steps) if steps else ())
+            self._checks.known_results.keep_only(rank, self._session.steps_before(rank, steps) if steps else ())
 
     def check(self, pairs: Sequence[Pair], progress: ProgressFn = no_progress) -> CheckResult:
         """Judges pairs that are not known yet. See ``Session.check``, also for ``progress`` that cancels."""

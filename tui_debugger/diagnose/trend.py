@@ -279,10 +279,10 @@ def _health(
 ) -> tuple[UInt8, dict[Point, str]]:
     health = np.where(state == State.ABSENT, Health.ABSENT, Health.UNCHECKED).astype(np.uint8)
     said: dict[Point, str] = {}
-    book, version = session.checks().book, session.watchpoints.version
+    known_results, version = session.checks().known_results, session.watchpoints.version
     for place in np.flatnonzero(health).tolist():
         step, of = points[place]
-        result = book.fresh((key.rank, step), version)
+        result = known_results.fresh((key.rank, step), version)
         if result is None:
             continue
         at = result.hits.find(dataclasses.replace(key, step=step, round=of))

@@ -117,14 +117,14 @@ class Follower:
         """The directories of the source, and those of the files that ``refresh`` looks at."""
         return list(dict.fromkeys([*self._source.watch_paths(), *self._seen.directories()]))
 
-    def refresh(self, book: KnownResults) -> Changes:
-        """Returns what changed since the last time; the results in ``book`` that it makes stale are gone then."""
+    def refresh(self, known_results: KnownResults) -> Changes:
+        """Returns what changed since the last time; the ``known_results`` that it makes stale are gone then."""
         changes = self._source.refresh()
         healed = self._cache.heal() | self._rewritten()
         if healed:
             changes = dataclasses.replace(changes, grown_steps=tuple(sorted({*changes.grown_steps, *healed})))
         if changes:
-            self._drop(changes, book)
+            self._drop(changes, known_results)
         return changes
 
     def forget(self, key: TensorKey) -> None:
@@ -132,14 +132,14 @@ class Follower:
         row = self._source.nodes(key.rank).find(key.node, key.graph)
         self._cache.forget(key.rank, key.step, (row, key.side, key.slot, key.round))
 
-    def _drop(self, changes: Changes, book: KnownResults) -> None:
+    def _drop(self, changes: Changes, known_results: KnownResults) -> None:
         grown = {*changes.grown_steps, *changes.new_steps}
         for rank in changes.rebuilt:
-            book.drop_from(rank, 0)
+            known_results.drop_from(rank, 0)
         for rank in {rank for rank, _ in grown}:
             changed = {step for of, step in grown if of == rank}
             earlier = steps_before(self._source, rank, changed)
-            book.keep_only(rank, earlier)
+            known_results.keep_only(rank, earlier)
             if not changed.issuperset(set(self._source.steps(rank)) - earlier):
                 self._cache.forget_changes(rank)
 

@@ -245,7 +245,9 @@ class LiveSession(Session):
         self._checks = Checks(
             self.watchpoints.snapshot, self._live_checker, self._workers, self._look_ahead, self._unreadable_for
         )
-        self._driver = Driver(self.live, trainings, self._checks.book, self._watched_now, self._tell, flow=self.flow)
+        self._driver = Driver(
+            self.live, trainings, self._checks.known_results, self._watched_now, self._tell, flow=self.flow
+        )
 
     # -- trainings ---------------------------------------------------------------------------------
 
@@ -357,7 +359,7 @@ class LiveSession(Session):
 
     def latest(self, rank: int, step: int) -> PairResult | None:
         """Returns what was found last at a step of a training, whatever the list is now."""
-        return self._checks.book.latest((rank, step))
+        return self._checks.known_results.latest((rank, step))
 
     def keep(self, rank: int, step: int, hits: HitList, budget: Budget, progress: ProgressFn = no_progress) -> None:
         """Fetches what speaks for the findings of the step at which a training stands, most wanted first.
@@ -459,7 +461,7 @@ class LiveSession(Session):
         """What came since the last call. What trainings found stays known: fetching changes nothing about it."""
         changes = self.live.refresh()
         for rank in changes.rebuilt:
-            self._checks.book.drop_from(rank, START)
+            self._checks.known_results.drop_from(rank, START)
         return changes
 
     def close(self) -> None:

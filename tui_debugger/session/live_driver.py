@@ -266,7 +266,7 @@ class Driver:
         self,
         source: LiveSource,
         trainings: Trainings,
-        book: KnownResults,
+        known_results: KnownResults,
         watched: Callable[[LiveRank], Watched],
         tell: Callable[[LiveEvent], None],
         *,
@@ -277,12 +277,12 @@ class Driver:
         Args:
             source: where tensors come from.
             trainings: the server.
-            book: takes results.
+            known_results: takes results.
             watched: the list as it is now, for one training that has a graph.
             tell: told what happened, after it was filed.
             flow: the data flow of a rank as it is now.
         """
-        self._source, self._trainings, self._book = source, trainings, book
+        self._source, self._trainings, self._known_results = source, trainings, known_results
         self._watched, self._tell, self._flow = watched, tell, flow
         self._new_nodes: Callable[[int], None] = _ignore_rank
         self._closing = threading.Event()
@@ -380,7 +380,7 @@ class Driver:
         watched = self._watched(live) if live.graph is not None else None
         if watched is None or not any(CONDITIONS[each.condition].initial_only for each in watched.watchpoints):
             return False
-        if self._book.fresh((live.number, stop.step), watched.version) is not None:
+        if self._known_results.fresh((live.number, stop.step), watched.version) is not None:
             return False
         return _finding(self.recheck(live, progress))
 
@@ -399,7 +399,7 @@ class Driver:
         result = self.recheck(live, progress)
         if _finding(result) or live.holds_outputs(progress):
             return result
-        self._book.forget((live.number, stop.step))
+        self._known_results.forget((live.number, stop.step))
         self._source.unjudged(live.number, "steps of which it kept no values", 1, f"first step {stop.step}")
         return None
 
@@ -514,7 +514,7 @@ class Driver:
             self._new_nodes(live.number)
             with self._lock:
                 self._count_silent(live, driven, stop, ended=True)
-                self._book.drop_from(live.number, START)
+                self._known_results.drop_from(live.number, START)
                 self._give_list(live, driven)
         count = len(live.graph.nodes)
         self._tell(LiveEvent(LiveKind.GRAPH, live.number, f"rank {live.number}: {plural(count, 'node')}"))
@@ -591,7 +591,7 @@ class Driver:
         if driven.watched is None:
             return
         for step in live.noted(stop.step):
-            self._book.forget((live.number, step))
+            self._known_results.forget((live.number, step))
         runs = driven.phase is Phase.RUNNING
         if runs:
             self._count_silent(live, driven, stop)
@@ -650,15 +650,15 @@ class Driver:
         )
         if watched.graph is not live.graph:  # its rows are not those of now
             return result
-        with self._book.judging(pair) as ticket:
-            self._book.put(ticket, watched.version, result)
+        with self._known_results.judging(pair) as ticket:
+            self._known_results.put(ticket, watched.version, result)
         with self._lock:
             self._hits.pop(pair, None)
             self._hits[pair] = len(result.hits)
             while sum(self._hits.values()) > _MOST_HITS and len(self._hits) > 1:
                 oldest = next(iter(self._hits))
                 del self._hits[oldest]
-                self._book.forget(oldest)
+                self._known_results.forget(oldest)
         return result
 
     def _count_silent(self, live: LiveRank, driven: Driven, stop: Stop | None, *, ended: bool = False) -> None:

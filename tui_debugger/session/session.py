@@ -371,7 +371,7 @@ class Session:
         if query.watched is not None:
             mask &= self._watched(rank, nodes, query.watched or None)
         if query.hit:
-            mask &= self._checks.book.rows_with_finding(rank, step, len(nodes))
+            mask &= self._checks.known_results.rows_with_finding(rank, step, len(nodes))
         return mask
 
     def selection_mask(self, rank: int, selection: NodeSelection) -> Mask:
@@ -419,7 +419,7 @@ class Session:
         return undisturbed(lambda: row_of(self.flow(key.rank), key, self._hits_at((key.rank, key.step))))
 
     def _hits_at(self, pair: Pair) -> HitsOf:
-        return hits_in(self._checks.book.latest(pair))
+        return hits_in(self._checks.known_results.latest(pair))
 
     def measure(self, rows: Sequence[TensorRow], progress: ProgressFn = no_progress) -> tuple[TensorRow, ...]:
         """The rows (all of one rank) with dtype, shape, statistics or the reason why not."""
@@ -535,7 +535,7 @@ class Session:
     @property
     def results_edition(self) -> int:
         """Another number whenever what is known from checks is different."""
-        return self._checks.book.edition
+        return self._checks.known_results.edition
 
     def cost(self, pairs: Sequence[Pair]) -> int:
         """Bytes that checking the pairs would read."""
@@ -581,7 +581,7 @@ class Session:
             progress(Progress(0, 0, snapshot.text))  # how much there is to measure is not known yet
 
         flow = self.flow(rank, listing)
-        return Measurements(flow, self._cache.shelf(rank, flow.nodes.lineage), self._workers, self._memory)
+        return Measurements(flow, self._cache.rank_stats(rank, flow.nodes.lineage), self._workers, self._memory)
 
     def _of_own_graph(self, rank: int, progress: ProgressFn) -> Measurements:
         """The same for who compares every tensor with the run before of its own graph, shared weights too."""
@@ -590,7 +590,9 @@ class Session:
         if not flow.nodes.memo(SharedWeights).groups:
             return measurements
         # What was compared with other files must not be mistaken for these comparisons, here or in the index.
-        return Measurements(flow, self._own_cache.shelf(rank, flow.nodes.lineage), self._workers, StoredStats(None))
+        return Measurements(
+            flow, self._own_cache.rank_stats(rank, flow.nodes.lineage), self._workers, StoredStats(None)
+        )
 
     # -- following ---------------------------------------------------------------------------------
 
@@ -600,7 +602,7 @@ class Session:
 
     def refresh(self) -> Changes:
         """Looks for what is new on disk and forgets what it makes stale."""
-        changes = self._follower.refresh(self._checks.book)
+        changes = self._follower.refresh(self._checks.known_results)
         if changes:
             self._own_cache = StatsCache()
         return changes
@@ -608,7 +610,7 @@ class Session:
     def close(self) -> None:
         """Stops the workers, writes what the index does not know yet, closes the source. Idempotent."""
         self._workers.close()
-        for shelf in self._cache.shelves():
-            self._memory.keep(shelf.steps().values(), all_of_it=True)
+        for rank_stats in self._cache.all_ranks():
+            self._memory.keep(rank_stats.steps().values(), all_of_it=True)
         self._memory.close()
         self.source.close()

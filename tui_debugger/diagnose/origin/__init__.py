@@ -1,7 +1,6 @@
 """Where something bad starts.
 
-``making`` says what a tensor was made from, ``examine`` whether any of that is bad too, ``look`` does so for one
-step of one rank, ``search`` step by step for a whole run, ``spread`` where it went, ``telling`` what is worth knowing.
-``path`` goes upstream from one tensor: ``tracer`` walks, ``upstream`` looks around in a rank, ``exchange`` at other
-ranks. ``words`` has all of it in words, ``rows`` as dicts.
+``search`` goes through a run step by step: what a bad tensor was made from (``check.provenance``), whether any of that
+is bad too (``check.origins``), and where it went. ``path`` goes upstream from one tensor; ``upstream`` looks around in
+a rank, and at what other ranks sent. ``text`` has all of it in words and as dicts.
 """

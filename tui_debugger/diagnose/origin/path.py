@@ -257,11 +257,11 @@ class Tracer:
         return found
 
     def _exchange(self, spot: Spot, examined: Examined) -> Exchange | None:
-        making, nodes = examined.making, self._rank(spot.rank).flow.nodes
-        if making.node < 0 or making.parameter >= 0 or not exchanges(nodes.op_type(making.node)):
+        provenance, nodes = examined.provenance, self._rank(spot.rank).flow.nodes
+        if provenance.node < 0 or provenance.parameter >= 0 or not exchanges(nodes.op_type(provenance.node)):
             return None
         ranks = [rank for rank in self._session.ranks() if spot.step in self._session.steps(rank)]
-        return exchanged(spot, making.node, ranks, self._rank)
+        return exchanged(spot, provenance.node, ranks, self._rank)
 
     def _by_rank(self, leads: list[Lead]) -> list[Lead]:
         """The leads of several ranks: first that of the rank where it became bad first."""
@@ -277,8 +277,8 @@ class Tracer:
         began = (turn, int(here.flow.nodes.order[spot.row]), spot.slot)
         while True:
             self._tell("hops, comparing ranks")
-            making = here.examined(spot).making
-            if making.node >= 0 and exchanges(here.flow.nodes.op_type(making.node)):
+            provenance = here.examined(spot).provenance
+            if provenance.node >= 0 and exchanges(here.flow.nodes.op_type(provenance.node)):
                 return began
             lead = next((each for each in here.leads(spot) if each.spot not in seen), None)
             if lead is None:

@@ -499,7 +499,7 @@ class OriginDescriber:
             stack=tuple(frame for frame in nodes.stack(stack_of) if not frame.context) if stack_of >= 0 else (),
             stack_of=nodes.names[stack_of] if stack_of >= 0 else "",
             missing=self._missing(lead),
-            exchanged=lead.making.exchanged,
+            exchanged=lead.provenance.exchanged,
         )
 
     def not_judged(self, group: Sequence[Examined]) -> NotJudged:
@@ -512,7 +512,7 @@ class OriginDescriber:
             row=lead.row,
             hits=tuple(each.hit for each in group),
             missing=self._missing(lead),
-            exchanged=lead.making.exchanged,
+            exchanged=lead.provenance.exchanged,
         )
 
     def _missing(self, lead: Examined) -> tuple[Missing, ...]:
@@ -563,7 +563,7 @@ class OriginDescriber:
 
     def _output_rows(self, group: Sequence[Examined]) -> list[TensorRow]:
         lead = group[0]
-        if lead.making.node == lead.hit.row and lead.hit.key.side is Side.OUTPUT:
+        if lead.provenance.node == lead.hit.row and lead.hit.key.side is Side.OUTPUT:
             row, number = lead.hit.row, lead.hit.key.round
             slots = self.flow.slots(self.step, row, Side.OUTPUT, number)
             places = [self.flow.located(self.step, row, Side.OUTPUT, slot, number) for slot in slots]

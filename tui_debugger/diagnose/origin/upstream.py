@@ -370,8 +370,8 @@ class Upstream:
         """What a tensor was made from and what is bad about that; the tensor itself need not have been dumped."""
         found = self._examined.get(spot)
         if found is None:
-            making = Provenances(self.measurements, spot.step).of(self._bare_hit(spot))
-            self._fetch(self.spot(source.at) for source in making.sources if source.at is not None)
+            provenance = Provenances(self.measurements, spot.step).of(self._bare_hit(spot))
+            self._fetch(self.spot(source.at) for source in provenance.sources if source.at is not None)
             asked = [(self._hit(spot), (self._question,))]
             (found,) = Examiner(self.measurements).examine(spot.step, asked, self._progress)
             self._examined[spot] = found
@@ -429,17 +429,17 @@ class Upstream:
         return self.spot(at)
 
     def _link(self, examined: Examined, judged: Judged, up: Spot) -> Link:
-        making, key = examined.making, examined.hit.key
+        provenance, key = examined.provenance, examined.hit.key
         if judged.source.side is Side.OUTPUT:
             return Link.RESULT
-        if making.parameter >= 0 and making.node >= 0:
-            itself = up.row == making.parameter or up.row in self.flow.shared(making.parameter)
+        if provenance.parameter >= 0 and provenance.node >= 0:
+            itself = up.row == provenance.parameter or up.row in self.flow.shared(provenance.parameter)
             return Link.BEFORE if itself and up.side is Side.OUTPUT else Link.UPDATE
-        if making.parameter >= 0 and making.before is judged.source:
+        if provenance.parameter >= 0 and provenance.before is judged.source:
             return Link.BEFORE  # of a weight that this graph only reads
         if (up.step, up.round) != (key.step, key.round) and self._is_parameter(up.row) and self.flow.updated(up.row):
             return Link.WEIGHT
-        return Link.COPY if key.side is Side.INPUT and making.node < 0 else Link.INPUT
+        return Link.COPY if key.side is Side.INPUT and provenance.node < 0 else Link.INPUT
 
     def _began(self, spot: Spot) -> Began:
         """When a tensor came to be what it is."""

@@ -42,7 +42,7 @@ from tui_debugger.live.wire import (
 from tui_debugger.model import Progress, ProgressFn, no_progress
 
 
-class Shelf:
+class ReceivedParts:
     """Graphs and hits, and the memory that they take.
 
     Attributes:
@@ -150,7 +150,7 @@ class RemoteTraining:
         self._speaking = threading.RLock()
         self._events: deque[Event] = deque()
         self._calls = count(1)
-        self._shelf = Shelf(memory, limits.hits, hello.graphs)
+        self._parts = ReceivedParts(memory, limits.hits, hello.graphs)
         self._unrecorded: tuple[Unrecorded, ...] = ()
         mismatch = hello.judged.admission is Admission.MISMATCH
         self._conversation = Conversation(clock(), mismatch=mismatch, features=info.features)
@@ -160,9 +160,9 @@ class RemoteTraining:
     @property
     def info(self) -> TrainingInfo:
         """Who it is."""
-        if not self._shelf.left_out:
+        if not self._parts.left_out:
             return self._info
-        return replace(self._info, warning=f"{self._shelf.left_out:,} hits of this stop were too many to keep")
+        return replace(self._info, warning=f"{self._parts.left_out:,} hits of this stop were too many to keep")
 
     @property
     def phase(self) -> Phase:
@@ -177,12 +177,12 @@ class RemoteTraining:
     @property
     def graphs(self) -> Sequence[bytes]:
         """Its graphs; empty until all are there."""
-        return self._shelf.graphs
+        return self._parts.graphs
 
     @property
     def hits(self) -> Sequence[ReceivedHit]:
         """The hits of the last stop."""
-        return self._shelf.hits
+        return self._parts.hits
 
     @property
     def unrecorded(self) -> Sequence[Unrecorded]:
@@ -279,10 +279,10 @@ class RemoteTraining:
         with self._changed:
             self.connection += 1
             self._info, self.hello, self.caller = info, hello, caller
-            self._shelf.expect(hello.graphs)
+            self._parts.expect(hello.graphs)
             self._tell(self._conversation.shake(self._clock(), resumes=resumes, features=info.features))
             if not self._conversation.hits_are_coming:
-                self._shelf.drop_coming()
+                self._parts.drop_coming()
         self.emit()
 
     def moved(self, caller: Caller) -> None:
@@ -327,7 +327,7 @@ class RemoteTraining:
             stop = self._conversation.stop
             self._tell(self._conversation.finish(step))
             if self._conversation.stop is not stop:  # it came through steps without hits after it stood there
-                self._shelf.show_hits()
+                self._parts.show_hits()
         self.emit()
 
     def lacks(self, unrecorded: Sequence[Unrecorded]) -> None:
@@ -339,7 +339,7 @@ class RemoteTraining:
     def take_graphs(self, graphs: Sequence[bytes], size: int) -> None:
         """Graphs of one stream, for which ``size`` bytes of memory were taken."""
         with self._changed:
-            if self._shelf.add_graphs(graphs, size):
+            if self._parts.add_graphs(graphs, size):
                 self._tell([Event.GRAPH])
         self.emit()
 
@@ -347,7 +347,7 @@ class RemoteTraining:
         """Hits of one stream, for which ``size`` bytes of memory were taken."""
         with self._changed:
             wanted = bool(hits) and self._conversation.report_hits()
-            self._shelf.add_hits(hits if wanted else (), size, left_out if wanted else 0)
+            self._parts.add_hits(hits if wanted else (), size, left_out if wanted else 0)
 
     def view(self, level: Level) -> tuple[Question, Answer] | None:
         """The question that a stream of answers belongs to; None when nobody asked."""
@@ -404,7 +404,7 @@ class RemoteTraining:
     def forget(self) -> None:
         """It is listed no more: frees its memory."""
         with self._changed:
-            self._shelf.clear()
+            self._parts.clear()
 
     # How ----------------------------------------------------------------------------------------------------------
 
@@ -423,12 +423,12 @@ class RemoteTraining:
         question = conversation.open_question
         events = conversation.enter(number, report, self._clock())
         rechecked = question is not None and isinstance(question.command, Recheck)
-        if self._shelf.publish_late():
+        if self._parts.publish_late():
             events.insert(0, Event.GRAPH)
         if conversation.stop is not stop or rechecked:
-            self._shelf.show_hits()
+            self._parts.show_hits()
         if rechecked and question is not None:
-            question.answer = self._shelf.hits
+            question.answer = self._parts.hits
         self._tell(events)
 
     def _left(self, number: int) -> None:

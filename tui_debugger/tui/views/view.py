@@ -100,7 +100,7 @@ class SeenResults:
         )
 
     def _now(self, pair: Pair) -> object:
-        return self._session.checks().book.fresh(pair, self._session.watchpoints.version)
+        return self._session.checks().known_results.fresh(pair, self._session.watchpoints.version)
 
 
 T = TypeVar("T")
