@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.terminal.program import Program
 from tests.terminal.terminal import Terminal
 from tui_debugger.session.watchpoints import read_watch_file
 
@@ -132,3 +133,29 @@ def test_a_terminal_that_goes_away_ends_the_program(dumps: Callable[[str], Path]
         terminal.wait_for("1 Nodes")
         os.kill(terminal.process.pid, signal.SIGTERM)
         terminal.wait_exit()
+
+
+BROKEN = """
+import sys
+from tui_debugger.cli.main import main
+from tui_debugger.tui.app import TdbgApp
+
+def broken(app):
+    raise RuntimeError("a mistake of the screen")
+
+TdbgApp.on_mount = broken
+sys.exit(main(["open", sys.argv[1]]))
+"""
+
+
+def test_a_screen_that_breaks_is_no_finding(dumps: Callable[[str], Path]) -> None:
+    """Exit code 1 would say that something was found in the run."""
+    with Program(["-c", BROKEN, str(dumps("mindspore-2.0-mlp"))]) as program:
+        said = b""
+        while program.process.poll() is None:
+            said += program.read(0.05)
+        while more := program.read(0):
+            said += more
+        assert b"a mistake of the screen" in said
+        assert program.wait_exit() == 2
+        assert program.settings() == program.before

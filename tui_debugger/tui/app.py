@@ -12,7 +12,7 @@ from rich.console import Console
 from textual.app import App
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from tui_debugger.errors import CancelledError
+from tui_debugger.errors import CancelledError, TdbgError
 from tui_debugger.text.writer import error_stream
 from tui_debugger.tui import actions, theme
 from tui_debugger.tui.main_screen import MainScreen
@@ -236,7 +236,7 @@ def run_app(
     step: int | None = None,
     mouse: bool = True,
 ) -> int:
-    """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened.
+    """Runs the screen and returns the exit code: 0, or 2 when the run could not be opened or the screen broke.
 
     The process is the screen's own: its garbage collector is set up for it, see ``freeze_objects``.
     """
@@ -250,7 +250,13 @@ def run_app(
         freeze=freeze_objects,
     )
     app.run(mouse=mouse)
-    return app.return_code or 0
+    return _exit_code(app)
+
+
+def _exit_code(app: TdbgApp) -> int:
+    """Returns the exit code of a screen that was left. Textual says 1 when it broke, which means "a finding" here."""
+    code = app.return_code or 0
+    return TdbgError.exit_code if code == 1 else code
 
 
 def run_live(
@@ -286,4 +292,4 @@ def run_live(
             stay(session)
     finally:
         session.close()
-    return app.return_code or 0
+    return _exit_code(app)
