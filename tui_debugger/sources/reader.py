@@ -45,7 +45,7 @@ class Reader(Protocol):
 
     Attributes:
         name: what people call the layout.
-        looked_for: what it looks for and where, in words that follow "Looked for".
+        looked_for: what it looks for, in words that follow "Looked for".
     """
 
     @property
@@ -54,7 +54,7 @@ class Reader(Protocol):
 
     @property
     def looked_for(self) -> str:
-        """What it looks for and where, in words that follow "Looked for"."""
+        """What it looks for, in words that follow "Looked for"."""
 
     def recognises(self, path: Path) -> Recognised | None:
         """Returns what it found; None when nothing there is of its layout.

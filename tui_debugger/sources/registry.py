@@ -117,7 +117,8 @@ def _find(path: Path) -> tuple[_Choice, tuple[str, ...]]:
     problems = tuple(search.problems)
     if search.best is None:
         raise NotADumpError(
-            f"No dump found. Looked for {'; '.join(search.looked_for)}" + "".join(f". {each}" for each in problems),
+            f"No dump found. Looked for {'; '.join(search.looked_for)} (here, up to two levels below, and above)"
+            + "".join(f". {each}" for each in problems),
             where=str(path),
             hint="name the directory that training dumped to (the path in its dump configuration) or one inside it",
         )

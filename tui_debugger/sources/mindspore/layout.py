@@ -245,10 +245,7 @@ _MOST_DIRECTORIES = 2_000
 _LEVELS_UP = 6
 _LEVELS_BESIDE = 2
 
-LOOKED_FOR = (
-    "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/; "
-    "looked here, up to two levels below, and above"
-)
+LOOKED_FOR = "directories rank_0, rank_1 ... that hold .dump_metadata/, graphs/, execution_order/ or NET/GRAPH/STEP/"
 
 
 @dataclass(frozen=True, slots=True)

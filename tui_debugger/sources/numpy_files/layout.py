@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 SUFFIXES: Final = (".npy", ".npz")
 LOOKED_FOR: Final = (
-    ".npy and .npz files in directories such as step_3 or rank_0/step_3, or with such names (step_3.npz); "
-    "looked here, up to two levels below, and above"
+    ".npy and .npz files in directories such as step_3 or rank_0/step_3, or with such names (step_3.npz)"
 )
 _EDGE: Final = r"(?:^|(?<=[._\- ]))"
 _END: Final = r"(?=$|[._\- ])"
