@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -17,6 +17,7 @@ from tui_debugger.tui.widgets.text import Cell, ScopedName
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
 
 if TYPE_CHECKING:
+    from tui_debugger.model import TensorStats
     from tui_debugger.session import TensorRow
 
 
@@ -68,6 +69,8 @@ class TensorsPane(Pane):
 
     def refresh_rows(self) -> None:
         """Applies the search text."""
+        from tui_debugger.tui.panes.statistic_cells import statistic_cells  # see _columns
+
         test = matcher(self.search_text)
         self.mark_search(test is None)
         self._shown = tuple(row for row in self._rows if test is None or test(_search_text(row)))
@@ -76,7 +79,7 @@ class TensorsPane(Pane):
             self._rounds = rounds
             self.table.set_columns(_columns(rounds=rounds))
         keys = [(row.role, row.slot, row.key.node, row.key.round) for row in self._shown]
-        self.table.set_rows(ListRows([self._cells(row) for row in self._shown], keys))
+        self.table.set_rows(ListRows([self._cells(row, statistic_cells) for row in self._shown], keys))
         self.set_count(f"· {self._node_name}" if self._node_name else "")
         self._detail()
 
@@ -103,9 +106,7 @@ class TensorsPane(Pane):
                 return True
         return False
 
-    def _cells(self, row: TensorRow) -> Sequence[Cell]:
-        from tui_debugger.tui.panes.statistic_cells import statistic_cells
-
+    def _cells(self, row: TensorRow, statistics: Callable[[TensorStats | None, str], list[Cell]]) -> Sequence[Cell]:
         mark = Text(theme.HIT_GLYPH if row.hit else " ", theme.FINDING)
         name = Text(f"{row.slot}{round_text(row.key.round)}", theme.DIM if row.earlier else theme.NORMAL)
         head: list[Cell] = [mark, Text(row.role, theme.DIM if row.earlier else theme.STRONG), name]
@@ -116,7 +117,7 @@ class TensorsPane(Pane):
         previous = "yes" if row.has_previous else theme.NONE
         shape = shape_text(row.meta.shape) if row.meta is not None else ""
         dtype = clean(row.meta.dtype) if row.meta is not None else ""
-        values = statistic_cells(row.stats, theme.NONE if self._measured else "…")
+        values = statistics(row.stats, theme.NONE if self._measured else "…")
         return [*head, shape, dtype, *values, step_text(row.key.step), previous, _source(row)]
 
     def _detail(self) -> None:
