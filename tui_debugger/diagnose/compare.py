@@ -187,7 +187,7 @@ class Comparer:
             key: the tensor.
             other: what it is compared with.
             progress: of fetching from a training, and of opening another run.
-            reshape: pair tensors of different shapes too, where that is possible: see ``analysis.pairs.Fit``.
+            reshape: pair tensors of different shapes too, where that is possible: see ``stats.compare_pairs.Fit``.
 
         Raises:
             TdbgError: either cannot be read or does not exist (says where it does), or the shapes do not fit.

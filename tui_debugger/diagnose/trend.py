@@ -66,7 +66,7 @@ class Series:
         turns: the turn of the run of each point: ascending.
         values: [metric, point] in the order of ``METRICS``; NaN where there is no such value or it is not known.
         state: ``State`` by point.
-        health: ``analysis.health.Health`` by point, as far as the session has checked.
+        health: ``stats.health.Health`` by point, as far as the session has checked.
         said: what the hits say, by (step, round): abbreviations of their conditions.
         errors: why the tensor could not be read, by (step, round).
         meta: element type and shape at the last point at which they are known.

@@ -29,8 +29,8 @@ recorded dumps:
   of 0, masks, labels and ``0 * x`` are zero in healthy runs.
 * In live PyTorch trainings what does not change, and what is 0, counts from the third step in a row on
   (``in_a_row``): a learning rate of 0 at the beginning of a warm-up, and LoRA's A, whose gradient is 0 until B has
-  moved, take one or two. Steps in which nothing was to happen do not count: see ``torch.expectation``. A dump is
-  judged step by step: its first step, where warm-ups stand at 0, has no step before to compare with.
+  moved, take one or two. Steps in which nothing was to happen do not count: see ``torch.training.Expectation``. A
+  dump is judged step by step: its first step, where warm-ups stand at 0, has no step before to compare with.
 """
 
 from __future__ import annotations

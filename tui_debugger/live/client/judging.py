@@ -1,6 +1,6 @@
 """The watchpoints a debugger sent, at work: what has to be measured of a tensor, and what they say about it.
 
-The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``analysis.conditions`` judges it.
+The arithmetic is that of offline checks: a framework makes a ``Record`` of a tensor, ``watch.conditions`` judges it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class ClientHit:
     Attributes:
         node: name of the node in the graph that was sent.
         slot: output slot.
-        result: as ``judging.Judge.results`` (or ``analysis.conditions.evaluate``) gives it.
+        result: as ``judging.Judge.results`` (or ``watch.conditions.evaluate``) gives it.
         meta, stats: of the tensor, sent along so that the debugger need not ask.
     """
 
@@ -82,7 +82,7 @@ class ClientValue:
     """The values of one tensor.
 
     Attributes:
-        dtype: element type by the name that ``analysis.dtypes`` knows.
+        dtype: element type by the name that ``stats.dtypes`` knows.
         shape: dimensions.
         chunks: the elements, little-endian and in C order, in pieces of any size; made while they are sent, so that
             nothing of the tensor's size need be copied at once.

@@ -1,8 +1,8 @@
 """The gRPC server that trainings connect to: ``serve`` opens it.
 
 ``conversation`` is what is said to one training and when, as a pure state machine; ``service`` the calls; ``registry``
-finds out whose call it is; ``training`` puts a conversation behind a lock for those who drive it; ``answers``,
-``graphs`` and ``hits`` take what comes, and believe no size that a client declares.
+finds out whose call it is; ``training`` puts a conversation behind a lock for those who drive it; ``answers``
+takes what comes, and believes no size that a client declares.
 
 gRPC is loaded with the first use of ``serve``, so that limits can be named without it.
 """
