@@ -152,11 +152,11 @@ class HitList(Sequence[Hit]):
         parts: the steps that they are hits of, with all of their hits.
         verdict: the strongest verdict of each hit, as ``Hit.verdict``: what blocks a condition is a finding.
         node: its row in the node table of its rank.
-        rank: its rank.
+        rank, step: where it is.
         origin: whether it is an origin.
     """
 
-    __slots__ = ("_at", "_part", "node", "origin", "parts", "rank", "verdict")
+    __slots__ = ("_at", "_part", "node", "origin", "parts", "rank", "step", "verdict")
 
     def __init__(self, parts: Iterable[StepHits] = ()) -> None:
         self.parts = [part for part in parts if len(part)]
@@ -176,6 +176,7 @@ class HitList(Sequence[Hit]):
         self.node: Int64 = _joined([each.node for each in self.parts])[starts[part] + at]
         self.origin: Mask = _joined([each.origin for each in self.parts])[starts[part] + at]
         self.rank: Int64 = np.array([each.rank for each in self.parts], np.int64)[part]
+        self.step: Int64 = np.array([each.step for each in self.parts], np.int64)[part]
 
     def __len__(self) -> int:
         """Number of hits."""
@@ -214,6 +215,11 @@ class HitList(Sequence[Hit]):
         other.parts = self.parts
         other._choose(self._part[which], self._at[which], self.verdict[which])
         return other
+
+    def at(self, rank: int, step: int | None) -> Mask:
+        """Tells which hits are at a step of a rank."""
+        there: Mask = (self.rank == rank) & (self.step == step)
+        return there if step is not None else np.zeros(len(self), np.bool_)
 
     def with_verdict(self, verdict: Verdict) -> HitList:
         """The hits whose strongest verdict is this one."""

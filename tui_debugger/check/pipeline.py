@@ -369,6 +369,17 @@ class Checks:
             return None
         return self._with_parts(merged(results, watchpoints, version, 0.0, False), pairs)
 
+    def so_far(self) -> CheckResult | None:
+        """See ``Session.so_far``."""
+        version, watchpoints = self.listed()
+        results = self.known_results.all()
+        if not results:
+            return None
+        outdated = frozenset(pair for pair, (judged_by, _) in results.items() if judged_by != version)
+        found = [(pair, result) for pair, (_, result) in results.items()]
+        result = replace(merged(found, watchpoints, version, 0.0, False), outdated=outdated)
+        return self._with_parts(result, list(results))
+
     def fresh(self, pairs: Sequence[Pair]) -> bool:
         """See ``Session.fresh``."""
         version, _ = self.listed()

@@ -162,6 +162,11 @@ class KnownResults:
             kept = self._results.get(pair)
         return kept[1] if kept is not None else None
 
+    def all(self) -> dict[Pair, tuple[int, PairResult]]:
+        """The last result of every pair, with the version it was judged by; by step, then by rank."""
+        with self._lock:
+            return dict(sorted(self._results.items(), key=lambda each: each[0][::-1]))
+
     def drop_from(self, rank: int, step: int) -> None:
         """Forgets a rank's results from a step on, by number: see ``keep_only``."""
         self._drop(lambda pair: pair[0] == rank and pair[1] >= step)

@@ -70,6 +70,7 @@ class CheckResult:
         seconds: wall time.
         cancelled: the user stopped it; ``pairs`` holds what was finished.
         asked: how many (rank, step) pairs were to be checked; 0 where nobody asked for a number of them.
+        outdated: pairs among them whose results other watchpoints gave.
     """
 
     pairs: tuple[Pair, ...]
@@ -80,6 +81,7 @@ class CheckResult:
     seconds: float = 0.0
     cancelled: bool = False
     asked: int = 0
+    outdated: frozenset[Pair] = frozenset()
 
     @property
     def stopped(self) -> bool:

@@ -528,6 +528,10 @@ class Session:
         """Fresh results of every pair, or None when one is missing or outdated."""
         return self._checks.known(pairs)
 
+    def so_far(self) -> CheckResult | None:
+        """What checks found in the run: the last result of every pair that was checked, outdated or not; None: none."""
+        return self._checks.so_far()
+
     def fresh(self, pairs: Sequence[Pair]) -> bool:
         """Tells whether every pair has a fresh result: what ``known`` answers, without putting the results together."""
         return self._checks.fresh(pairs)

@@ -137,6 +137,12 @@ ACTIONS: tuple[Action, ...] = (
         ("recheck_all", "R", "Check all", "Checks every step of every rank."),
         ("next_hit", "n", "Next hit", "Goes to the next hit, from any pane."),
         ("previous_hit", "N", "Previous hit", "Goes to the previous hit, from any pane."),
+        (
+            "this_step_only",
+            "0",
+            "This step only",
+            "The hit list shows the hits of this step only, or of all steps again.",
+        ),
         ("next_origin", "O", "Next origin", "Goes to the next origin: bad output, clean inputs."),
         ("report", "X", "Report", "Writes a Markdown report of what was found, for a bug report."),
     ),

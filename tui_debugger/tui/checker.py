@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tui_debugger.errors import CancelledError
+from tui_debugger.model import Verdict
 from tui_debugger.text.clean import clean
-from tui_debugger.text.numbers import plural, size
+from tui_debugger.text.numbers import named, plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.header import Status
@@ -22,6 +23,8 @@ from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
     from tui_debugger.check.types import Pair
+    from tui_debugger.diagnose.headline import Headline
+    from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.tui.context import Context
     from tui_debugger.tui.inspector import Inspector
@@ -55,28 +58,26 @@ class LiveStops(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Checked:
-    """Some (rank, step) pairs were checked; ``final`` is False for a part of a running check."""
+class Known:
+    """Everything that checks found in the run so far.
 
-    result: CheckResult
-    tally: Tally
+    Attributes:
+        result: the findings of every pair that was checked; None when none was.
+        tally: what there is to count in it.
+        headline: the answer in one line; None while there is nothing to say.
+        checked: the check that ended with it; None when there was none, or while it runs.
+        final: False for a part of a running check.
+        too_large: bytes that would have to be read, where a check did not start by itself because of that.
+        searched_to: the step at which Continue ended.
+    """
+
+    result: CheckResult | None
+    tally: Tally | None
+    headline: Headline | None
+    checked: CheckResult | None = None
     final: bool = True
-
-
-@dataclass(frozen=True)
-class _TooLarge:
-    """A step was not checked by itself, because so many bytes would have to be read."""
-
-    size: int
-
-
-@dataclass(frozen=True, eq=False)
-class _StepFound:
-    """Continue ended: at a step with a hit, or at the last step."""
-
-    result: CheckResult
-    tally: Tally
-    searched_to: int
+    too_large: int = 0
+    searched_to: int | None = None
 
 
 class Checker:
@@ -90,6 +91,7 @@ class Checker:
         node_filter: NodeFilter,
         *,
         place: Callable[[int, int | None], None],
+        lead: Callable[[CheckResult, Hit | None], None] = lambda _result, _hit: None,
         live: LiveStops | None = None,
     ) -> None:
         """Checks nothing yet.
@@ -100,6 +102,7 @@ class Checker:
             watcher: shows hits per watchpoint, and on nodes.
             node_filter: a query may ask for nodes with hits.
             place: goes to a rank and step.
+            lead: puts the cursor on the finding that the headline speaks of, as long as no key was pressed.
             live: where trainings stand; None for a dump. Of the newest stop of every rank, the trainings themselves
                 say what hits.
         """
@@ -108,6 +111,7 @@ class Checker:
         self._watcher = watcher
         self._node_filter = node_filter
         self._place = place
+        self._lead = lead
         self._live = live
         self._announced = True
 
@@ -121,6 +125,7 @@ class Checker:
             "filter_hits": self.ask_filter,
             "clear_hit_filter": self.clear_filter,
             "show_quiet": self.toggle_quiet,
+            "this_step_only": self.toggle_here,
         }
 
     @property
@@ -140,55 +145,58 @@ class Checker:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _run(self, job: Callable[[Report], Checked | _TooLarge | _StepFound]) -> None:
+    def _run(self, job: Callable[[Report], Known]) -> None:
         self._context.work.run("check", job, self._take, self._failed)
+
+    def _check_if_quick(self, wanted: Sequence[Sequence[Pair]]) -> None:
+        """Checks the first of some sets of pairs that is quick to check; else says what the last one would cost."""
+        session = self._session
+
+        def work(report: Report) -> Known:
+            cost = 0
+            for pairs in wanted:
+                cost = session.cost(pairs)
+                if cost <= QUICK:
+                    return known(session, check_parts(session, pairs, report))
+            return known(session, too_large=cost)
+
+        self._run(work)
 
     def opened(self) -> None:
         """Checks a small run as a whole; of a large one the current step, when that is quick."""
         if self._live is not None:
             self.arrived(announce=False)
             return
-        session = self._session
-        pairs = session.pairs()
-        if len(pairs) > QUICK_PAIRS or self._nothing_to_check:
+        pairs, here = self._session.pairs(), self._pairs()
+        if self._nothing_to_check or not pairs:
             self.step_reset()
             return
-        here = self._pairs()
-
-        def work(report: Report) -> Checked | _TooLarge:
-            if session.cost(pairs) <= QUICK:
-                return counted(check_parts(session, pairs, report))
-            cost = session.cost(here)
-            return counted(check_parts(session, here, report)) if cost <= QUICK else _TooLarge(cost)
-
-        self._run(work)
+        self._check_if_quick([pairs, here] if len(pairs) <= QUICK_PAIRS else [here])
 
     def arrived(self, *, announce: bool = True) -> None:
         """Shows what a training found that stopped."""
         session, pairs = self._session, self._pairs()
         if not pairs:
-            self._show(None)
+            self._show(Known(None, None, None))
             return
         self._announced = not announce
-        self._run(lambda report: counted(session.known(pairs) or check_parts(session, pairs, report)))
 
-    def step_reset(self) -> None:
-        """Shows the current step's hits when they are known, or checks when that is quick."""
-        session, pairs, state = self._session, self._pairs(), self._context.state
-        state.too_large = 0
-        if not pairs:
-            self._show(None)
-            return
-        if session.fresh(pairs) or self._nothing_to_check:
-            self._run(lambda _: counted(session.known(pairs) or session.check(pairs)))
-            return
-
-        def work(report: Report) -> Checked | _TooLarge:
-            cost = session.cost(pairs)
-            return counted(check_parts(session, pairs, report)) if cost <= QUICK else _TooLarge(cost)
+        def work(report: Report) -> Known:
+            return known(session, session.known(pairs) or check_parts(session, pairs, report))
 
         self._run(work)
-        self._show(None)
+
+    def step_reset(self) -> None:
+        """Checks the current step when it is not known yet and that is quick."""
+        session, pairs, state = self._session, self._pairs(), self._context.state
+        state.too_large = 0
+        self._context.hits_pane.follow(state.rank, state.step)
+        if not pairs:
+            self._show(Known(None, None, None))
+        elif session.fresh(pairs) or self._nothing_to_check:
+            self._run(lambda report: known(session, session.known(pairs) or check_parts(session, pairs, report)))
+        else:
+            self._check_if_quick([pairs])
 
     def recheck(self) -> None:
         """Checks this step, whatever it costs; at their newest stop the trainings that wait do it."""
@@ -201,9 +209,9 @@ class Checker:
             self._context.say(live.why_not(), bad=True)
             return
 
-        def work(report: Report) -> Checked:
+        def work(report: Report) -> Known:
             live.recheck(ranks, report)
-            return counted(session.known(pairs) or check_parts(session, pairs, report))
+            return known(session, session.known(pairs) or check_parts(session, pairs, report))
 
         self._run(work)
 
@@ -219,7 +227,7 @@ class Checker:
         else:
             session = self._session
             self._context.state.too_large = 0
-            self._run(lambda report: counted(check_parts(session, pairs, report)))
+            self._run(lambda report: known(session, check_parts(session, pairs, report)))
 
     def continue_to_hit(self) -> None:
         """Goes on to the next step with a hit; to the last step when there is none."""
@@ -250,63 +258,68 @@ class Checker:
             return
         session = self._session
 
-        def work(report: Report) -> _StepFound:
+        def work(report: Report) -> Known:
             for step in steps:
                 result = session.check(session.pairs(None, (step,)), report)
                 if result.cancelled or result.hits.findings:
                     break
-            return _StepFound(result, Tally.of(result), step)
+            return replace(known(session, result), searched_to=step)
 
         self._run(work)
 
     # -- results ---------------------------------------------------------------------------------
 
-    def _take(self, found: Checked | _TooLarge | _StepFound) -> None:
-        if isinstance(found, _TooLarge):
-            self._context.state.too_large = found.size
-            self._show(None)
-            self._watcher.mark()
-            return
-        if isinstance(found, _StepFound):
-            self._step_found(found)
+    def _take(self, found: Known) -> None:
+        self._context.state.too_large = found.too_large
+        if found.searched_to is not None:
+            self._step_found(found, found.searched_to)
         else:
             self.checked(found)
         tell_views(self._context.app, ViewChanges())  # what a check found is in open views as well
 
-    def checked(self, found: Checked) -> None:
-        """Shows the result of a check, or of a part of one."""
-        context, result = self._context, found.result
-        self._show(result, found.tally, final=found.final)
-        if result.cancelled:
-            context.say(_stopped_line(result))
-        elif found.final and context.hits_pane.shown and len(result.pairs) > 1:
-            context.say(f"{plural(context.hits_pane.shown, 'hit')}: n goes to the next one, from any pane")
+    def checked(self, found: Known) -> None:
+        """Shows what is known after a check, or after a part of one."""
+        context, checked = self._context, found.checked
+        self._show(found)
+        if found.result is not None and not context.state.touched:
+            self._lead(found.result, found.headline.hit if found.headline is not None else None)
+        if checked is not None and checked.cancelled:
+            context.say(_stopped_line(checked))
         if found.final and not self._announced:
             self._announced = True
-            self._announce(result)
+            self._announce()
 
-    def _announce(self, result: CheckResult) -> None:
-        """Says how many hits a stop of trainings has."""
-        shown = self._context.hits_pane.shown
-        if shown and result.pairs:
-            steps = {step for _, step in result.pairs}
-            place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(result.pairs), "rank")
-            self._context.say(f"{place}: {plural(shown, 'hit')}, n goes to the first")
+    def _announce(self) -> None:
+        """Says how many findings a stop of trainings has, and goes to the first of them in the hit list."""
+        context, state = self._context, self._context.state
+        pairs = self._pairs()
+        if state.result is None or not pairs:
+            return
+        hits = state.result.hits
+        count = sum(int((hits.at(rank, step) & (hits.verdict == Verdict.FINDING)).sum()) for rank, step in pairs)
+        if count:
+            context.hits_pane.follow(state.rank, state.step)
+            steps = {step for _, step in pairs}
+            place = f"step {step_text(min(steps))}" if len(steps) == 1 else plural(len(pairs), "rank")
+            context.say(f"{place}: {plural(count, 'hit')}, n goes to the first")
 
-    def _step_found(self, found: _StepFound) -> None:
+    def _step_found(self, found: Known, searched_to: int) -> None:
         """Continue ended."""
-        context, result = self._context, found.result
+        context, checked = self._context, found.checked
         rank = context.state.rank
-        if found.searched_to in self._session.steps(rank):
-            self._place(rank, found.searched_to)
-        elif result.pairs:
-            self._place(result.pairs[0][0], found.searched_to)
-        self._show(result if result.pairs else None, found.tally)
-        if found.tally.findings:
-            context.say(f"step {found.searched_to} has {plural(context.hits_pane.shown, 'hit')}: n goes to the first")
+        if searched_to in self._session.steps(rank):
+            self._place(rank, searched_to)
+        elif checked is not None and checked.pairs:
+            self._place(checked.pairs[0][0], searched_to)
+        self._show(found)
+        if checked is None:
+            return
+        if checked.hits.findings:
+            context.hits_pane.follow(context.state.rank, searched_to)
+            context.say(f"step {searched_to} has {plural(checked.hits.findings, 'hit')}: n goes to the first")
         else:
-            unsure = ", but not all could be judged" if found.tally.doubts else ""
-            context.say("stopped" if result.cancelled else f"no hit up to step {found.searched_to}{unsure}")
+            unsure = ", but not all could be judged" if found.tally is not None and found.tally.doubts else ""
+            context.say("stopped" if checked.cancelled else f"no hit up to step {searched_to}{unsure}")
 
     def _failed(self, error: Exception) -> None:
         if isinstance(error, CancelledError):
@@ -319,98 +332,149 @@ class Checker:
             self._watcher.mark()  # the marks waited for the result
 
     def stopped(self) -> None:
-        """Says that work was cancelled."""
+        """Says that work was cancelled; what was found stays."""
+        session = self._session
         self._context.say("stopped")
-        self.changed()
+        self._context.work.run("known", lambda _: known(session), self._show)
         self._watcher.mark()
 
     def changed(self) -> None:
-        """Watchpoints or files changed: the hits may be outdated now."""
-        self._show(self._context.state.result, self._context.state.tally)
+        """Watchpoints or files changed: judges again what was judged, where that is quick; else says what it costs."""
+        session, result = self._session, self._context.state.result
+        self._show_state()
+        if result is None and self._live is None:
+            self.opened()
+            return
+        before = set(result.pairs) if result is not None else set()
+        if self._context.work.busy("check"):
+            before |= set(self._pairs())  # what is being checked is checked by the new list
+        again = [pair for pair in session.pairs() if pair in before]
+        if self._live is not None or not again:
+            self._context.work.run("known", lambda _: known(session), self._show)
+        else:
+            self._check_if_quick([again])
 
-    def _show(self, result: CheckResult | None, tally: Tally | None = None, *, final: bool = True) -> None:
-        context = self._context
-        state = context.state
+    def _show(self, found: Known) -> None:
+        """Draws the hit list and what counts hits."""
+        state, result = self._context.state, found.result
         changed = result is not state.result
-        state.result, state.tally = result, tally if result is not None else None
-        state.current = result is not None and self._session.fresh(result.pairs)
-        context.hits_pane.show(
-            result,
-            where=self._place_text(result),
-            state=self._title_state(),
-            empty=self._empty_text(result),
-            final=final,
-        )
+        state.result, state.tally, state.headline = result, found.tally, found.headline
+        here = set(self._pairs())
+        outdated = result.outdated if result is not None else frozenset()
+        state.outdated = bool(outdated & here) if self._live is not None else bool(outdated)
+        if found.checked is not None:
+            state.stopped = _stopped_line(found.checked) if found.checked.stopped else ""
+        self._show_state(final=found.final)
         self._watcher.show_list()
-        if changed and (result is not None or not context.work.busy("check")):
+        if changed and (result is not None or not self._context.work.busy("check")):
             self._watcher.mark()  # the marks wait for the answer of a check: they need not go and come again
         if changed:
             if state.query.hit:
                 self._node_filter.apply_query()
             if state.row >= 0:
                 self._inspector.show_node(state.row)
+        if changed and found.final and found.headline is not None and found.headline.hit is not None:
+            self._ask_reason(found.headline)
+
+    def _show_state(self, *, final: bool = True) -> None:
+        """Draws what says in which state the hits are."""
+        context, state = self._context, self._context.state
+        context.hits_pane.show(
+            state.result,
+            place=(state.rank, state.step),
+            state=self._title_state(),
+            empty=self._empty_text(),
+            final=final,
+        )
         context.update_header()
+
+    def moved(self) -> None:
+        """The position in the run is another one: a step is a filter over what is known."""
+        state = self._context.state
+        self._show_state()
+        self._context.hits_pane.follow(state.rank, state.step)
+
+    def _ask_reason(self, about: Headline) -> None:
+        """Works out the cause that the headline names; without one it stays as it is."""
+        session, state = self._session, self._context.state
+
+        def work(report: Report) -> Headline:
+            from tui_debugger.diagnose.headline import with_reason
+
+            return with_reason(about, session, report)
+
+        def done(found: Headline) -> None:
+            if state.headline is about:
+                state.headline = found
+                self._context.update_header()
+
+        self._context.work.run("headline", work, done, lambda _: None, lambda _: None)
 
     # -- the state in words ----------------------------------------------------------------------
 
     def status(self) -> Status:
         """Returns the state of the hits, for the header."""
+        state = self._context.state
         if self._context.work.busy("check"):
             return "▶", "checking", theme.GOOD
-        if self._context.state.result is None:
-            if self._nothing_to_check:
-                return "○", "no watchpoints: w makes one, a adds the recommended ones", theme.NORMAL
-            return "○", f"outdated: r checks this step{self._cost_text()}", theme.DOUBT
-        if not self._context.state.current:
-            return "○", "outdated: r checks this step, R everything", theme.DOUBT
-        return self._known_status(self._context.state.result)
+        if self._nothing_to_check:
+            return "○", "no watchpoint is enabled: w makes one, a adds the recommended ones", theme.NORMAL
+        if state.result is None:
+            return "○", f"not checked yet: r checks this step{self._cost_text()}, R everything", theme.DOUBT
+        if state.outdated:
+            return "○", f"outdated: r checks this step{self._cost_text()}, R everything", theme.DOUBT
+        if state.stopped:
+            return "◐", f"{state.stopped}: R goes on", theme.DOUBT
+        return self._known_status(state.result)
 
     def _known_status(self, result: CheckResult) -> Status:
-        if result.stopped:
-            return "◐", f"{_stopped_line(result)}: R goes on", theme.DOUBT
         if result.coverage.parts:
             lost = all(part.unrecorded for part in result.coverage.parts)
             far = "was recorded" if lost else "can be listed"
-            return "◐", f"fresh: {self._place_text(result)}, as far as it {far}", theme.DOUBT
-        return "●", f"fresh: {self._place_text(result)}", theme.GOOD
+            return "◐", f"{_checked_text(result)} checked, as far as it {far}", theme.DOUBT
+        missing = set(self._session.pairs()) - set(result.pairs)
+        if missing and self._live is None:
+            steps = len({step for _, step in missing})
+            return "◐", f"{_checked_text(result)} checked{self._cost_text()}: R checks {steps:,} more", theme.DOUBT
+        return "●", f"{_checked_text(result)} checked", theme.GOOD
 
     def _title_state(self) -> str:
         if self._context.work.busy("check"):
             return "checking"
         state = self._context.state
-        if state.current and not state.fresh:
+        if state.stopped:
             return "stopped"
-        return "" if state.current or self._nothing_to_check else "outdated"
+        return "outdated" if (state.outdated or state.result is None) and not self._nothing_to_check else ""
 
     def _cost_text(self) -> str:
         return f" ({size(self._context.state.too_large)})" if self._context.state.too_large else ""
 
-    def _place_text(self, result: CheckResult | None) -> str:
-        if result is None or not result.pairs:
-            return ""
-        steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
-        first, last = step_text(min(steps)), step_text(max(steps))
-        text = f"step {first}" if len(steps) == 1 else f"steps {first}–{last}"
-        return text + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
-
-    def _empty_text(self, result: CheckResult | None) -> str:
-        if self._live is not None and not self._place_text(result) and not self._pairs():
+    def _empty_text(self) -> str:
+        state = self._context.state
+        result = state.result
+        if self._live is not None and result is None and not self._pairs():
             return "nothing to check yet: ] runs a step"
         if self._nothing_to_check:
             return "no watchpoint is enabled: w makes one, a adds the recommended ones"
         if result is None:
-            return f"outdated: r checks this step{self._cost_text()}, R every step and rank"
-        if result.stopped:
-            return f"no hit so far; {_stopped_line(result)}: R goes on"
-        return self._no_hit(self._place_text(result))
+            return f"not checked yet: r checks this step{self._cost_text()}, R every step and rank"
+        if self._context.hits_pane.filter.here and result.hits.findings:
+            return f"no hit at this step, {result.hits.findings:,} in the run: 0 shows all steps, n goes through them"
+        if state.stopped:
+            return f"no hit so far; {state.stopped}: R goes on"
+        return self._no_hit(result)
 
-    def _no_hit(self, where: str) -> str:
-        if not where:
+    def _no_hit(self, result: CheckResult) -> str:
+        where = _checked_text(result)
+        if not result.pairs:
             return "nothing checked"
         doubts = self._context.state.tally.doubts if self._context.state.tally is not None else ()
         if doubts:
             return f"no hit in {where}, but nobody can say that it is clean: {'; '.join(map(clean, doubts))}"
-        return f"no hit in {where}: c {'goes on' if self._live is None else 'runs'} to the next step with one"
+        if self._live is not None:
+            return f"no hit in {where}: c runs to the next step with one"
+        rest = set(self._session.pairs()) - set(result.pairs)
+        return f"no hit in {where}" + (": c goes on to the next step with one" if rest else "")
 
     # -- filters of the hit list -----------------------------------------------------------------
 
@@ -451,6 +515,13 @@ class Checker:
         self._context.hits_pane.clear_search()
         self._set_filter(HitFilter(quiet=self._context.hits_pane.filter.quiet))
 
+    def toggle_here(self) -> None:
+        """Shows the hits of this step only, or of all steps again."""
+        pane = self._context.hits_pane
+        self._set_filter(replace(pane.filter, here=not pane.filter.here))
+        self._show_state()
+        self._context.say("hits of this step only: 0 shows all steps" if pane.filter.here else "hits of all steps")
+
     def toggle_quiet(self) -> None:
         """Rows without a comparison."""
         pane = self._context.hits_pane
@@ -464,23 +535,40 @@ def _stopped_line(result: CheckResult) -> str:
     return stopped_line(result)
 
 
-def counted(result: CheckResult, *, final: bool = True) -> Checked:
-    """Returns the result with its counts."""
-    return Checked(result, Tally.of(result), final)
+def _checked_text(result: CheckResult) -> str:
+    """Returns ``steps 0–5``, ``step 3, 8 ranks``: what was checked."""
+    if not result.pairs:
+        return "nothing"
+    steps, ranks = {step for _, step in result.pairs}, {rank for rank, _ in result.pairs}
+    return named("step", sorted(steps)) + (f", {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
+
+
+def known(session: Session, checked: CheckResult | None = None, *, final: bool = True, too_large: int = 0) -> Known:
+    """Returns everything that checks found in the run, with its counts and the answer that it gives.
+
+    Args:
+        session: the run.
+        checked: the check that ended with it.
+        final: False for a part of a running check.
+        too_large: see ``Known``.
+    """
+    from tui_debugger.diagnose.headline import headline
+
+    result = session.so_far()
+    if result is None:
+        return Known(None, None, None, checked, final, too_large)
+    answer = headline(result, session.pairs()) if result.watchpoints else None
+    return Known(result, Tally.of(result), answer, checked, final, too_large)
 
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
     """Checks, telling what was found so far at most four times a second."""
-    from tui_debugger.check.results import joined
-
-    parts: list[CheckResult] = []
     due = time.monotonic() + MIN_INTERVAL
 
-    def collect(part: CheckResult) -> None:
+    def collect(_: CheckResult) -> None:
         nonlocal due
-        parts.append(part)
         if time.monotonic() >= due:
-            report.partial(counted(joined(parts), final=False))
+            report.partial(known(session, final=False))
             due = time.monotonic() + MIN_INTERVAL
 
     return session.check(pairs, report, collect if len(pairs) > 1 else None)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.timer import Timer
 
+    from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import TensorKey, Watchpoint
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.tui.panes.hits import HitsPane
@@ -34,9 +35,12 @@ class ScreenState:
         row: selected node, -1 for none.
         query: what restricts the node list.
         watchpoint: id of the selected watchpoint.
-        result: what the hit list shows; None when nothing was checked.
+        result: everything that checks found in the run; None when nothing was checked. A step is a filter over it.
         tally: what there is to count in it.
-        current: whether ``result`` is what the watchpoints say about the files as they are.
+        headline: the answer in one line.
+        outdated: whether some of it was found by other watchpoints than those of the list.
+        stopped: how far the last check came, when it was stopped; empty when it was not.
+        touched: a key was pressed: nothing moves the cursor by itself any more.
         too_large: bytes that a check of this step would read, when it did not start by itself.
         unordered: whether some run of the rank ran after one of a later step.
         pending_tensor: a tensor, with its node's row, to go to as soon as its rank's nodes are there.
@@ -49,15 +53,13 @@ class ScreenState:
     watchpoint: int | None = None
     result: CheckResult | None = None
     tally: Tally | None = None
-    current: bool = False
+    headline: Headline | None = None
+    outdated: bool = False
+    stopped: str = ""
+    touched: bool = False
     too_large: int = 0
     unordered: bool = False
     pending_tensor: tuple[TensorKey, int] | None = None
-
-    @property
-    def fresh(self) -> bool:
-        """Tells whether the hits are current, and of all that was asked for."""
-        return self.current and not (self.result is not None and self.result.stopped)
 
 
 class Say(Protocol):
@@ -91,6 +93,7 @@ class Context:
         set_timer, set_interval: see ``SetTimer``.
         current_pane: returns the id of the pane that has the focus.
         focus_pane: goes to a pane.
+        one_pane: tells whether only one pane is on the screen.
     """
 
     app: App[Any]
@@ -111,6 +114,7 @@ class Context:
     set_interval: SetTimer
     current_pane: Callable[[], str]
     focus_pane: Callable[[str], None]
+    one_pane: Callable[[], bool]
 
     def ask(self, job: Callable[[], T], done: Callable[[T], None], failed: Callable[[Exception], None]) -> None:
         """Runs a job for a dialog; newer jobs of dialogs replace it."""

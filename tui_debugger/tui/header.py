@@ -1,10 +1,10 @@
-"""The two header lines of an open run: what is open and where we are; in which state the hits are."""
+"""The header of an open run: what is open and where we are; the answer in one line; in which state the hits are."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from rich.style import Style
 from rich.text import Text
@@ -28,11 +28,38 @@ Status = tuple[str, str, Style]
 
 
 def header_lines(session: Session, state: ScreenState, progress: Mapping[str, Progress], status: Status) -> HeaderLines:
-    """Returns both lines of an open run."""
+    """Returns the lines of an open run."""
     return (
         (_run(session), position(session, state)),
+        answer(state, checking=bool(progress) or status[1] == "checking"),
         (_state(progress, status), coverage(session, state)),
     )
+
+
+_STYLES: Final = {
+    "finding": theme.FINDING,
+    "clean": theme.GOOD,
+    "cannot_judge": theme.DOUBT,
+    "interrupted": theme.DOUBT,
+}
+"""The look of the answer, by the value of its ``check.verdicts.Outcome``."""
+
+
+def answer(state: ScreenState, *, checking: bool) -> tuple[Text, Text]:
+    """Returns what a check came to, and the keys that lead on from there."""
+    found = state.headline
+    left, right = Text(no_wrap=True), Text(no_wrap=True)
+    if found is None:
+        return left.append("Checking: no finding so far" if checking else "", theme.DIM), right
+    left.append(f"{found.start} ", _STYLES[found.outcome.value]).append(found.what, theme.STRONG)
+    if found.reason:
+        left.append(f" ({found.reason})")
+    if found.more:
+        left.append(f" · {found.more}", theme.DIM)
+    if found.hit is not None:
+        for key, word in (("o", "path"), ("E", "explain")):
+            right.append(f"  {key}" if right.plain else key, theme.GOOD).append(f" {word}", theme.DIM)
+    return left, right
 
 
 def _run(session: Session) -> Text:

@@ -19,7 +19,7 @@ from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.context import ScreenState
 from tui_debugger.tui.dialogs.modal import Line, Modal
-from tui_debugger.tui.header import Status, coverage, position
+from tui_debugger.tui.header import Status, answer, coverage, position
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.widgets.bars import HeaderLines, progress_line
 
@@ -104,13 +104,14 @@ def waiting_lines(title: str, trainings: int) -> HeaderLines:
     """Before the first graph is there."""
     words = f"○ {plural(trainings, 'training')} connected, no graph yet" if trainings else "○ waiting for a training"
     left = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title))
-    return (left, Text(no_wrap=True)), (Text(words, theme.GOOD, no_wrap=True), Text(no_wrap=True))
+    nothing = Text(no_wrap=True)
+    return (left, nothing), (nothing, nothing), (Text(words, theme.GOOD, no_wrap=True), nothing)
 
 
 def live_lines(
     session: LiveSession, state: ScreenState, progress: Mapping[str, Progress], check: Status, *, one_rank: bool
 ) -> HeaderLines:
-    """Returns both lines of the rank that is shown.
+    """Returns the lines of the rank that is shown.
 
     Args:
         session: with at least one graph.
@@ -125,9 +126,14 @@ def live_lines(
     if one_rank and len(states) > 1:
         place.append("  this rank only", theme.DOUBT)
     if here is None:
-        return (Text("tdbg", theme.GOOD, no_wrap=True), place), (Text(no_wrap=True), coverage(session, state))
+        nothing = Text(no_wrap=True)
+        return (
+            (Text("tdbg", theme.GOOD, no_wrap=True), place),
+            (nothing, nothing),
+            (nothing, coverage(session, state)),
+        )
     doing = progress_line(progress) if progress else _doing(states, here, check)
-    return (_who(here), place), (doing, coverage(session, state))
+    return (_who(here), place), answer(state, checking=check[1] == "checking"), (doing, coverage(session, state))
 
 
 def _who(state: LiveState) -> Text:

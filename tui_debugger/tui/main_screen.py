@@ -26,7 +26,8 @@ from tui_debugger.tui.widgets.line_window import CachedColumn, CachedLines, Cach
 from tui_debugger.tui.work import Delivery, Workers
 
 if TYPE_CHECKING:
-    from tui_debugger.session import Session
+    from tui_debugger.model import Hit
+    from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
     from tui_debugger.tui.context import Context, ScreenState
@@ -164,6 +165,7 @@ class MainScreen(CachedLines, Screen[None]):
             self.watcher,
             self.node_filter,
             place=self._place,
+            lead=self._lead,
             live=self.live,
         )
         self.navigator = Navigator(
@@ -213,6 +215,7 @@ class MainScreen(CachedLines, Screen[None]):
                 set_interval=self.set_interval,
                 current_pane=lambda: self.current_pane,
                 focus_pane=self.focus_pane,
+                one_pane=lambda: self.has_class("-single"),
             )
         return self._shared
 
@@ -221,6 +224,9 @@ class MainScreen(CachedLines, Screen[None]):
 
     def _place(self, rank: int, step: int | None) -> None:
         self.navigator.place(rank, step)
+
+    def _lead(self, result: CheckResult, hit: Hit | None) -> None:
+        self.navigator.lead(result, hit)
 
     def _has_settled(self) -> None:
         self.app.call_later(self._settled)
@@ -359,6 +365,7 @@ class MainScreen(CachedLines, Screen[None]):
     def action_act(self, action: str) -> None:
         """Does one action of the registry."""
         self.footer.clear_notice()
+        self._touch()
         if self.session is None and action not in WITHOUT_SESSION and not action.startswith("pane_"):
             self.footer.say("still opening", bad=True)
             return
@@ -367,6 +374,12 @@ class MainScreen(CachedLines, Screen[None]):
     def on_key(self, _: events.Key) -> None:
         """A message lasts until the next key."""
         self.footer.clear_notice()
+        self._touch()
+
+    def _touch(self) -> None:
+        """A person is at work: the cursor is theirs."""
+        if self.session is not None:
+            self.state.touched = True
 
     def _pause(self) -> None:
         if not self.work.cancel_shown():

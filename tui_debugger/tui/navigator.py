@@ -11,7 +11,7 @@ import numpy as np
 
 from tui_debugger.arrays import Int64, Mask
 from tui_debugger.check.results import is_closed, part_text
-from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey
+from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
@@ -22,7 +22,7 @@ from tui_debugger.tui.work import Report
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
-    from tui_debugger.session import Session
+    from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
     from tui_debugger.tui.context import Context
@@ -70,6 +70,7 @@ class Navigator:
         self._node_filter = node_filter
         self._first_rank = first_rank
         self._first_step = first_step
+        self._led_to: tuple[TensorKey, int] | None = None
         self._graphs: set[str] = set()
         self._shape: tuple[bool, dict[str, str]] = (False, {})
 
@@ -180,7 +181,7 @@ class Navigator:
 
     def place(self, rank: int, step: int | None) -> None:
         """Changes the position without touching the hit list."""
-        context, state = self._context, self._context.state
+        state = self._context.state
         new_rank, state.rank, state.step = rank != state.rank, rank, step
         if new_rank:
             state.row = -1
@@ -191,7 +192,7 @@ class Navigator:
         if not new_rank and state.query.hit:
             self._node_filter.apply_query()
         self._watcher.mark()
-        context.update_header()
+        self._checker.moved()
 
     def step_by(self, by: int) -> None:
         """Goes to a neighbouring dumped step, in the order in which they ran."""
@@ -301,6 +302,26 @@ class Navigator:
         if moved:
             self.place(key.rank, key.step)
         self.go_to_row(row)
+
+    def lead(self, result: CheckResult, hit: Hit | None) -> None:
+        """Goes to the finding that the answer speaks of; where a step or rank was asked for, to the first one there."""
+        if self._first_step is not None or self._first_rank is not None or self._session.source.focus[1] is not None:
+            state = self._context.state
+            there = result.hits.chosen(
+                result.hits.at(state.rank, state.step) & (result.hits.verdict == Verdict.FINDING)
+            )
+            origins = there.chosen(there.origin)
+            hit = origins[0] if len(origins) else there[0] if len(there) else None
+        if hit is None or (hit.key, hit.row) == self._led_to:
+            return
+        self._led_to = hit.key, hit.row
+        self.go_to_hit(hit)
+        pane = self._context.hits_pane
+        row = pane.rows.find(hit.key) if pane.rows is not None else -1
+        if row >= 0:
+            pane.table.move_to(row)
+        if self._context.one_pane():
+            self._context.focus_pane("hits")
 
     def hit_by(self, by: int) -> None:
         """Goes to the next or previous finding of the hit list, from the row under its cursor."""

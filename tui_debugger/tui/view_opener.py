@@ -8,7 +8,9 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tui_debugger.model import Side, TensorKey
+import numpy as np
+
+from tui_debugger.model import Side, TensorKey, Verdict
 from tui_debugger.tui.views.registry import VIEW_BY_ID, VIEWS, About, ViewKind, ViewTarget
 from tui_debugger.tui.views.view import View
 
@@ -43,18 +45,43 @@ class ViewOpener:
     # -- what is under the cursor --------------------------------------------------------------------
 
     def here(self) -> ViewTarget | None:
-        """Returns the tensor under the cursor: of the hit, of the tensor table, else the first of the selected node."""
+        """Returns the tensor under the cursor: of the hit, of the tensor table, else the worst of the selected node."""
         context = self._context
         if context.current_pane() == "hits":
             hit = context.hits_pane.current
             return ViewTarget.of_hit(hit) if hit is not None else None
-        if context.current_pane() == "nodes" and context.nodes_pane.current_row < 0:
-            return None  # a scope: what the tensor table still shows is another node's
+        if context.current_pane() == "nodes":
+            return self._of_entry()
         if not self._inspector.up_to_date:
             return self._selected()
         row = context.tensors_pane.current
-        if context.current_pane() == "nodes" and (row is None or row.role != Side.OUTPUT.label):
-            row = next((each for each in context.tensors_pane.rows_shown if each.role == Side.OUTPUT.label), row)
+        return self.of_row(row) if row is not None else None
+
+    def _of_entry(self) -> ViewTarget | None:
+        """Returns the worst tensor of the entry of the node tree: its first origin, else its first finding.
+
+        What is found at the step that is shown comes first. A node without a finding stands for its first output, or
+        what else there is of it; a scope without one for none of its tensors.
+        """
+        context = self._context
+        pane, state = context.nodes_pane, context.state
+        if pane.scopes is None or pane.current < 0:
+            return None
+        hits = state.result.hits if state.result is not None else None
+        if hits is not None:
+            below = pane.scopes.rows_below(pane.current)
+            mine = np.isin(hits.node, below) & (hits.rank == state.rank) & (hits.verdict == Verdict.FINDING)
+            here = mine & hits.at(state.rank, state.step)
+            chosen = mine if not here.any() and pane.current_row < 0 else here
+            found = np.flatnonzero(chosen & hits.origin) if (chosen & hits.origin).any() else np.flatnonzero(chosen)
+            if len(found):
+                return ViewTarget.of_hit(hits[int(found[0])])
+        if pane.current_row < 0:
+            return None
+        if not self._inspector.up_to_date:
+            return self._selected()
+        outputs = (each for each in context.tensors_pane.rows_shown if each.role == Side.OUTPUT.label)
+        row = next(outputs, context.tensors_pane.current)
         return self.of_row(row) if row is not None else None
 
     def of_row(self, row: TensorRow) -> ViewTarget | None:

@@ -357,7 +357,7 @@ class Watcher:
     def show_list(self) -> None:
         """Draws the pane."""
         context = self._context
-        outdated = context.state.result is not None and not context.state.fresh
+        outdated = context.state.outdated
         items = self._session.watchpoints.items()
         context.watchpoints_pane.show(items, self._covered, context.state.tally, outdated=outdated)
 
@@ -371,7 +371,7 @@ class Watcher:
         """Asks for the marks of the node tree."""
         context, session = self._context, self._session
         state = context.state
-        rank, watchpoint, result = state.rank, state.watchpoint, state.result
+        rank, step, watchpoint, result = state.rank, state.step, state.watchpoint, state.result
         if context.nodes_pane.scopes is None:
             return
 
@@ -380,7 +380,7 @@ class Watcher:
             known = watchpoint is not None and session.watchpoints.get(watchpoint) is not None
             watched = session.watch_state(rank, watchpoint) if known else None
             covered = {w.id: session.watched_count(w.selection) for w in session.watchpoints.items()}
-            return _Marked(rank, make_marks(nodes, tree, watched, result, rank), covered)
+            return _Marked(rank, make_marks(nodes, tree, watched, result, (rank, step)), covered)
 
         context.work.run("marks", work, self._marked)
 

@@ -36,19 +36,21 @@ class HitFilter:
         graphs: graph names.
         ranks: ranks.
         quiet: also rows where nothing could be compared for a good reason, and those with Inf by design.
+        here: only those of the step and rank that are shown.
     """
 
     watchpoints: frozenset[int] = frozenset()
     graphs: frozenset[str] = frozenset()
     ranks: frozenset[int] = frozenset()
     quiet: bool = False
+    here: bool = False
 
     def __bool__(self) -> bool:
         """Tells whether it can hide findings."""
-        return bool(self.watchpoints or self.graphs or self.ranks)
+        return bool(self.watchpoints or self.graphs or self.ranks or self.here)
 
-    def mask(self, hits: HitList) -> npt.NDArray[np.bool_]:
-        """Returns which hits pass."""
+    def mask(self, hits: HitList, place: tuple[int, int | None]) -> npt.NDArray[np.bool_]:
+        """Returns which hits pass; ``place`` is the rank and step that are shown."""
         kept = np.ones(len(hits), np.bool_) if self.quiet else ~np.isin(hits.verdict, _QUIET)
         if self.watchpoints:
             kept &= hits.said_by(self.watchpoints)
@@ -56,6 +58,8 @@ class HitFilter:
             kept &= hits.of_graphs(self.graphs)
         if self.ranks:
             kept &= np.isin(hits.rank, list(self.ranks))
+        if self.here:
+            kept &= hits.at(*place)
         return kept
 
 
@@ -172,6 +176,12 @@ class HitRows:
     def origins(self) -> Int64:
         """Rows that are origins."""
         return np.flatnonzero(self.all.origin[self.shown])
+
+    def first_at(self, rank: int, step: int | None) -> int:
+        """Returns the first finding at a step of a rank, else its first row, else -1."""
+        there = np.flatnonzero(self.all.at(rank, step)[self.shown])
+        found = there[self.all.verdict[self.shown[there]] == Verdict.FINDING]
+        return int(found[0]) if len(found) else int(there[0]) if len(there) else -1
 
     def hit(self, index: int) -> Hit:
         """Returns the hit of a row."""

@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from textual.message import Message
 
 from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.panes.pane import Pane, pane_bindings
 from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
@@ -49,7 +50,7 @@ class HitsPane(Pane):
         self._final = True
         self._grows = False
         self._state = ""
-        self._where = ""
+        self._place: tuple[int, int | None] = (0, None)
         self._many_ranks = False
         self._graphs: Mapping[str, str] = {}
         self._rounds = False
@@ -70,19 +71,27 @@ class HitsPane(Pane):
     def _set_columns(self) -> None:
         self.table.set_columns(_columns(many_ranks=self._many_ranks, graphs=self._graphs, rounds=self._rounds))
 
-    def show(self, result: CheckResult | None, *, where: str, state: str, empty: str, final: bool = True) -> None:
-        """Shows the findings of a check.
+    def show(
+        self,
+        result: CheckResult | None,
+        *,
+        place: tuple[int, int | None],
+        state: str,
+        empty: str,
+        final: bool = True,
+    ) -> None:
+        """Shows the findings of the run.
 
         Args:
             result: what was found; None when nothing was checked.
-            where: which steps, for the title.
+            place: the rank and step that are shown.
             state: ``outdated``, ``checking …`` or empty.
             empty: the line for an empty list.
             final: False for a part of a running check.
         """
-        same = result is self._result
+        same = result is self._result and (place == self._place or not self.filter.here)
         self._grows, self._final = not self._final, final
-        self._result, self._where, self._state = result, where, state
+        self._result, self._place, self._state = result, place, state
         self.table.set_empty(empty)
         if same:
             self._title()
@@ -90,6 +99,15 @@ class HitsPane(Pane):
             self.post_message(self.Searched(self, self.search_text))  # its rows come with the answer
         else:
             self.refresh_rows()
+
+    def follow(self, rank: int, step: int | None) -> None:
+        """Puts the cursor on the first finding of a step, unless it is on one of that step already."""
+        current = self.current
+        if self.rows is None or (current is not None and (current.key.rank, current.key.step) == (rank, step)):
+            return
+        row = self.rows.first_at(rank, step)
+        if row >= 0:
+            self.table.move_to(row)
 
     def show_found(self, result: CheckResult | None, found: npt.NDArray[np.bool_] | None) -> None:
         """Shows the answer to a search: which hits of a result it found, None for all."""
@@ -109,7 +127,8 @@ class HitsPane(Pane):
     def set_filter(self, hit_filter: HitFilter, names: dict[int, str]) -> None:
         """Replaces the filter."""
         self._filter = hit_filter
-        parts = [names.get(i, f"watchpoint {i}") for i in sorted(hit_filter.watchpoints)]
+        parts = ["this step"] if hit_filter.here else []
+        parts += [names.get(i, f"watchpoint {i}") for i in sorted(hit_filter.watchpoints)]
         parts += sorted(hit_filter.graphs) + [f"rank {rank}" for rank in sorted(hit_filter.ranks)]
         text = Text(" ", no_wrap=True, overflow="ellipsis")
         for part in parts:
@@ -134,7 +153,7 @@ class HitsPane(Pane):
             if rounds != self._rounds:
                 self._rounds = rounds
                 self._set_columns()
-            kept = self.filter.mask(hits)
+            kept = self.filter.mask(hits, self._place)
             if self._found is not None and len(self._found) == len(hits):
                 kept &= self._found
             self.rows = HitRows(hits, np.flatnonzero(kept), self._many_ranks, self._graphs)
@@ -146,15 +165,29 @@ class HitsPane(Pane):
         if self.rows is None:
             self.set_count(self._state)
             return
+        self.set_count(" · ".join(part for part in self._counts() if part))
+
+    def _counts(self) -> list[str]:
+        """Returns ``at step 3: 305``, ``in the run: 918`` ...: counts of findings, whatever the list is filtered by."""
+        if self._result is None or self.rows is None:
+            return []
+        import numpy as np
+
+        from tui_debugger.model import Verdict
+
+        hits = self._result.hits
+        finding = hits.verdict == Verdict.FINDING
+        rank, step = self._place
+        here = int((finding & hits.at(rank, step)).sum())
+        found = int(finding.sum())
+        shown = len(self.rows.findings)
         graphs = sorted(self._graphs.get(name, clean(name)) for name in self.filter.graphs)
-        parts = [
-            f"{len(self.rows.findings):,}",
-            f"graph {', '.join(graphs)}" if graphs else "",
-            self._where,
-            self._state,
-        ]
-        parts += [f"{self.hidden:,} rows hidden"] if self.hidden and (self.filter or self.search_text) else []
-        self.set_count(" · ".join(part for part in parts if part))
+        filtered = self.filter or self.search_text
+        parts = [f"{found:,}" if not filtered else f"{shown:,} of {found:,}"]
+        if step is not None and len(np.unique(hits.step[finding])) > 1:
+            parts.append(f"at step {step_text(step)}: {here:,}")
+        parts += [f"graph {', '.join(graphs)}" if graphs else "", self._state]
+        return [*parts, f"{self.hidden:,} rows hidden"] if self.hidden and filtered else parts
 
     @property
     def hits(self) -> Sequence[Hit]:

@@ -24,14 +24,17 @@ class Marks:
 
     Attributes:
         watch: 0 none, 1 some, 2 all nodes below are watched.
-        hit: something below has a finding.
-        origin: something below is an origin.
+        hit: something below has a finding at the step that is shown.
+        origin: something below is an origin there.
+        hit_elsewhere, origin_elsewhere: the same at some other step.
         uncertain, file_only: marks of single nodes.
     """
 
     watch: npt.NDArray[np.uint8]
     hit: Mask
     origin: Mask
+    hit_elsewhere: Mask
+    origin_elsewhere: Mask
     uncertain: Mask
     file_only: Mask
 
@@ -43,6 +46,8 @@ class Marks:
                 (self.watch, other.watch),
                 (self.hit, other.hit),
                 (self.origin, other.origin),
+                (self.hit_elsewhere, other.hit_elsewhere),
+                (self.origin_elsewhere, other.origin_elsewhere),
                 (self.uncertain, other.uncertain),
                 (self.file_only, other.file_only),
             )
@@ -52,7 +57,7 @@ class Marks:
     def none(cls, size: int) -> Marks:
         """Returns marks where nothing is marked."""
         no = np.zeros(size, np.bool_)
-        return cls(np.zeros(size, np.uint8), no, no, no, no)
+        return cls(np.zeros(size, np.uint8), no, no, no, no, no, no)
 
 
 def make_marks(
@@ -60,22 +65,34 @@ def make_marks(
     tree: Tree,
     watched: npt.NDArray[np.uint8] | None,
     result: CheckResult | None,
-    rank: int,
+    place: tuple[int, int | None],
 ) -> Marks:
-    """Marks over tree indices, from columns over node rows and the hits of a check."""
-    hit, origin = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
+    """Returns marks over tree indices, from columns over node rows and the findings of a run.
+
+    Args:
+        nodes: of the rank that is shown.
+        tree: likewise.
+        watched: which nodes the selected watchpoint covers; None where none is selected.
+        result: the findings.
+        place: the rank and step that are shown.
+    """
+    marked = [np.zeros(len(nodes), np.bool_) for _ in range(4)]
     if result is not None:
         hits = result.hits
         # A table that was just built anew may be shorter than the last check's.
-        found = (hits.node < len(nodes)) & (hits.rank == rank) & (hits.verdict == Verdict.FINDING)
-        hit[hits.node[found]] = True
-        origin[hits.node[found & hits.origin]] = True
+        found = (hits.node < len(nodes)) & (hits.rank == place[0]) & (hits.verdict == Verdict.FINDING)
+        here = hits.at(*place)
+        for mask, which in zip(marked, (here, here & hits.origin, ~here, ~here & hits.origin), strict=True):
+            mask[hits.node[found & which]] = True
+    hit, origin, hit_elsewhere, origin_elsewhere = (tree.any_below(mask) for mask in marked)
     leaves = np.asarray(tree.row)
     flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
     return Marks(
         watch=tree.spread(watched > 0 if watched is not None else np.zeros(len(nodes), np.bool_)),
-        hit=tree.any_below(hit),
-        origin=tree.any_below(origin),
+        hit=hit,
+        origin=origin,
+        hit_elsewhere=hit_elsewhere,
+        origin_elsewhere=origin_elsewhere,
         uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
         file_only=(flags & NodeFlag.FILE_ONLY) > 0,
     )

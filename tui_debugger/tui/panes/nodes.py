@@ -180,10 +180,12 @@ class NodeTree(VirtualTable):
         marks = self._marks
         origin, hit = bool(marks.origin[index]), bool(marks.hit[index])
         gutter = Text(no_wrap=True)
-        if origin:
-            gutter.append(theme.ORIGIN_GLYPH, theme.FINDING)
+        if origin or hit:
+            gutter.append(theme.ORIGIN_GLYPH if origin else theme.HIT_GLYPH, theme.FINDING)
+        elif marks.origin_elsewhere[index]:
+            gutter.append(theme.ORIGIN_ELSEWHERE_GLYPH, theme.DOUBT)
         else:
-            gutter.append(theme.HIT_GLYPH if hit else " ", theme.FINDING if hit else "")
+            gutter.append(theme.HIT_ELSEWHERE_GLYPH if marks.hit_elsewhere[index] else " ", theme.DIM)
         gutter.append(theme.WATCH_GLYPHS[int(marks.watch[index])], theme.WATCHED)
         return gutter, self._label(self._view, marks, index, hit=hit or origin)
 

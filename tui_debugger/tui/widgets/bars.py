@@ -35,14 +35,15 @@ _WORDS = {
     "follow": "taking in",
 }
 HeaderLines = tuple[tuple[Text, Text], ...]
-"""Both lines, each as left and right part."""
+"""The lines, each as left and right part."""
 
 
 def opening_lines(title: str, progress: Mapping[str, Progress]) -> HeaderLines:
     """Returns what is being opened, and how far that is."""
     run = Text(no_wrap=True).append("tdbg", theme.GOOD).append("  " + clean(title), theme.NORMAL)
     state = progress_line(progress) if progress else Text("▶ opening", theme.GOOD, no_wrap=True)
-    return (run, Text(no_wrap=True)), (state, Text(no_wrap=True))
+    nothing = Text(no_wrap=True)
+    return (run, nothing), (nothing, nothing), (state, nothing)
 
 
 def progress_line(progress: Mapping[str, Progress]) -> Text:
@@ -59,16 +60,21 @@ def progress_line(progress: Mapping[str, Progress]) -> Text:
 
 
 _GAP = 2
+_ANSWER = 1
+"""The line of the answer."""
 
 
 class HeaderBar(CachedLines, Widget):
-    """Two lines, each with a left and a right part; the right part is kept when there is little room."""
+    """Three lines, each with a left and a right part.
 
-    DEFAULT_CSS = "HeaderBar { height: 2; background: $panel; }"
+    The right part is kept when there is little room, but for the answer in the second line: there it goes.
+    """
+
+    DEFAULT_CSS = "HeaderBar { height: 3; background: $panel; }"
 
     def __init__(self) -> None:
         super().__init__(id="header")
-        self._lines: tuple[tuple[Text, Text], ...] = ((Text(), Text()), (Text(), Text()))
+        self._lines: HeaderLines = ((Text(), Text()),) * 3
 
     def show(self, *lines: tuple[Text, Text]) -> None:
         """Replaces the lines that changed."""
@@ -79,7 +85,7 @@ class HeaderBar(CachedLines, Widget):
 
     @property
     def plain(self) -> str:
-        """The text of both lines, for tests."""
+        """The text of the lines, for tests."""
         return "\n".join(f"{left.plain}  {right.plain}" for left, right in self._lines)
 
     def render_line(self, y: int) -> Strip:
@@ -91,6 +97,8 @@ class HeaderBar(CachedLines, Widget):
         left, right = (segments_of(text, base) for text in self._lines[y])
         room = width - 2
         tail = width_of(right)
+        if y == _ANSWER and width_of(left) + _GAP + tail > room:
+            right, tail = [], 0
         if tail > room:
             right, tail = fit(right, max(room, 0), base), max(room, 0)
         left = fit(left, max(room - tail - (_GAP if tail else 0), 0), base)

@@ -1,0 +1,162 @@
+"""The answer of a check in one line: where it began, that all is clean, or why nobody can say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tui_debugger.check.hits import HitList, is_overflow
+from tui_debugger.check.types import CheckResult, Pair
+from tui_debugger.check.verdicts import Outcome, judge
+from tui_debugger.diagnose.explain.explain import explain
+from tui_debugger.diagnose.explain.operator_rules import Standing
+from tui_debugger.errors import CancelledError, TdbgError
+from tui_debugger.model import Hit, ProgressFn, Side, Verdict, no_progress
+from tui_debugger.text.clean import clean
+from tui_debugger.text.hits import contents
+from tui_debugger.text.numbers import named, plural
+from tui_debugger.text.tensors import step_text
+from tui_debugger.watch.condition_table import CONDITIONS
+
+if TYPE_CHECKING:
+    from tui_debugger.diagnose.run import Run
+
+_SHORT: Final = 34
+"""A reason is cut at a colon or a comma from this many characters on; Explain says all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What a check comes to.
+
+    Attributes:
+        outcome: what kind of answer it is; CLEAN only when every step and rank was looked at.
+        start: ``Begins at step 3:``, ``Clean:`` ...
+        what: the rest of it: the tensor and what it holds, or what was looked at.
+        reason: the cause that is likely, in a few words; empty when none is, or when nobody has asked yet.
+        more: how much else there is, ``and 1 more origin``; empty when that is all.
+        hit: the finding it speaks of.
+    """
+
+    outcome: Outcome
+    start: str
+    what: str
+    reason: str = ""
+    more: str = ""
+    hit: Hit | None = None
+
+    def __str__(self) -> str:
+        """``Begins at step 3: Log-op381, -Inf 1 of 4 (the logarithm of 0) · and 1 more origin``."""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.start} {self.what}{reason}" + (f" · {self.more}" if self.more else "")
+
+
+def headline(result: CheckResult, run: Sequence[Pair]) -> Headline:
+    """Returns the answer of everything that was checked.
+
+    Args:
+        result: what is known.
+        run: every (rank, step) of the run: only when all of them were looked at the run can be clean.
+    """
+    if result.hits.findings:
+        return _found(result.hits, result)
+    judgement = judge(result)
+    missing = sorted({step for _, step in set(run) - set(result.pairs)})
+    checked = f"{plural(result.coverage.checked, 'tensor')} of {_where(result)} looked at"
+    if result.outdated:
+        return Headline(Outcome.INTERRUPTED, "No finding by the watchpoints of before:", checked, more="R checks anew")
+    if judgement.doubts:
+        return Headline(
+            Outcome.CANNOT_JUDGE, "Cannot judge:", "; ".join(clean(doubt.text) for doubt in judgement.doubts)
+        )
+    if missing:
+        rest = f"{named('step', missing)} not checked yet: R checks everything"
+        return Headline(Outcome.INTERRUPTED, "No finding so far:", checked, more=rest)
+    return Headline(Outcome.CLEAN, "Clean:", checked)
+
+
+def _found(hits: HitList, result: CheckResult) -> Headline:
+    """Returns where it begins: at the first origin; without one, at the first finding, NaN and Inf before others."""
+    findings = hits.with_verdict(Verdict.FINDING)
+    origins = findings.chosen(findings.origin)
+    first = origins[0] if len(origins) else _first(findings)
+    start = "Begins" if len(origins) else "First known bad" if is_overflow(first) else "Found"
+    rank = f" of rank {first.key.rank}" if len({rank for rank, _ in result.pairs}) > 1 else ""
+    more = []
+    if len(origins) > 1:
+        more.append(f"and {plural(len(origins) - 1, 'more origin')}")
+    elif len(findings) > 1 and not len(origins):
+        more.append(f"and {plural(len(findings) - 1, 'more finding')}")
+    return Headline(
+        Outcome.FINDING,
+        f"{start} at step {step_text(first.key.step)}{rank}:",
+        f"{place_of(first)}, {what_of(first)}",
+        more=" ".join(more),
+        hit=first,
+    )
+
+
+def _first(findings: HitList) -> Hit:
+    """Returns the first finding with NaN or Inf, as everything else may follow from it; else the first one."""
+    overflow = next((hit for hit in findings if is_overflow(hit)), None)
+    return overflow if overflow is not None else findings[0]
+
+
+def _where(result: CheckResult) -> str:
+    ranks, steps = ({pair[part] for pair in result.pairs} for part in (0, 1))
+    text = named("step", sorted(steps))
+    return text + (f" of {plural(len(ranks), 'rank')}" if len(ranks) > 1 else "")
+
+
+def place_of(hit: Hit) -> str:
+    """Returns the end of the name: ``Log-op381``, ``Log-op381:in:0``, ``fc2.weight``.
+
+    Operators that are numbered anew in every scope (``Log-op0``) are told by the scope they are in.
+    """
+    parts = hit.key.node.split("/")
+    name = parts[-1]
+    if len(parts) > 1 and name.endswith(("-op0", "-op1")):
+        name = "/".join(parts[-2:])
+    slot = "" if hit.key.side is Side.OUTPUT and hit.key.slot == 0 else f":{hit.key.side.label}:{hit.key.slot}"
+    return clean(name + slot)
+
+
+def what_of(hit: Hit) -> str:
+    """Returns what was found: ``-Inf 1 of 4``, ``gradient vanishing``."""
+    if is_overflow(hit):
+        return contents(hit.stats) or "NaN or Inf"
+    found = next((result for result in hit.results if result.verdict is Verdict.FINDING), None)
+    condition = CONDITIONS.get(found.condition) if found is not None else None
+    return condition.title[:1].lower() + condition.title[1:] if condition is not None else "a finding"
+
+
+def with_reason(found: Headline, run: Run, progress: ProgressFn = no_progress) -> Headline:
+    """Returns the same with the cause that what was dumped speaks for; without one, as it is.
+
+    Reads the tensor and the inputs of its node.
+
+    Raises:
+        CancelledError: from ``progress``.
+    """
+    if found.hit is None:
+        return found
+    try:
+        guidance = explain(run, found.hit.key, found.hit, progress)
+    except CancelledError:
+        raise
+    except (TdbgError, OSError):
+        return found  # a headline goes without; Explain says what went wrong
+    likely = (cause for section in guidance.sections for cause in section.causes if cause.standing is Standing.LIKELY)
+    cause = next(likely, None)
+    if cause is None:
+        return found
+    return Headline(found.outcome, found.start, found.what, _brief(cause.title), found.more, found.hit)
+
+
+def _brief(title: str) -> str:
+    """Returns the start of a long title."""
+    if len(title) <= _SHORT:
+        return clean(title)
+    cut = min((at for at in (title.find(": "), title.find(", ")) if at > 0), default=-1)
+    return clean(title[:cut] if cut > 0 else title)
