@@ -12,10 +12,10 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
-from tui_debugger.tui.panes.watch_rows import Tally
 from tui_debugger.tui.views.view import ViewChanges, tell_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from tui_debugger.arrays import Mask
     from tui_debugger.check.types import Pair
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
-    from tui_debugger.tui.node_filter import NodeFilter
     from tui_debugger.tui.watcher import Watcher
 
 QUICK = 64 << 20
@@ -59,7 +58,7 @@ class Checked:
     """Some (rank, step) pairs were checked; ``final`` is False for a part of a running check."""
 
     result: CheckResult
-    tally: Tally
+    tally: ResultCounts
     final: bool = True
 
 
@@ -75,7 +74,7 @@ class _StepFound:
     """Continue ended: at a step with a hit, or at the last step."""
 
     result: CheckResult
-    tally: Tally
+    tally: ResultCounts
     searched_to: int
 
 
@@ -255,7 +254,7 @@ class Checker:
                 result = session.check(session.pairs(None, (step,)), report)
                 if result.cancelled or result.hits.findings:
                     break
-            return _StepFound(result, Tally.of(result), step)
+            return _StepFound(result, ResultCounts.of(result), step)
 
         self._run(work)
 
@@ -328,7 +327,7 @@ class Checker:
         """Watchpoints or files changed: the hits may be outdated now."""
         self._show(self._context.state.result, self._context.state.tally)
 
-    def _show(self, result: CheckResult | None, tally: Tally | None = None, *, final: bool = True) -> None:
+    def _show(self, result: CheckResult | None, tally: ResultCounts | None = None, *, final: bool = True) -> None:
         context = self._context
         state = context.state
         changed = result is not state.result
@@ -466,7 +465,7 @@ def _stopped_line(result: CheckResult) -> str:
 
 def counted(result: CheckResult, *, final: bool = True) -> Checked:
     """Returns the result with its counts."""
-    return Checked(result, Tally.of(result), final)
+    return Checked(result, ResultCounts.of(result), final)
 
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:
