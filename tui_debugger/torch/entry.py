@@ -12,7 +12,6 @@ import torch
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.client.address import TIMEOUT, Notice, settings
 from tui_debugger.live.client.flight import Flight
-
 from tui_debugger.torch.attaching import Attachment, Handle
 
 LEVELS: Final = ("module", "op")
