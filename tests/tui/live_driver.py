@@ -13,8 +13,7 @@ from tests.tui.driver import Driver
 from tui_debugger.session.live import LiveEvent, LiveKind, LiveSession
 from tui_debugger.tui.app import TdbgApp
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
-from tui_debugger.tui.live import LiveControl
-from tui_debugger.tui.live_status import WaitingScreen
+from tui_debugger.tui.live import LiveControl, WaitingScreen
 
 
 class LiveDriver(Driver):

@@ -16,8 +16,8 @@ from tui_debugger.errors import NotADumpError
 from tui_debugger.model import Progress, ProgressFn
 from tui_debugger.session import Session
 from tui_debugger.tui.app import TdbgApp
-from tui_debugger.tui.dialogs.help import HelpScreen
 from tui_debugger.tui.dialogs.modal import ErrorScreen
+from tui_debugger.tui.dialogs.pages import HelpScreen
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 
 
@@ -205,11 +205,11 @@ NOT_BEFORE_THE_FIRST_FRAME = {
     *("tui_debugger.sources.base", "tui_debugger.sources.follow", "tui_debugger.text.hits"),
     *(
         f"tui_debugger.tui.{name}"
-        for name in ("checker", "context", "header", "inspector", "labels", "live", "navigator", "node_filter")
+        for name in ("checker", "context", "export", "header", "inspector", "cells", "live", "navigator")
     ),
     *("tui_debugger.tui.views.view", "tui_debugger.tui.watcher"),
     *("tui_debugger.tui.widgets.open_tree", "tui_debugger.tui.widgets.search_bar"),
-    *(f"tui_debugger.tui.panes.{name}" for name in ("hit_rows", "node_marks", "watch_rows")),
+    "tui_debugger.tui.panes.hit_rows",
     "tui_debugger.tui.dialogs",
 }
 """Modules, and packages with all that is in them."""

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from tests.tui.conftest import OpenScreen
 from tui_debugger.tui import actions
 from tui_debugger.tui.app import Commands
-from tui_debugger.tui.dialogs.help import HelpScreen
+from tui_debugger.tui.dialogs.pages import HelpScreen
 from tui_debugger.tui.main_screen import MainScreen
 from tui_debugger.tui.panes.nodes import NodeTree
 from tui_debugger.tui.widgets.virtual_table import VirtualTable

@@ -9,8 +9,8 @@ from rich.text import Text
 
 from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
-from tui_debugger.tui.copy_and_report import row_text
-from tui_debugger.tui.views import export
+from tui_debugger.tui import export
+from tui_debugger.tui.export import row_text
 from tui_debugger.tui.widgets.text import ScopedName
 
 NAN = "mindspore-2.0-nan"

@@ -12,7 +12,7 @@ from tests.tui.test_every_key import NAMES as NAMED
 from tui_debugger.live import wire
 from tui_debugger.live.wire import Event, Phase
 from tui_debugger.tui import actions
-from tui_debugger.tui.dialogs.help import HelpScreen
+from tui_debugger.tui.dialogs.pages import HelpScreen
 
 NAMES = {**NAMED, ".": "full_stop"}
 EVENTS = {Phase.RUNNING: Event.RUNNING, Phase.LOST: Event.LOST, Phase.DONE: Event.DONE}

@@ -11,10 +11,10 @@ from tests.live.doubles import LOG, MATMUL, WEIGHT, FakeTraining
 from tests.tui.live_driver import LiveDriver, attached, listening
 from tui_debugger.live import wire
 from tui_debugger.live.wire import Event, Phase, Unrecorded
-from tui_debugger.tui.dialogs.help import HelpScreen
+from tui_debugger.tui.dialogs.pages import HelpScreen
 from tui_debugger.tui.dialogs.prompts import ConfirmScreen, NumberPrompt, TextPrompt
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
-from tui_debugger.tui.live_status import WaitingScreen
+from tui_debugger.tui.live import WaitingScreen
 from tui_debugger.tui.values.screen import ValuesScreen
 
 FORWARD, BACK = "right_square_bracket", "left_square_bracket"

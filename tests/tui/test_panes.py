@@ -15,9 +15,8 @@ from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver
 from tui_debugger.model import Category, NodeKind, NodeSelection, NodeSelector, Verdict
 from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
-from tui_debugger.tui.dialogs.history import HistoryScreen
+from tui_debugger.tui.dialogs.pages import HistoryScreen, SourceScreen
 from tui_debugger.tui.dialogs.prompts import NumberPrompt, StepPrompt, TextPrompt
-from tui_debugger.tui.dialogs.source import SourceScreen
 from tui_debugger.tui.dialogs.watchpoint_form import WatchpointForm
 from tui_debugger.tui.values.screen import ValuesScreen
 

@@ -26,10 +26,15 @@ from tui_debugger.model import (
 from tui_debugger.text.hits import selection_words, watch_words
 from tui_debugger.tui.actions import ACTIONS, VALUE_ACTIONS
 from tui_debugger.tui.dialogs.filters import FilterScreen, HitFilterScreen
-from tui_debugger.tui.dialogs.help import HelpScreen, condition_entries, key_entries
-from tui_debugger.tui.dialogs.history import HistoryScreen, NoticesScreen
 from tui_debugger.tui.dialogs.modal import ErrorScreen
-from tui_debugger.tui.dialogs.source import SourceScreen
+from tui_debugger.tui.dialogs.pages import (
+    HelpScreen,
+    HistoryScreen,
+    NoticesScreen,
+    SourceScreen,
+    condition_entries,
+    key_entries,
+)
 from tui_debugger.tui.dialogs.watchpoint_form import OfferScreen
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.watch.conditions import CONDITIONS

@@ -12,7 +12,7 @@ from tests.tui.conftest import OpenScreen
 from tests.tui.driver import Driver, opened_by
 from tui_debugger.model import GraphRun, ProgressFn, Side
 from tui_debugger.session import Session
-from tui_debugger.tui.dialogs.history import HistoryScreen
+from tui_debugger.tui.dialogs.pages import HistoryScreen
 from tui_debugger.tui.dialogs.prompts import StepPrompt, find_step
 
 EVAL = "mindspore-2.0-multi-eval"

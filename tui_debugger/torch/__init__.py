@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tui_debugger.errors import TdbgError
+
 if TYPE_CHECKING:
     from tui_debugger.live.client.flight import Flight
     from tui_debugger.live.client.probe import TrainingTerminated
@@ -32,4 +34,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(msg)
     from importlib import import_module
 
-    return getattr(import_module(_WHERE[name]), name)
+    try:
+        return getattr(import_module(_WHERE[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise TdbgError("PyTorch is not installed", hint="pip install torch") from error

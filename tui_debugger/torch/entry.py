@@ -7,15 +7,11 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
+import torch
+
 from tui_debugger.errors import TdbgError
 from tui_debugger.live.client.address import TIMEOUT, Notice, settings
 from tui_debugger.live.client.flight import Flight
-
-try:
-    import torch
-except ImportError as error:
-    raise TdbgError("PyTorch is not installed", hint="pip install torch") from error
-
 from tui_debugger.torch.attaching import Attachment, Handle
 
 LEVELS: Final = ("module", "op")

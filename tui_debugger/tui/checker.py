@@ -13,10 +13,10 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import named, plural, size
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
+from tui_debugger.tui.cells import ResultCounts
 from tui_debugger.tui.header import Status
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.panes.pane import matcher
-from tui_debugger.tui.panes.watch_rows import Tally
 from tui_debugger.tui.views.view import ViewChanges, tell_views
 from tui_debugger.tui.work import MIN_INTERVAL, Report, one_line
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import Hit
     from tui_debugger.session import CheckResult, Session
-    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
-    from tui_debugger.tui.node_filter import NodeFilter
     from tui_debugger.tui.watcher import Watcher
 
 QUICK = 64 << 20
@@ -72,7 +71,7 @@ class Known:
     """
 
     result: CheckResult | None
-    tally: Tally | None
+    tally: ResultCounts | None
     headline: Headline | None
     checked: CheckResult | None = None
     final: bool = True
@@ -558,7 +557,7 @@ def known(session: Session, checked: CheckResult | None = None, *, final: bool =
     if result is None:
         return Known(None, None, None, checked, final, too_large)
     answer = headline(result, session.pairs()) if result.watchpoints else None
-    return Known(result, Tally.of(result), answer, checked, final, too_large)
+    return Known(result, ResultCounts.of(result), answer, checked, final, too_large)
 
 
 def check_parts(session: Session, pairs: Sequence[Pair], report: Report) -> CheckResult:

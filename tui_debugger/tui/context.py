@@ -1,12 +1,13 @@
-"""The things that the controllers of the main screen share: the run, the position in it, the panes, ways to speak."""
+"""The things that the controllers of the main screen share: the run, the position in it, the panes, the node filter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tui_debugger.graph.search import NodeQuery
+from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import TensorKey, Watchpoint
     from tui_debugger.session import CheckResult, Session
+    from tui_debugger.tui.cells import ResultCounts
     from tui_debugger.tui.panes.hits import HitsPane
     from tui_debugger.tui.panes.nodes import NodesPane
     from tui_debugger.tui.panes.stack import StackPane
     from tui_debugger.tui.panes.tensors import TensorsPane
-    from tui_debugger.tui.panes.watch_rows import Tally
     from tui_debugger.tui.panes.watchpoints import WatchpointsPane
     from tui_debugger.tui.work import Workers
+
 
 T = TypeVar("T")
 
@@ -52,7 +54,7 @@ class ScreenState:
     query: NodeQuery = field(default_factory=NodeQuery)
     watchpoint: int | None = None
     result: CheckResult | None = None
-    tally: Tally | None = None
+    tally: ResultCounts | None = None
     headline: Headline | None = None
     outdated: bool = False
     stopped: str = ""
@@ -131,3 +133,93 @@ def watchpoint_name(watchpoint: Watchpoint) -> str:
 
     condition = CONDITIONS.get(watchpoint.condition)
     return f"{condition.abbr if condition else '?'} #{watchpoint.id}"
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptNodes:
+    """The nodes that a query keeps: over tree indices (None: everything), and how many nodes that is."""
+
+    keep: Mask | None
+    count: int
+
+
+class NodeFilter:
+    """Changes the query and has the node list show what it keeps."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def handlers(self) -> dict[str, Callable[[], None]]:
+        """Returns actions by id."""
+        return {"filter_nodes": self.ask_filter, "clear_filter": self.clear_filter}
+
+    def set_query(self, query: NodeQuery) -> None:
+        """Replaces the query."""
+        self._context.state.query = query
+        self.apply_query()
+        self._context.update_header()
+
+    def search(self, text: str) -> None:
+        """Takes the text of the search box; a leading ~ means a regular expression."""
+        regex = text.startswith("~")
+        self.set_query(replace(self._context.state.query, text=text[1:] if regex else text, regex=regex))
+
+    def restrict_to_line(self, path: str, line: int) -> None:
+        """Keeps only the nodes of a source line; the same line again takes the restriction away."""
+        query = self._context.state.query
+        same = query.line == (path, line)
+        self.set_query(replace(query, line=None if same else (path, line)))
+        if not same:
+            self._context.say(f"nodes of {path.rpartition('/')[2]}:{line}; Backspace in the node list clears")
+
+    def clear_filter(self) -> None:
+        """Shows everything again, in the hit list every graph."""
+        if self._context.state.query.graphs == self._context.hits_pane.filter.graphs:
+            self.show_graphs_of_hits(frozenset())
+        self.show_all()
+
+    def show_all(self) -> None:
+        """Removes search and query."""
+        self._context.nodes_pane.clear_search()
+        self.set_query(NodeQuery())
+
+    def show_graphs_of_hits(self, graphs: frozenset[str]) -> None:
+        """Shows only the hits of some graphs; none of them means all."""
+        pane = self._context.hits_pane
+        if graphs != pane.filter.graphs:
+            pane.set_filter(replace(pane.filter, graphs=graphs), self._context.watchpoint_names())
+
+    def apply_query(self) -> None:
+        """Asks for the nodes that the query keeps."""
+        context, session = self._context, self._context.session
+        rank, step, query = context.state.rank, context.state.step, context.state.query
+        context.nodes_pane.show_query(query, context.watchpoint_names())
+
+        def work(_: Report) -> _KeptNodes:
+            rows = session.select(rank, query, step)
+            keep = None if bool(rows.all()) else session.tree(rank).keep_mask(rows)
+            return _KeptNodes(keep, int(rows.sum()))
+
+        context.work.run("filter", work, self._filtered, self._bad_query)
+
+    def _filtered(self, kept: _KeptNodes) -> None:
+        pane, tree = self._context.nodes_pane, self._context.nodes_pane.scopes
+        if tree is None or (kept.keep is not None and len(kept.keep) != len(tree.row)):
+            return
+        pane.mark_search(wrong=False)
+        pane.filter(kept.keep, kept.count, self._context.state.query, self._context.watchpoint_names())
+
+    def _bad_query(self, error: Exception) -> None:
+        """A broken regular expression: the list stays, the box says so."""
+        self._context.nodes_pane.mark_search(wrong=True)
+        self._context.say(str(getattr(error, "what", error)), bad=True)
+
+    def ask_filter(self) -> None:
+        """Opens the filter dialog."""
+        from tui_debugger.tui.dialogs.filters import FilterScreen
+
+        nodes = self._context.nodes_pane.nodes
+        if nodes is None:
+            return
+        screen = FilterScreen(self._context.state.query, nodes, self._context.watchpoint_names())
+        self._context.app.push_screen(screen, lambda query: None if query is None else self.set_query(query))

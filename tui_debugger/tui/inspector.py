@@ -11,7 +11,7 @@ from textual.timer import Timer
 
 from tui_debugger.model import TensorKey
 from tui_debugger.text.tensors import short_names, step_text
-from tui_debugger.tui.views.export import check_path, file_stem
+from tui_debugger.tui.export import check_path, file_stem
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Inspector:
 
     def show_source(self) -> None:
         """Shows the frames of the node (or the line of the run) with the source around them."""
-        from tui_debugger.tui.dialogs.source import SourceScreen
+        from tui_debugger.tui.dialogs.pages import SourceScreen
 
         context, pane, session = self._context, self._context.stack_pane, self._session
         frame = pane.frame

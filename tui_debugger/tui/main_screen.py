@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
-    from tui_debugger.tui.context import Context, ScreenState
+    from tui_debugger.tui.context import Context, NodeFilter, ScreenState
     from tui_debugger.tui.inspector import Inspector
     from tui_debugger.tui.live import LiveControl
     from tui_debugger.tui.navigator import Navigator
-    from tui_debugger.tui.node_filter import NodeFilter
     from tui_debugger.tui.view_opener import ViewOpener
     from tui_debugger.tui.watcher import Watcher
 
@@ -145,10 +144,10 @@ class MainScreen(CachedLines, Screen[None]):
     def start(self, session: Session) -> None:
         """Shows the run that is open, offers the recommended watchpoints once, checks what is quick to check."""
         from tui_debugger.tui.checker import Checker
-        from tui_debugger.tui.copy_and_report import Copier, Reporter
+        from tui_debugger.tui.context import NodeFilter
+        from tui_debugger.tui.export import Copier, Reporter
         from tui_debugger.tui.inspector import Inspector
         from tui_debugger.tui.navigator import Navigator
-        from tui_debugger.tui.node_filter import NodeFilter
         from tui_debugger.tui.view_opener import ViewOpener
         from tui_debugger.tui.watcher import Watcher
 
@@ -420,7 +419,7 @@ class MainScreen(CachedLines, Screen[None]):
             self._zoom()
 
     def _help(self) -> None:
-        from tui_debugger.tui.dialogs.help import HelpScreen
+        from tui_debugger.tui.dialogs.pages import HelpScreen
 
         self.app.push_screen(HelpScreen((*actions.help_actions(live=self.live is not None), *actions.VALUE_ACTIONS)))
 

@@ -15,8 +15,8 @@ from tui_debugger.model import Category, GraphRun, Hit, Side, TensorKey, Verdict
 from tui_debugger.text.clean import clean
 from tui_debugger.text.numbers import plural
 from tui_debugger.text.tensors import short_names
+from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.checker import steps_after
-from tui_debugger.tui.labels import CATEGORIES
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from tui_debugger.session import CheckResult, Session
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.checker import Checker
-    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.inspector import Inspector
-    from tui_debugger.tui.node_filter import NodeFilter
     from tui_debugger.tui.watcher import Watcher
 
 
@@ -248,7 +247,7 @@ class Navigator:
 
     def show_history(self) -> None:
         """Runs of root graphs; choosing one is a step reset to it."""
-        from tui_debugger.tui.dialogs.history import HistoryScreen
+        from tui_debugger.tui.dialogs.pages import HistoryScreen
 
         state = self._context.state
 
@@ -266,7 +265,7 @@ class Navigator:
 
     def show_notices(self) -> None:
         """Lists what was missing or odd in the dump."""
-        from tui_debugger.tui.dialogs.history import NoticesScreen
+        from tui_debugger.tui.dialogs.pages import NoticesScreen
 
         parts = self._session.unreadable()
         closed = [f"{'not recorded' if part.unrecorded else 'cannot be listed'}: {part_text(part)}" for part in parts]
@@ -411,7 +410,7 @@ def first_of(there: Sequence[int], *wanted: int | None) -> int | None:
 def node_notes(nodes: NodeTable) -> tuple[str, ...]:
     """Returns the text after each label: the type where the name does not say it, the category of parameters."""
     types, categories, paths = nodes.types, nodes.category.tolist(), nodes.paths
-    words = {int(category): word for category, word in CATEGORIES.items() if category}
+    words = {int(category): word for category, word in CATEGORY_LABELS.items() if category}
     notes = []
     for row, type_id in enumerate(nodes.type_id.tolist()):
         name = types[type_id]

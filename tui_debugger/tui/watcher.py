@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING
 from tui_debugger.model import NodeKind, NodeSelection, NodeSelector, Watchpoint
 from tui_debugger.text.numbers import plural
 from tui_debugger.tui.context import watchpoint_name
-from tui_debugger.tui.panes.node_marks import Marks, make_marks
+from tui_debugger.tui.panes.nodes import Marks, make_marks
 from tui_debugger.tui.work import Report
 
 if TYPE_CHECKING:
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
     from tui_debugger.session import Session
-    from tui_debugger.tui.context import Context
+    from tui_debugger.tui.context import Context, NodeFilter
     from tui_debugger.tui.dialogs.watchpoint_form import WatchDraft
-    from tui_debugger.tui.node_filter import NodeFilter
 
 
 @dataclass(frozen=True)
@@ -266,7 +265,7 @@ class Watcher:
     def save(self) -> None:
         """Writes the list to a file for ``--watch-file``."""
         from tui_debugger.tui.dialogs.prompts import TextPrompt
-        from tui_debugger.tui.views.export import check_path
+        from tui_debugger.tui.export import check_path
 
         items, dump = self._session.watchpoints.items(), Path(self._session.info.path)
         if not items:

@@ -23,7 +23,7 @@ from tui_debugger.diagnose import distribution as headless
 from tui_debugger.model import Side, TensorKey
 from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
-from tui_debugger.tui.dialogs.help import HelpScreen
+from tui_debugger.tui.dialogs.pages import HelpScreen
 from tui_debugger.tui.views.distribution import DISTRIBUTION_ACTIONS, DistributionView
 from tui_debugger.tui.views.registry import ViewTarget
 

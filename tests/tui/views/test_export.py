@@ -16,8 +16,8 @@ from tui_debugger.session import Session
 from tui_debugger.sources.registry import open_source
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import TextPrompt
+from tui_debugger.tui.export import Extract, check_path
 from tui_debugger.tui.view_opener import NOWHERE
-from tui_debugger.tui.views.export import Extract, check_path
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import View
 

@@ -17,9 +17,9 @@ from tui_debugger.graph.search import NodeQuery
 from tui_debugger.graph.table import NodeTable
 from tui_debugger.model import Category
 from tui_debugger.text.clean import clean
+from tui_debugger.tui.cells import CATEGORY_LABELS
 from tui_debugger.tui.dialogs.modal import Field, Modal
 from tui_debugger.tui.dialogs.prompts import LIST_KEYS
-from tui_debugger.tui.labels import CATEGORIES
 from tui_debugger.tui.panes.hit_rows import HitFilter
 from tui_debugger.tui.theme import DIM, STRONG, WATCHED
 from tui_debugger.tui.widgets.text import Cell
@@ -181,7 +181,9 @@ class FilterScreen(TogglesScreen[NodeQuery]):
         switches += [Switch(WATCHED_BY, 0, "any enabled watchpoint", single=True)]
         switches += [Switch(WATCHED_BY, number, text, single=True) for number, text in watchpoints.items()]
         present = {Category(int(value)) for value in np.unique(nodes.category)} | current.categories
-        switches += [Switch(CATEGORY, category, CATEGORIES[category]) for category in Category if category in present]
+        switches += [
+            Switch(CATEGORY, category, CATEGORY_LABELS[category]) for category in Category if category in present
+        ]
         if len(nodes.graphs) > 1:
             switches += [Switch(GRAPH, info.name, info.name) for info in nodes.graphs]
         shown = {nodes.types[int(number)] for number in np.unique(nodes.type_id)}

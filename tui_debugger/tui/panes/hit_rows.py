@@ -21,7 +21,7 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.hits import Emphasis, abbreviations
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.labels import VERDICTS
+from tui_debugger.tui.cells import VERDICT_GLYPHS
 from tui_debugger.tui.widgets.text import Cell, ScopedName
 
 _QUIET: Final = (Verdict.NOT_COMPARABLE, Verdict.BY_DESIGN)
@@ -200,7 +200,7 @@ class HitRows:
     def cells(self, index: int) -> Sequence[Cell]:
         """Returns mark, place and findings."""
         hit = self.hit(index)
-        glyph, style = VERDICTS[hit.verdict]
+        glyph, style = VERDICT_GLYPHS[hit.verdict]
         mark = Text(theme.ORIGIN_GLYPH if hit.origin else glyph, theme.FINDING if hit.origin else style)
         rank = [Text(str(hit.key.rank), theme.DIM)] if self.many_ranks else []
         graph = [Text(clean(self.graphs.get(hit.key.graph, hit.key.graph)), theme.DIM)] if self.graphs else []

@@ -1,8 +1,9 @@
-"""The node list: a tree over preorder arrays, drawn as a flat list of its visible entries."""
+"""The node list: a tree over preorder arrays, drawn as a flat list of its visible entries, and its marks."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -17,12 +18,106 @@ from tui_debugger.tui.widgets.text import Cell, shorten
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from tui_debugger.arrays import Mask
     from tui_debugger.graph.search import NodeQuery
     from tui_debugger.graph.table import NodeTable
     from tui_debugger.graph.tree import Tree
-    from tui_debugger.tui.panes.node_marks import Marks
+    from tui_debugger.session import CheckResult
     from tui_debugger.tui.widgets.open_tree import OpenTree, TreeLike, Visible
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The meaning of the glyphs of the tree, over tree indices.
+
+    NumPy is loaded where marks are made: the first frame, without a tree, does without.
+
+    Attributes:
+        watch: 0 none, 1 some, 2 all nodes below are watched.
+        hit: something below has a finding at the step that is shown.
+        origin: something below is an origin there.
+        hit_elsewhere, origin_elsewhere: the same at some other step.
+        uncertain, file_only: marks of single nodes.
+    """
+
+    watch: npt.NDArray[np.uint8]
+    hit: Mask
+    origin: Mask
+    hit_elsewhere: Mask
+    origin_elsewhere: Mask
+    uncertain: Mask
+    file_only: Mask
+
+    def same(self, other: Marks) -> bool:
+        """Tells whether two sets of marks draw the same."""
+        import numpy as np
+
+        return all(
+            np.array_equal(mine, theirs)
+            for mine, theirs in (
+                (self.watch, other.watch),
+                (self.hit, other.hit),
+                (self.origin, other.origin),
+                (self.hit_elsewhere, other.hit_elsewhere),
+                (self.origin_elsewhere, other.origin_elsewhere),
+                (self.uncertain, other.uncertain),
+                (self.file_only, other.file_only),
+            )
+        )
+
+    @classmethod
+    def none(cls, size: int) -> Marks:
+        """Returns marks where nothing is marked."""
+        import numpy as np
+
+        no = np.zeros(size, np.bool_)
+        return cls(np.zeros(size, np.uint8), no, no, no, no, no, no)
+
+
+def make_marks(
+    nodes: NodeTable,
+    tree: Tree,
+    watched: npt.NDArray[np.uint8] | None,
+    result: CheckResult | None,
+    place: tuple[int, int | None],
+) -> Marks:
+    """Returns marks over tree indices, from columns over node rows and the findings of a run.
+
+    Args:
+        nodes: of the rank that is shown.
+        tree: likewise.
+        watched: which nodes the selected watchpoint covers; None where none is selected.
+        result: the findings.
+        place: the rank and step that are shown.
+    """
+    import numpy as np
+
+    from tui_debugger.graph.table import NodeFlag
+    from tui_debugger.model import Verdict
+
+    marked = [np.zeros(len(nodes), np.bool_) for _ in range(4)]
+    if result is not None:
+        hits = result.hits
+        # A table that was just built anew may be shorter than the last check's.
+        found = (hits.node < len(nodes)) & (hits.rank == place[0]) & (hits.verdict == Verdict.FINDING)
+        here = hits.at(*place)
+        for mask, which in zip(marked, (here, here & hits.origin, ~here, ~here & hits.origin), strict=True):
+            mask[hits.node[found & which]] = True
+    hit, origin, hit_elsewhere, origin_elsewhere = (tree.any_below(mask) for mask in marked)
+    leaves = np.asarray(tree.row)
+    flags = np.where(leaves >= 0, nodes.flags[leaves], 0) if len(nodes) else np.zeros(len(leaves), np.uint8)
+    return Marks(
+        watch=tree.spread(watched > 0 if watched is not None else np.zeros(len(nodes), np.bool_)),
+        hit=hit,
+        origin=origin,
+        hit_elsewhere=hit_elsewhere,
+        origin_elsewhere=origin_elsewhere,
+        uncertain=(flags & NodeFlag.UNCERTAIN) > 0,
+        file_only=(flags & NodeFlag.FILE_ONLY) > 0,
+    )
 
 
 _INDENT = 2
@@ -72,7 +167,6 @@ class NodeTree(VirtualTable):
             notes: dim text after the label, over node rows.
             closed: entries that stay closed at first, over tree indices.
         """
-        from tui_debugger.tui.panes.node_marks import Marks  # NumPy: not before there is a tree
         from tui_debugger.tui.widgets.open_tree import OpenTree, same_entry
 
         old, old_current = self._view, self.current
@@ -294,7 +388,7 @@ class NodesPane(Pane):
 
     def _describe(self) -> str:
         from tui_debugger.graph.table import NodeFlag
-        from tui_debugger.tui.labels import CATEGORIES
+        from tui_debugger.tui.cells import CATEGORY_LABELS
 
         row = self.current_row
         if self.scopes is None or self.nodes is None or self.current < 0:
@@ -302,7 +396,7 @@ class NodesPane(Pane):
         if row < 0:
             return self.scopes.path(self.current)
         flags = int(self.nodes.flags[row])
-        words = [CATEGORIES[self.nodes.category_of(row)]]
+        words = [CATEGORY_LABELS[self.nodes.category_of(row)]]
         if flags & NodeFlag.UNCERTAIN:
             words.append("? files may belong to another node")
         if flags & NodeFlag.FILE_ONLY:
@@ -312,7 +406,7 @@ class NodesPane(Pane):
 
 def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bool = True) -> list[str]:
     """Returns what a query restricts, one part each; empty when it keeps everything."""
-    from tui_debugger.tui.labels import CATEGORIES  # with the model: not before there is a query
+    from tui_debugger.tui.cells import CATEGORY_LABELS  # with the model: not before there is a query
 
     parts = []
     if query.text and with_text:
@@ -320,7 +414,7 @@ def summary(query: NodeQuery, watchpoint_names: dict[int, str], *, with_text: bo
     if query.line is not None:
         path, line = query.line
         parts.append(f"line {shorten(path.rpartition('/')[2], 24)}:{line}")
-    parts += sorted(CATEGORIES[category] for category in query.categories)
+    parts += sorted(CATEGORY_LABELS[category] for category in query.categories)
     parts += sorted(clean(name) for name in query.types)
     parts += sorted(clean(name) for name in query.graphs)
     if query.watched is not None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def _columns(*, rounds: bool) -> tuple[Column, ...]:
-    from tui_debugger.tui.panes.statistic_cells import STATISTICS  # the first frame waits for no table of statistics
+    from tui_debugger.tui.cells import STATISTIC_COLUMNS  # the first frame waits for no table of statistics
 
     return (
         Column("", 1, frozen=True),
@@ -30,7 +30,7 @@ def _columns(*, rounds: bool) -> tuple[Column, ...]:
         Column("slot", 6 if rounds else 4, right=True, frozen=True),
         Column("shape", 9, elastic=1),
         Column("dtype", 8),
-        *STATISTICS,
+        *STATISTIC_COLUMNS,
         Column("step", 4, right=True),
         Column("prev", 4),
         Column("from", 12, elastic=2),
@@ -69,7 +69,7 @@ class TensorsPane(Pane):
 
     def refresh_rows(self) -> None:
         """Applies the search text."""
-        from tui_debugger.tui.panes.statistic_cells import statistic_cells  # see _columns
+        from tui_debugger.tui.cells import statistic_cells  # see _columns
 
         test = matcher(self.search_text)
         self.mark_search(test is None)

@@ -13,7 +13,7 @@ from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTabl
 
 if TYPE_CHECKING:
     from tui_debugger.model import Watchpoint
-    from tui_debugger.tui.panes.watch_rows import Tally
+    from tui_debugger.tui.cells import ResultCounts
 
 _COLUMNS = (
     Column("", 1, frozen=True),
@@ -48,14 +48,14 @@ class WatchpointsPane(Pane):
         )
         self._listed: tuple[Watchpoint, ...] = ()
         self._covered: Mapping[int, int] | None = None
-        self._tally: Tally | None = None
+        self._tally: ResultCounts | None = None
         self._outdated = False
 
     def show(
         self,
         items: tuple[Watchpoint, ...],
         nodes: Mapping[int, int],
-        tally: Tally | None,
+        tally: ResultCounts | None,
         *,
         outdated: bool,
     ) -> None:
@@ -74,13 +74,13 @@ class WatchpointsPane(Pane):
 
     def refresh_rows(self) -> None:
         """Applies the search text."""
-        from tui_debugger.tui.panes.watch_rows import cells, search_text
+        from tui_debugger.tui.cells import watchpoint_cells, watchpoint_search_text
 
         test = matcher(self.search_text)
         self.mark_search(test is None)
-        shown = [w for w in self._listed if test is None or test(search_text(w))]
+        shown = [w for w in self._listed if test is None or test(watchpoint_search_text(w))]
         nodes, tally = self._covered or {}, self._tally
-        rows = [cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
+        rows = [watchpoint_cells(w, nodes.get(w.id), tally, outdated=self._outdated) for w in shown]
         self.table.set_rows(ListRows(rows, [w.id for w in shown]))
         off = sum(not w.enabled for w in self._listed)
         parts = [str(len(self._listed))] + ([f"{off} off"] if off else []) + (["outdated"] if self._outdated else [])

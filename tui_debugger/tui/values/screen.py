@@ -25,12 +25,12 @@ from tui_debugger.text.tensors import round_text, step_text
 from tui_debugger.text.values import Index, NumberFormat, ValueTable, bits_text, exact_text, format_window
 from tui_debugger.tui.actions import MAP_HINTS, TABLE_HINTS, VALUE_ACTIONS, bindings
 from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.export import Cells, Extract, file_stem
 from tui_debugger.tui.theme import GREY, ORANGE
 from tui_debugger.tui.values.grid import ValueGrid
 from tui_debugger.tui.values.heat_map import HeatMap, counts_text
 from tui_debugger.tui.values.search import SEARCH_KINDS, Found, MapSearch, can_be_bad, find_bad, find_extreme
 from tui_debugger.tui.values.window import SliceBar, TableOrMap, WindowView
-from tui_debugger.tui.views.export import Cells, Extract, file_stem
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten
 

@@ -32,6 +32,7 @@ from tui_debugger.text.values import exact_text
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, digits, fine, moves, slicing, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen, ConfirmScreen, PathPrompt, TextPrompt
+from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import BLUE, GREY, HIT_GLYPH, ORANGE
 from tui_debugger.tui.values.window import TableOrMap, WindowView
 from tui_debugger.tui.views.compare_panes import (
@@ -43,7 +44,6 @@ from tui_debugger.tui.views.compare_panes import (
     entry_cells,
     index_text,
 )
-from tui_debugger.tui.views.export import Extract, file_stem
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import Files, files_of
 from tui_debugger.tui.widgets.text import shorten

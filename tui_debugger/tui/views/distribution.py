@@ -42,8 +42,8 @@ from tui_debugger.text.tensors import BARS, run_text, shape_text, slot_text, ste
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
+from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.theme import ORANGE
-from tui_debugger.tui.views.export import Extract, file_stem
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import Files, ValuesView, ViewHost, files_of
 from tui_debugger.tui.widgets.text import fit, shorten

@@ -17,7 +17,7 @@ from tui_debugger.model import Hit, TensorKey
 from tui_debugger.text.tensors import slot_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, Action, bindings, view_action
-from tui_debugger.tui.views.export import Extract, file_stem
+from tui_debugger.tui.export import Extract, file_stem
 from tui_debugger.tui.views.registry import VIEW_BY_ID, ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges, ViewHost
 from tui_debugger.tui.widgets.text import shorten

@@ -37,9 +37,16 @@ from tui_debugger.text.clean import clean
 from tui_debugger.text.tensors import round_text, run_text, shape_text, short_names, slot_text, stack_text, step_text
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.cells import (
+    COUNT_COLUMNS,
+    EXTREME_COLUMNS,
+    STATISTIC_COLUMNS,
+    count_cells,
+    extreme_cells,
+    statistic_cells,
+)
 from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.panes.statistic_cells import COUNTS, ENDS, STATISTICS, count_cells, end_cells, statistic_cells
-from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
+from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten
@@ -168,9 +175,9 @@ def path_columns(shape: Shape = Shape()) -> tuple[Column, ...]:
         *((Column("graph", 5, right=True, frozen=True),) if shape.graphs else ()),
         Column("tensor", 18, elastic=3),
         Column("slot", 8 if shape.rounds else 5),
-        *COUNTS,
+        *COUNT_COLUMNS,
         Column("into the one above", 32 - 5 * more, elastic=4),
-        *ENDS,
+        *EXTREME_COLUMNS,
         Column("dtype", 8),
         Column("shape", 9, elastic=1),
     )
@@ -196,7 +203,7 @@ def path_cells(line: PathLine, shape: Shape) -> Sequence[Cell]:
         Text(slot_text(row.key), theme.DIM),
         *count_cells(row.stats),
         _way(line),
-        *end_cells(row.stats),
+        *extreme_cells(row.stats),
         clean(meta.dtype) if meta is not None else "",
         shape_text(meta.shape) if meta is not None else "",
     ]
@@ -228,11 +235,11 @@ def _way(line: PathLine) -> Text:
 NODE_COLUMNS: tuple[Column, ...] = (
     Column("", 1, frozen=True),
     Column("io", 8, frozen=True),
-    *STATISTICS[:4],
+    *STATISTIC_COLUMNS[:4],
     Column("dtype", 8),
     Column("shape", 9, elastic=1),
     Column("from", 12, elastic=3),
-    *STATISTICS[4:],  # 80 columns end before them
+    *STATISTIC_COLUMNS[4:],  # 80 columns end before them
 )
 
 

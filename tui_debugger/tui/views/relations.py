@@ -33,9 +33,9 @@ from tui_debugger.text.hits import hit_text, said_words
 from tui_debugger.text.tensors import run_text, short_names, slot_text, stack_text, step_text, tensor_line
 from tui_debugger.tui import theme
 from tui_debugger.tui.actions import LOOK_AGAIN, bindings, view_action
+from tui_debugger.tui.cells import count_cells
 from tui_debugger.tui.dialogs.modal import Line
-from tui_debugger.tui.panes.statistic_cells import count_cells
-from tui_debugger.tui.views.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
+from tui_debugger.tui.export import TENSOR_HEADER, Extract, file_stem, tensor_fields
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.view import CHECKED, RUN_CHANGED, SeenResults, View, ViewChanges
 from tui_debugger.tui.widgets.text import Cell, ScopedName, shorten

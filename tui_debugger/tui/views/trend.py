@@ -46,7 +46,7 @@ from tui_debugger.text.tensors import place_text
 from tui_debugger.tui.actions import Action, bindings, view_action
 from tui_debugger.tui.dialogs.modal import Line
 from tui_debugger.tui.dialogs.prompts import ChoiceScreen
-from tui_debugger.tui.views.export import Extract
+from tui_debugger.tui.export import Extract
 from tui_debugger.tui.views.registry import ViewTarget
 from tui_debugger.tui.views.trend_plots import COLOURS, COLUMNS, WIDTH, Plots, SeriesRows, StepTable
 from tui_debugger.tui.views.view import View, ViewHost

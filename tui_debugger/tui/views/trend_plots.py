@@ -21,7 +21,7 @@ from tui_debugger.text.health import GLYPHS
 from tui_debugger.text.plot import BRAILLE, Dots
 from tui_debugger.text.tensors import step_text
 from tui_debugger.tui import theme
-from tui_debugger.tui.views.health_grid import STYLES
+from tui_debugger.tui.cells import HEALTH_STYLES
 from tui_debugger.tui.widgets.text import Cell, changed_until, fit, joined
 from tui_debugger.tui.widgets.virtual_table import Column, VirtualTable
 
@@ -133,7 +133,7 @@ class Plots(Widget):
             lines.append([Segment(label + edge, dim), *joined(cells)])
         pad = " " * (plot.margin - 1)
         axis = [
-            Segment(GLYPHS[Health(code)], base + STYLES[Health(code)]) if code else Segment(line, dim)
+            Segment(GLYPHS[Health(code)], base + HEALTH_STYLES[Health(code)]) if code else Segment(line, dim)
             for line, code in zip(plot.axis, drawn.marks.tolist(), strict=True)
         ]
         return [*lines, [Segment(pad + "└", dim), *joined(axis)], [Segment(f"{pad} {plot.ticks}", dim)]]
@@ -231,7 +231,7 @@ class SeriesRows:
         """Numbers, or why there are none."""
         step, _, *rest = cells(self.series, index)
         health = worth_marking_at(self.series, index)
-        mark = Text(_, STYLES[health])
+        mark = Text(_, HEALTH_STYLES[health])
         if len(rest) == 1:
             return (step, mark, Text(rest[0], theme.DIM))
         bad = theme.FINDING if health >= WORTH_A_LOOK else theme.NORMAL

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tui_debugger.session.following import FileState
     from tui_debugger.sources.base import Changes
     from tui_debugger.tui.actions import Action
-    from tui_debugger.tui.views.export import Extract
+    from tui_debugger.tui.export import Extract
     from tui_debugger.tui.views.registry import ViewTarget
 
 
@@ -342,7 +342,7 @@ class View(Modal[None]):
     def action_keys(self) -> None:
         """Lists all keys of this view."""
         from tui_debugger.tui.actions import opening_actions
-        from tui_debugger.tui.dialogs.help import HelpScreen
+        from tui_debugger.tui.dialogs.pages import HelpScreen
 
         common = (replace(action, group="Every view") for action in (*opening_actions(), *VIEW_ACTIONS))
         shown = (*self.OWN_ACTIONS, *common)
@@ -350,25 +350,25 @@ class View(Modal[None]):
 
     def action_copy(self) -> None:
         """Copies what is under the cursor."""
-        from tui_debugger.tui.views.export import copy
+        from tui_debugger.tui.export import copy
 
         copy(self, everything=False)
 
     def action_copy_all(self) -> None:
         """Copies everything."""
-        from tui_debugger.tui.views.export import copy
+        from tui_debugger.tui.export import copy
 
         copy(self, everything=True)
 
     def action_export(self) -> None:
         """Writes the view to a file."""
-        from tui_debugger.tui.views.export import export
+        from tui_debugger.tui.export import export
 
         export(self)
 
     def action_screenshot(self) -> None:
         """Writes a picture of the screen."""
-        from tui_debugger.tui.views.export import screenshot
+        from tui_debugger.tui.export import screenshot
 
         if not self.working:
             self.say("")  # what was said before is no part of the picture

@@ -1,0 +1,192 @@
+"""Cells and columns that several lists share: categories, verdicts, states of health, statistics, watchpoints.
+
+Apart from ``theme``: they need the model and the conditions, which the first frame does without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.style import Style
+from rich.text import Text
+
+from tui_debugger.model import Category, ErrorBits, Verdict, Watchpoint
+from tui_debugger.stats.fields import TENSOR_TABLE, Field, Form
+from tui_debugger.stats.health import Health
+from tui_debugger.text.health import GLYPHS
+from tui_debugger.text.hits import param_words
+from tui_debugger.text.numbers import count, number, percent
+from tui_debugger.tui import theme
+from tui_debugger.tui.widgets.text import Cell
+from tui_debugger.tui.widgets.virtual_table import Column
+from tui_debugger.watch.conditions import CONDITIONS, not_finite_words
+from tui_debugger.watch.recommended import RECOMMENDED
+from tui_debugger.watch.text import format_selection
+
+if TYPE_CHECKING:
+    from tui_debugger.check.hits import Blocked
+    from tui_debugger.model import TensorStats
+    from tui_debugger.session import CheckResult
+
+
+VERDICT_GLYPHS: Final[dict[Verdict, tuple[str, Style]]] = {
+    Verdict.FINDING: (theme.HIT_GLYPH, theme.FINDING),
+    Verdict.BLOCKED: (theme.HIT_GLYPH, theme.FINDING),
+    Verdict.CANNOT_JUDGE: ("?", theme.DOUBT),
+    Verdict.NOT_COMPARABLE: (theme.NONE, theme.DIM),
+    Verdict.BY_DESIGN: (GLYPHS[Health.CLEAN], theme.DIM),
+}
+CATEGORY_LABELS: Final[dict[Category, str]] = {
+    Category.OTHER: "operator",
+    Category.WEIGHT: "weight",
+    Category.NORM: "norm",
+    Category.OPTIMIZER_STATE: "optimizer state",
+    Category.PARAMETER: "parameter",
+    Category.GRADIENT: "gradient",
+    Category.ACTIVATION: "activation",
+    Category.CONSTANT: "constant",
+}
+
+
+HEALTH_STYLES: Final[Mapping[Health, Style]] = {
+    Health.ABSENT: theme.NORMAL,
+    Health.NOT_JUDGED: theme.DIM,
+    Health.CLEAN: theme.WATCHED,
+    Health.UNCHECKED: theme.DIM,
+    Health.UNREADABLE: theme.DOUBT,
+    Health.HIT: theme.DOUBT,
+    Health.NOT_FINITE: theme.FINDING,
+    Health.INF: theme.FINDING,
+    Health.NAN: theme.FINDING,
+    Health.ORIGIN: theme.FINDING + Style(reverse=True),
+}
+
+_WIDTHS: Final = {Form.COUNT: 5, Form.REAL: 10, Form.PERCENT: 6}
+STATISTIC_COLUMNS: Final = tuple(Column(field.on_screen, _WIDTHS[field.form], right=True) for field in TENSOR_TABLE)
+COUNT_COLUMNS: Final = STATISTIC_COLUMNS[:2]
+EXTREME_COLUMNS: Final = STATISTIC_COLUMNS[2:4]
+
+
+def count_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
+    """Returns the numbers of NaN and Inf; ``unknown`` stands where nothing is known."""
+    if stats is None:
+        return _empty_cells(unknown, len(COUNT_COLUMNS))
+    return [_statistic_cell(field, stats) for field in TENSOR_TABLE[:2]]
+
+
+def extreme_cells(stats: TensorStats | None) -> list[Cell]:
+    """Returns the least and the greatest finite element."""
+    return (
+        _empty_cells(theme.NONE, len(EXTREME_COLUMNS))
+        if stats is None
+        else [_statistic_cell(field, stats) for field in TENSOR_TABLE[2:4]]
+    )
+
+
+def statistic_cells(stats: TensorStats | None, unknown: str = theme.NONE) -> list[Cell]:
+    """Returns all of ``STATISTIC_COLUMNS``."""
+    if stats is None:
+        return _empty_cells(unknown, len(STATISTIC_COLUMNS))
+    return [_statistic_cell(field, stats) for field in TENSOR_TABLE]
+
+
+def _statistic_cell(field: Field, stats: TensorStats) -> Cell:
+    value = field.value(stats)
+    if field.form is Form.REAL:
+        return number(value)
+    if field.form is Form.PERCENT:
+        return percent(value or 0.0)
+    amount = int(value or 0)
+    if not amount:
+        return Text("0", theme.DIM)
+    return Text(count(amount), theme.FINDING) if field.alarm else count(amount)
+
+
+def _empty_cells(text: str, cells: int) -> list[Cell]:
+    return [Text(text, theme.DIM)] * cells
+
+
+@dataclass(frozen=True)
+class ResultCounts:
+    """The counts of a result.
+
+    Attributes:
+        findings: hits that are findings.
+        by_watchpoint: findings of each watchpoint, by id; those without any are left out.
+        blocked: what NaN or Inf kept each watchpoint from judging, by id; those that judged everything are left out.
+        doubts: why nobody can say that the rest is clean, one sentence each.
+    """
+
+    findings: int
+    by_watchpoint: Mapping[int, int]
+    blocked: Mapping[int, Blocked]
+    doubts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, result: CheckResult) -> ResultCounts:
+        """Counts a result; as slow as the result is large."""
+        from tui_debugger.check.verdicts import judge  # with the condition table: not before there are hits
+
+        counts = result.hits.counts()
+        found = {watchpoint: count for (watchpoint, verdict), count in counts.items() if verdict is Verdict.FINDING}
+        doubts = tuple(doubt.text for doubt in judge(result).doubts) if result.watchpoints else ()
+        return cls(result.hits.findings, found, result.hits.blocked(), doubts)
+
+
+def watchpoint_cells(
+    watchpoint: Watchpoint, nodes: int | None, tally: ResultCounts | None, *, outdated: bool
+) -> Sequence[Cell]:
+    """Returns one row.
+
+    Args:
+        watchpoint: the watchpoint.
+        nodes: how many it covers; None while they are counted.
+        tally: findings, and what could not be judged; None when nothing was checked.
+        outdated: the list changed since the last check, so that ``tally`` is about an older one.
+    """
+    hits = None if tally is None else tally.by_watchpoint.get(watchpoint.id, 0)
+    blocked = None if tally is None or outdated or not watchpoint.enabled else tally.blocked.get(watchpoint.id)
+    condition = CONDITIONS.get(watchpoint.condition)
+    style = theme.NORMAL if watchpoint.enabled else theme.DIM
+    found = Text("" if hits is None else str(hits), theme.FINDING if hits else theme.DIM)
+    if outdated or not watchpoint.enabled:
+        found = Text(theme.NONE if hits is None else f"({hits})", theme.DIM)
+    return (
+        Text("●" if watchpoint.enabled else "○", theme.WATCHED if watchpoint.enabled else theme.DIM),
+        Text(str(watchpoint.id), theme.DIM),
+        Text(condition.abbr if condition else "?", style + theme.STRONG),
+        _condition_cell(watchpoint, style),
+        Text("…" if nodes is None else f"{nodes:,}", theme.DOUBT if nodes == 0 else style),
+        found,
+        Text("" if blocked is None else f"{blocked.tensors:,} {_blocked_by(blocked.error)}", theme.DIM),
+    )
+
+
+def _blocked_by(error: ErrorBits) -> str:
+    return not_finite_words(error).replace(" or ", "/")
+
+
+def condition_text(watchpoint: Watchpoint) -> str:
+    """Returns condition and parameters: ``tensor too large  mean |x| > 0.5``. Hidden parameters are left out."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    hidden = {spec.name for spec in condition.params if not spec.visible} if condition is not None else set()
+    params = "  ".join(
+        param_words(watchpoint.condition, name, value) for name, value in watchpoint.params if name not in hidden
+    )
+    words = watchpoint.condition.replace("_", " ")
+    return f"{words}  {params}".rstrip()
+
+
+def _condition_cell(watchpoint: Watchpoint, style: Style) -> Text:
+    text = Text(condition_text(watchpoint), style, no_wrap=True)
+    own_name = watchpoint.name and not watchpoint.name.startswith(RECOMMENDED)
+    return text.append(f"  {watchpoint.name}", theme.DIM) if own_name else text
+
+
+def watchpoint_search_text(watchpoint: Watchpoint) -> str:
+    """Returns the text that a search looks at."""
+    condition = CONDITIONS.get(watchpoint.condition)
+    abbr = condition.abbr if condition else ""
+    return f"{abbr} {condition_text(watchpoint)} {watchpoint.name} {format_selection(watchpoint.selection)}"

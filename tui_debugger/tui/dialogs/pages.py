@@ -1,0 +1,474 @@
+"""The pages that are only read: every key, the run history, notices, the source of a node."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from pathlib import PurePath
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input
+
+from tui_debugger.check.types import SourceExcerpt
+from tui_debugger.model import CATEGORY_WORDS, Frame, GraphRun
+from tui_debugger.text.clean import clean
+from tui_debugger.text.tensors import round_text
+from tui_debugger.tui.actions import Action
+from tui_debugger.tui.dialogs.modal import Field, Line, Modal, Run, run_here
+from tui_debugger.tui.dialogs.prompts import LIST_KEYS, ChoiceScreen
+from tui_debugger.tui.theme import DIM, DOUBT, GREY, STRONG
+from tui_debugger.tui.widgets.text import Cell, shorten
+from tui_debugger.tui.widgets.virtual_table import Column, ListRows, VirtualTable
+from tui_debugger.watch.conditions import CONDITIONS, Condition, ParamSpec
+from tui_debugger.watch.text import format_value
+
+Entry = tuple[str, str, str]
+"""(heading, term, explanation)."""
+KEY_WIDTH = 14
+EXAMPLES: tuple[tuple[str, str], ...] = (
+    ("TO", "NaN or Inf anywhere"),
+    ("WCL abs_mean_update_ratio_gt=1", "weights that changed by more than their own size"),
+    ("TL max_gt=100 @ type=MatMul", "large values, only in outputs of MatMul"),
+    ("TZ @ scope=Default/network, -re=bias$", "all zeros in one scope, without names that end in bias"),
+    ("GV abs_mean_lt=1e-9 @ category=gradient", "vanishing gradients"),
+)
+
+
+def key_entries(actions: Iterable[Action]) -> list[Entry]:
+    """Returns one entry per action, groups together in the order in which they first appear."""
+    found: dict[str, list[Entry]] = {}
+    for action in actions:
+        found.setdefault(action.group, []).append((action.group, action.label, action.help))
+    return [entry for entries in found.values() for entry in entries]
+
+
+def condition_entries() -> list[Entry]:
+    """Returns all conditions with all their parameters, then the text form of a watchpoint."""
+    entries: list[Entry] = []
+    for condition in CONDITIONS.values():
+        heading = _condition_heading(condition)
+        entries += [(heading, spec.name, _param_text(spec)) for spec in condition.params]
+        if not condition.params:
+            entries.append((heading, "", ""))
+    heading = "As text: --watch 'CONDITION [parameter=value ...] [@ nodes]'"
+    entries += [(heading, "", f"{text}: {meaning}") for text, meaning in EXAMPLES]
+    entries.append((heading, "nodes", "clauses between commas: a regular expression, or one of the following"))
+    entries.append((heading, "category=", ", ".join(CATEGORY_WORDS)))
+    entries.append((heading, "type= node=", "operator type, exact node name"))
+    entries.append((heading, "scope= re=", "scope with everything in it, regular expression"))
+    entries.append((heading, "-…", "a minus before a clause leaves its nodes out"))
+    return entries
+
+
+def _condition_heading(condition: Condition) -> str:
+    return f"{condition.abbr}  {condition.id}: {condition.summary} For each {condition.target}."
+
+
+def _param_text(spec: ParamSpec) -> str:
+    parts = [spec.help, f"Allowed: {spec.range_text}."]
+    if spec.default is not None:
+        parts.append(f"Default {format_value(spec.default)}.")
+    if not spec.visible:
+        parts.append("Only as text, not in the form.")
+    return " ".join(parts)
+
+
+class HelpScreen(Modal[None]):
+    """Keys by group, and conditions; typing filters."""
+
+    FULL = True
+    BINDINGS: ClassVar[list[BindingType]] = [*LIST_KEYS, Binding("tab", "other_page", show=False, priority=True)]
+
+    def __init__(self, actions: Sequence[Action], *, conditions: bool = True, heading: str = "Help: keys") -> None:
+        """Shows keys first.
+
+        Args:
+            actions: what the page of keys lists.
+            conditions: whether Tab leads to the page of conditions.
+            heading: title of the page of keys.
+        """
+        super().__init__()
+        self.heading = heading
+        self._pages = [(heading, key_entries(actions), KEY_WIDTH)]
+        if conditions:
+            width = max(len(spec.name) for condition in CONDITIONS.values() for spec in condition.params)
+            self._pages.append(("Help: conditions of watchpoints", condition_entries(), width))
+        self._page = 0
+        self.hints = (
+            ("Esc", "back"),
+            ("type", "to filter"),
+            ("↑ ↓ PgUp PgDn", "move"),
+            *((("Tab", "keys / conditions"),) if conditions else ()),
+        )
+
+    def body(self) -> Iterable[Widget]:
+        """Lays out filter line and text."""
+        yield Field(placeholder="type to filter", id="filter")
+        yield VirtualTable(header=False, empty="nothing matches", id="lines")
+
+    def on_mount(self) -> None:
+        """Letters go to the filter, arrows to the list."""
+        self.query_one(VirtualTable).can_focus = False
+        self.query_one(Field).focus()
+
+    def on_resize(self) -> None:
+        """Text is wrapped to the new width."""
+        self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        heading, entries, term_width = self._pages[self._page]
+        table = self.query_one(VirtualTable)
+        room = max(20, table.size.width - term_width - 6)
+        needle = self.query_one(Field).value.lower().split()
+        rows: list[tuple[Cell, Cell]] = []
+        last = ""
+        for group, term, text in entries:
+            if not all(word in f"{group} {term} {text}".lower() for word in needle):
+                continue
+            if group != last:
+                rows += _heading_rows(group, table.size.width - 4, blank=bool(rows))
+                last = group
+            for i, line in enumerate(textwrap.wrap(text, room) or ([""] if term else [])):
+                term_cell = Text(f"{term if i == 0 else '':<{term_width}} ", STRONG)
+                rows.append(("", Text.assemble(term_cell, line)))
+        table.set_columns((Column("", 0), Column("", 10, elastic=1)))
+        table.set_rows(ListRows(rows), keep=False)
+        self.set_heading(heading)
+
+    @on(Input.Changed, "#filter")
+    def _filter(self) -> None:
+        self._show()
+
+    @on(Input.Submitted, "#filter")
+    def _ignore_enter(self, event: Input.Submitted) -> None:
+        event.stop()
+
+    def action_list(self, action: str) -> None:
+        """Arrow and page keys."""
+        getattr(self.query_one(VirtualTable), f"action_{action}")()
+
+    def action_other_page(self) -> None:
+        """Tab: keys or conditions."""
+        self._page = (self._page + 1) % len(self._pages)
+        with self.prevent(Input.Changed):
+            self.query_one(Field).value = ""
+        self._show()
+
+
+def _heading_rows(text: str, width: int, *, blank: bool) -> list[tuple[Cell, Cell]]:
+    lines = textwrap.wrap(text, max(20, width))
+    rows: list[tuple[Cell, Cell]] = [("", Text(line, STRONG if i == 0 else DIM)) for i, line in enumerate(lines)]
+    return [("", ""), *rows] if blank else rows
+
+
+class GraphRunRows:
+    """Runs as rows on demand: a history of a long training has hundreds of thousands."""
+
+    def __init__(
+        self, runs: Sequence[GraphRun], current: int, closed: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
+        """``current`` is the step on the screen; (step, root graph) of ``closed`` cannot be listed."""
+        self.runs = runs
+        self._current = current
+        self._closed = closed
+        self._row = {(run.step, run.root_graph, run.round): i for i, run in enumerate(runs)}
+
+    @property
+    def row_count(self) -> int:
+        """Number of runs."""
+        return len(self.runs)
+
+    def cells(self, index: int) -> tuple[Cell, Cell, Cell, Cell]:
+        """Returns mark, step, data, graph."""
+        run = self.runs[index]
+        here = run.step == self._current
+        style = STRONG if here else "" if run.has_data else DIM
+        closed = (run.step, run.root_graph) in self._closed
+        data = "? unreadable" if closed else "● dumped" if run.has_data else "○ no data"
+        step = f"{run.step}{round_text(run.round)}"
+        return Text("▶" if here else " ", STRONG), Text(step, style), Text(data, style), Text(run.graph, style)
+
+    def key(self, index: int) -> tuple[int, int, int]:
+        """Returns step, root graph and round."""
+        run = self.runs[index]
+        return run.step, run.root_graph, run.round
+
+    def find(self, key: object) -> int:
+        """Returns the row of a (step, root graph, round), or -1."""
+        return self._row.get(key, -1) if isinstance(key, tuple) else -1
+
+
+class HistoryScreen(Modal[GraphRun]):
+    """Lists runs; Enter goes to the step of one that has data."""
+
+    FULL = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "data_only", show=False),
+        Binding("f", "graph", show=False),
+        Binding("backspace", "clear", show=False),
+    ]
+    heading = "Run history"
+    hints = (
+        ("Enter", "go to step"),
+        ("d", "with data only"),
+        ("f", "graph"),
+        ("Backspace", "all"),
+        ("Esc", "back"),
+    )
+
+    def __init__(
+        self, runs: Sequence[GraphRun], current_step: int, closed: frozenset[tuple[int, int]] = frozenset()
+    ) -> None:
+        """Shows runs in the order given; the cursor starts at the current step; ``closed`` ones cannot be listed."""
+        super().__init__()
+        self.runs = runs
+        self.closed = closed
+        self.current_step = current_step
+        self.unordered = any(later.step < earlier.step for earlier, later in pairwise(runs))
+        self.data_only = False
+        self.graph: str | None = None
+
+    def body(self) -> Iterable[Widget]:
+        """Lays out the summary and the runs."""
+        yield Line(id="shown")
+        yield VirtualTable(
+            (Column("", 1), Column("step", 10, right=True), Column("data", 12), Column("graph", 16, elastic=1)),
+            empty="no run matches",
+            id="runs",
+        )
+
+    def on_mount(self) -> None:
+        """The cursor starts at the current step, else at the step nearest to it."""
+        self._show()
+        table = self.query_one(VirtualTable)
+        table.focus()
+        if self.runs:
+            at = min(range(len(self.runs)), key=lambda number: abs(self.runs[number].step - self.current_step))
+            self.call_after_refresh(table.move_to, at)
+
+    def _show(self) -> None:
+        runs = self.runs
+        if self.data_only or self.graph is not None:
+            runs = [
+                run
+                for run in runs
+                if (run.has_data or not self.data_only) and (self.graph is None or run.graph == self.graph)
+            ]
+        self.query_one(VirtualTable).set_rows(GraphRunRows(runs, self.current_step, self.closed))
+        parts = [f"{len(runs)} of {len(self.runs)} runs"]
+        parts += ["in the order in which they ran"] if self.unordered else []
+        parts += ["with data only"] if self.data_only else []
+        parts += [f"graph {clean(self.graph)}"] if self.graph is not None else []
+        self.query_one("#shown", Line).show(", ".join(parts))
+        self.say("")
+
+    def action_data_only(self) -> None:
+        """Hides or shows runs without data."""
+        self.data_only = not self.data_only
+        self._show()
+
+    def action_clear(self) -> None:
+        """Shows every run again."""
+        self.data_only, self.graph = False, None
+        self._show()
+
+    def action_graph(self) -> None:
+        """Chooses one graph, or all."""
+        graphs = sorted({run.graph for run in self.runs})
+        current = graphs.index(self.graph) + 1 if self.graph in graphs else 0
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                self.graph = graphs[index - 1] if index else None
+                self._show()
+
+        self.app.push_screen(ChoiceScreen("Runs of which graph?", ["all graphs", *graphs], current), chosen)
+
+    @on(VirtualTable.RowSelected)
+    def _go(self, event: VirtualTable.RowSelected) -> None:
+        event.stop()
+        rows = event.table.rows
+        run = rows.runs[event.row] if isinstance(rows, GraphRunRows) else None
+        if run is not None and run.has_data:
+            self.dismiss(run)
+        elif run is not None:
+            self.say(f"nothing was dumped of {run.graph} at step {run.step}")
+
+
+class NoticesScreen(Modal[None]):
+    """A scrollable list of sentences."""
+
+    FULL = True
+    hints = (("Esc", "back"), ("↑ ↓", "scroll"))
+
+    def __init__(self, notices: Sequence[str]) -> None:
+        super().__init__()
+        self.notices = notices
+        self.heading = f"Notices ({len(notices)})" if notices else "Notices"
+
+    def body(self) -> Iterable[Widget]:
+        """Lays out the list."""
+        yield VirtualTable(
+            (Column("", 1), Column("", 10, elastic=1)),
+            header=False,
+            empty="nothing to report: everything that was looked for is there",
+        )
+
+    def on_mount(self) -> None:
+        """Arrow keys scroll."""
+        self.query_one(VirtualTable).focus()
+
+    def on_resize(self) -> None:
+        """Sentences are wrapped to the new width."""
+        self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        table = self.query_one(VirtualTable)
+        rows: list[tuple[Cell, Cell]] = []
+        for notice in self.notices:
+            lines = textwrap.wrap(clean(notice), max(20, table.size.width - 6)) or [""]
+            rows += [(Text("!" if i == 0 else " ", DOUBT), line) for i, line in enumerate(lines)]
+        table.set_rows(ListRows(rows), keep=False)
+
+
+NOT_HERE = (
+    "This file is not on this machine (or shorter than the line number).\n"
+    "Where the sources have moved: tdbg open … --source-map OLD=NEW"
+)
+
+
+class SourceScreen(Modal[None]):
+    """Frames above, source lines of the frame under the cursor below."""
+
+    FULL = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("n", "own(1)", show=False),
+        Binding("N", "own(-1)", show=False),
+    ]
+    DEFAULT_CSS = """
+    SourceScreen {
+        #frames { height: auto; max-height: 50%; min-height: 2; }
+        #where { color: $primary; text-style: bold; height: 1; margin-top: 1; }
+        #lines { height: 1fr; }
+    }
+    """
+    hints = (("↑ ↓", "frame"), ("n N", "next frame of your own code"), ("Esc", "back"))
+
+    def __init__(
+        self,
+        title: str,
+        frames: Sequence[Frame],
+        excerpt: Callable[[Frame, int], SourceExcerpt | None],
+        *,
+        focus: int = 0,
+        run: Run[object] = run_here,
+    ) -> None:
+        """Shows a stack.
+
+        Args:
+            title: whose stack it is.
+            frames: innermost first.
+            excerpt: reads so many lines around a frame; None when the file is not on this machine.
+            focus: frame that has the cursor at first.
+            run: how ``excerpt`` gets done beside the event loop.
+        """
+        super().__init__()
+        self.heading = f"Source of {shorten(title, 60)}"
+        self.frames = frames
+        self._excerpt = excerpt
+        self._first = focus
+        self._run = run
+        self._wanted: object = None
+
+    def body(self) -> Iterable[Widget]:
+        """Lays out frames, path of the shown file, lines."""
+        yield VirtualTable(
+            (Column("", 1), Column("place", 26), Column("code", 20, elastic=1)),
+            ListRows([_frame_cells(frame) for frame in self.frames]),
+            empty="this node has no source stack",
+            id="frames",
+        )
+        yield Line(id="where")
+        yield Line(id="lines")
+
+    def on_mount(self) -> None:
+        """The cursor starts where the caller was."""
+        table = self.query_one(VirtualTable)
+        table.styles.height = len(self.frames) + 1 if self.frames else 2
+        table.focus()
+        if 0 < self._first < len(self.frames):
+            table.move_to(self._first)
+
+    def action_own(self, direction: int) -> None:
+        """The next frame that is neither of a framework nor mere context."""
+        table = self.query_one(VirtualTable)
+        count = len(self.frames)
+        for step in range(1, count + 1):
+            at = (table.cursor_row + direction * step) % count
+            if not (self.frames[at].framework or self.frames[at].context):
+                table.move_to(at)
+                return
+        self.say("no frame outside the framework", note=True)
+
+    @on(VirtualTable.RowHighlighted)
+    def _read(self, event: VirtualTable.RowHighlighted) -> None:
+        event.stop()
+        if event.row < len(self.frames):
+            self._show(self.frames[event.row])
+
+    def on_resize(self) -> None:
+        """More or fewer lines fit."""
+        self.call_after_refresh(self._show_current)
+
+    def _show_current(self) -> None:
+        row = self.query_one(VirtualTable).cursor_row
+        if row < len(self.frames):
+            self._show(self.frames[row])
+
+    def _show(self, frame: Frame) -> None:
+        self._wanted = wanted = object()
+        lines = self.query_one("#lines", Line)
+        context = max(2, (lines.size.height - 1) // 2) if lines.size.height else 4
+
+        def done(found: object) -> None:
+            if self._wanted is wanted and self.is_attached:
+                self._show_excerpt(frame, found if isinstance(found, SourceExcerpt) else None)
+
+        self._run(lambda: self._excerpt(frame, context), done, lambda _: done(None))
+
+    def _show_excerpt(self, frame: Frame, found: SourceExcerpt | None) -> None:
+        where, lines = self.query_one("#where", Line), self.query_one("#lines", Line)
+        if found is None:
+            where.show(f"{shorten(frame.path, 60)}:{frame.line}")
+            lines.show(Content.assemble(f"{clean(frame.code.strip())}\n\n", (NOT_HERE, GREY)))
+            return
+        where.show(f"{shorten(found.path, 60)}:{frame.line}")
+        parts: list[str | tuple[str, str]] = []
+        digits = len(str(found.first + len(found.lines)))
+        last = max(frame.line, frame.end_line)
+        for number, line in enumerate(found.lines, found.first):
+            hot = frame.line <= number <= last if frame.context is False else number == frame.line
+            parts.append((f"{'▶' if hot else ' '} {number:>{digits}} ", "bold" if hot else GREY))
+            parts.append((f"{clean(line)}\n", "bold") if hot else f"{clean(line)}\n")
+        lines.show(Content.assemble(*parts))
+
+
+def _frame_cells(frame: Frame) -> tuple[Cell, Cell, Cell]:
+    """Returns a row. Marks: ◀ forward node's frame, ⋯ enclosing function, └ nested below the frame above."""
+    style = DIM if frame.framework or frame.context else ""
+    mark = "◀" if frame.forward else "⋯" if frame.context else "·" if frame.framework else "●"
+    place = f"{shorten(PurePath(frame.path).name, 20)}:{frame.line}"
+    nested = "└ " * min(frame.depth, 3)
+    code = Text(nested, DIM)
+    if frame.forward:
+        code.append("forward: ", DIM)
+    if frame.context:
+        code.append("in: ", DIM)
+    code.append(clean(frame.code.strip()), style)
+    return Text(mark, STRONG if not style else DIM), Text(place, style), code
