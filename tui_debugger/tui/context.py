@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.timer import Timer
 
+    from tui_debugger.arrays import Mask
     from tui_debugger.diagnose.headline import Headline
     from tui_debugger.model import TensorKey, Watchpoint
     from tui_debugger.session import CheckResult, Session
